@@ -1,0 +1,125 @@
+//! The command line as it is typed. What it means, with environment, file and defaults, is `config.rs`.
+
+use clap::{Parser, Subcommand, value_parser};
+use fairhold_types::NodeId;
+use std::path::PathBuf;
+
+/// Fair locks and coordination on three or five nodes.
+#[derive(Debug, Parser)]
+#[command(name = "fairhold", version, arg_required_else_help = true)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one node. Start every node with the same members: the cluster forms by itself
+    Serve(ServeArgs),
+    /// Run a whole cluster of real processes on this machine, to try it out
+    Dev(DevArgs),
+    /// Print the version of this program and of all that it writes to disk and to other nodes
+    Version,
+}
+
+/// What `serve` was told by flags and environment.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.")]
+pub(crate) struct ServeArgs {
+    /// Take what is not given here from this TOML file; it has the same names as the flags
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// The number of this node, one of those in --member
+    #[arg(long, value_name = "N", env = "FAIRHOLD_ID", value_parser = value_parser!(u64).range(1..))]
+    pub(crate) id: Option<NodeId>,
+
+    /// The directory in which this node keeps its log, its vote and its snapshots
+    #[arg(long, value_name = "DIR", env = "FAIRHOLD_DATA")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// A node of the cluster: number, URL for clients, address for the other nodes. Once for each, this one included;
+    /// several in one value are parted by spaces
+    #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", env = "FAIRHOLD_MEMBER")]
+    pub(crate) member: Vec<String>,
+
+    /// Where to listen for clients [default: HOST:PORT of this node's URL in --member]
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN")]
+    pub(crate) listen: Option<String>,
+
+    /// Where to listen for the other nodes [default: this node's address in --member]
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
+    pub(crate) peer_listen: Option<String>,
+
+    /// What to log, by module and level, as in `info,fairhold_raft=debug` [default: info,openraft=error]
+    #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
+    pub(crate) log: Option<String>,
+
+    /// End when standard input ends, which it does when the process that holds its other end is gone
+    #[arg(long, hide = true)]
+    pub(crate) exit_with_parent: bool,
+}
+
+/// What `dev` was told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DevArgs {
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=5))]
+    pub(crate) nodes: u16,
+
+    /// Keep the nodes' data here [default: a temporary directory, removed at the end]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// The first node's port for clients; the next nodes have the ports after it, and peers speak on the ports 100 above
+    #[arg(long, value_name = "PORT", default_value_t = 7171, value_parser = value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+
+    /// Let a few clients queue for locks, and show it live
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// Leave a node that died as it is; else it is started again after 2 s
+    #[arg(long)]
+    pub(crate) no_restart: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        Args::try_parse_from(line.split(' ')).map(|args| args.command)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn serve_takes_several_members() {
+        let line = "fairhold serve --id 1 --data d --member 1=http://a:1,a:2 --member 2=http://b:1,b:2";
+        let Ok(Command::Serve(args)) = parse(line) else { panic!("not understood: {line}") };
+        assert_eq!((args.id, args.member.len(), args.exit_with_parent), (Some(1), 2, false));
+    }
+
+    #[test]
+    fn dev_has_defaults_and_limits() {
+        let Ok(Command::Dev(args)) = parse("fairhold dev") else { panic!("not understood") };
+        assert_eq!((args.nodes, args.port, args.demo, args.no_restart, args.dir), (3, 7171, false, false, None));
+        for line in ["fairhold dev --nodes 0", "fairhold dev --nodes 6", "fairhold dev --port 0", "fairhold dev --port 65536"] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_usage_error() {
+        for line in ["fairhold", "fairhold serv", "fairhold serve --idd 1", "fairhold serve --id 0", "fairhold version x"] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}

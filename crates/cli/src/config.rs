@@ -1,0 +1,287 @@
+//! What `serve` runs with: flag, else environment, else file, else default, resolved once into plain values.
+
+use crate::{
+    args::ServeArgs,
+    member::{AddressFault, Member, MemberError, check_address, client_address, parse_members},
+    telemetry,
+};
+use fairhold_types::NodeId;
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
+const LOG_DEFAULT: &str = "info,openraft=error";
+
+/// The names that the file may use: those of the flags.
+const FILE_KEYS: [&str; 6] = ["id", "data", "member", "listen", "peer-listen", "log"];
+
+/// A name that is further from a known one than this many letters is not taken for it.
+const EDITS_MAX: usize = 2;
+
+/// One node's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServeConfig {
+    /// This node.
+    pub(crate) id: NodeId,
+    /// Its data directory.
+    pub(crate) data: PathBuf,
+    /// All nodes, this one among them.
+    pub(crate) members: BTreeMap<NodeId, Member>,
+    /// Where it listens for clients.
+    pub(crate) listen: String,
+    /// Where it listens for the other nodes.
+    pub(crate) peer_listen: String,
+    /// What it logs.
+    pub(crate) log: String,
+    /// Whether it ends with standard input.
+    pub(crate) exit_with_parent: bool,
+}
+
+/// Why a node cannot be configured so.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// The file cannot be read.
+    #[error("the configuration file {path} cannot be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The file is not TOML, or a value has the wrong type.
+    #[error("the configuration file {path} cannot be understood: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// Where and why.
+        error: toml::de::Error,
+    },
+    /// The file has a name that means nothing.
+    #[error("the configuration file {path} has `{key}`, which means nothing: {advice}")]
+    UnknownKey {
+        /// The file.
+        path: String,
+        /// The name.
+        key: String,
+        /// What may have been meant.
+        advice: String,
+    },
+    /// A value that is needed is missing.
+    #[error("{name} is missing: give --{name} {form}, set {variable}, or write it into the file of --config")]
+    Missing {
+        /// The flag's name.
+        name: &'static str,
+        /// What is to be given.
+        form: &'static str,
+        /// The environment's name for it.
+        variable: &'static str,
+    },
+    /// 0, in the file.
+    #[error("id is 0 in the configuration file: nodes are numbered from 1 on")]
+    IdZero,
+    /// The list of members.
+    #[error(transparent)]
+    Members(#[from] MemberError),
+    /// An address to listen at.
+    #[error("--{name}: {fault}")]
+    Listen {
+        /// The flag's name.
+        name: &'static str,
+        /// What is wrong.
+        fault: AddressFault,
+    },
+    /// The log filter.
+    #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
+    Log {
+        /// As it was written.
+        filter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The file's content.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct FileConfig {
+    id: Option<NodeId>,
+    data: Option<PathBuf>,
+    member: Vec<String>,
+    listen: Option<String>,
+    peer_listen: Option<String>,
+    log: Option<String>,
+}
+
+impl ServeConfig {
+    /// Reads the file, where one is named, and decides every value. Flags and environment are in `args` already, in this order.
+    pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
+        let file = match &args.config {
+            Some(path) => read_file(path)?,
+            None => FileConfig::default(),
+        };
+        let missing = |name, form, variable| ConfigError::Missing { name, form, variable };
+        let id = args.id.or(file.id).ok_or_else(|| missing("id", "N", "FAIRHOLD_ID"))?;
+        if id == 0 {
+            return Err(ConfigError::IdZero);
+        }
+        let data = args.data.or(file.data).ok_or_else(|| missing("data", "DIR", "FAIRHOLD_DATA"))?;
+        let members = parse_members(id, if args.member.is_empty() { &file.member } else { &args.member })?;
+        let Some(own) = members.get(&id) else {
+            return Err(MemberError::OwnMissing { id, known: members.into_keys().collect() }.into());
+        };
+        let listen = address("listen", args.listen.or(file.listen), client_address(own))?;
+        let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
+        let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
+        if let Err(reason) = telemetry::filter(&log) {
+            return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
+        }
+        Ok(ServeConfig { id, data, members, listen, peer_listen, log, exit_with_parent: args.exit_with_parent })
+    }
+}
+
+fn address(name: &'static str, given: Option<String>, default: &str) -> Result<String, ConfigError> {
+    let address = given.unwrap_or_else(|| default.to_owned());
+    check_address(&address).map_err(|fault| ConfigError::Listen { name, fault })?;
+    Ok(address)
+}
+
+fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: name.clone(), error })?;
+    let malformed = |error| ConfigError::File { path: name.clone(), error };
+    let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
+    if let Some(key) = table.keys().find(|key| !FILE_KEYS.contains(&key.as_str())) {
+        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: advise(key) });
+    }
+    toml::from_str(&text).map_err(malformed)
+}
+
+/// The known name that is nearest to the one written, where one is near; else all.
+fn advise(key: &str) -> String {
+    let written = key.to_lowercase().replace('_', "-");
+    let begun = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
+    let near = || FILE_KEYS.iter().map(|known| (edits(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
+    match begun.or_else(|| near().map(|(_, known)| known)) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => format!("the names are {}", FILE_KEYS.join(", ")),
+    }
+}
+
+/// How many letters must be added, removed or changed to get from one text to the other.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "id = 1\ndata = \"from-file\"\nlisten = \"0.0.0.0:1\"\nlog = \"warn\"\n\
+                        member = [\"1=http://a:7171,a:7271\", \"2=http://b:7171,b:7271\"]\n";
+
+    /// Resolves with a file of this content.
+    fn with_file(content: &str, args: ServeArgs) -> Result<ServeConfig, ConfigError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fairhold.toml");
+        fs::write(&path, content).unwrap();
+        ServeConfig::resolve(ServeArgs { config: Some(path), ..args })
+    }
+
+    fn complaint(result: Result<ServeConfig, ConfigError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    fn flags() -> ServeArgs {
+        ServeArgs {
+            id: Some(1),
+            data: Some("from-flag".into()),
+            member: vec!["1=http://a:7171,a:7271".to_owned()],
+            ..ServeArgs::default()
+        }
+    }
+
+    #[test]
+    fn own_addresses_come_from_the_own_member() {
+        let config = ServeConfig::resolve(flags()).unwrap();
+        assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("a:7171", "a:7271"));
+        assert_eq!(config.log, LOG_DEFAULT);
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
+        let config =
+            with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), ..ServeArgs::default() }).unwrap();
+        assert_eq!((config.id, config.data, config.log.as_str()), (2, "from-file".into(), "warn"));
+        assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("[::]:2", "b:7271"));
+        let config = with_file(FILE, flags()).unwrap();
+        assert_eq!((config.members.len(), config.listen.as_str()), (1, "0.0.0.0:1"));
+    }
+
+    #[test]
+    fn an_unknown_name_in_the_file_is_refused_with_a_suggestion() {
+        for (key, suggestion) in [
+            ("idd", "did you mean `id`?"),
+            ("peer_listen", "did you mean `peer-listen`?"),
+            ("Members", "did you mean `member`?"),
+            ("lgo", "did you mean `log`?"),
+            ("peer", "did you mean `peer-listen`?"),
+            ("replication", "the names are id, data, member, listen, peer-listen, log"),
+        ] {
+            let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
+            assert!(text.contains(&format!("has `{key}`")) && text.contains(suggestion), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_a_wrong_type_says_where() {
+        let text = complaint(with_file("id = \"one\"\n", flags()));
+        assert!(text.contains("line 1") && text.contains("integer") || text.contains("u64"), "{text}");
+        assert!(complaint(with_file("id = = 1\n", flags())).contains("line 1"));
+        assert!(complaint(with_file("id = 0\n", ServeArgs { id: None, ..flags() })).contains("from 1 on"));
+        let absent = ServeArgs { config: Some("/nowhere/fairhold.toml".into()), ..flags() };
+        assert!(complaint(ServeConfig::resolve(absent)).contains("/nowhere/fairhold.toml cannot be read"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_the_ways_to_give_it() {
+        let text = complaint(ServeConfig::resolve(ServeArgs { id: None, ..flags() }));
+        assert!(text.contains("--id N") && text.contains("FAIRHOLD_ID"), "{text}");
+        let text = complaint(ServeConfig::resolve(ServeArgs { data: None, ..flags() }));
+        assert!(text.contains("--data DIR") && text.contains("FAIRHOLD_DATA"), "{text}");
+        assert!(complaint(ServeConfig::resolve(ServeArgs { member: vec![], ..flags() })).contains("no members"));
+    }
+
+    #[test]
+    fn a_bad_address_or_filter_is_refused_before_anything_starts() {
+        let text = complaint(ServeConfig::resolve(ServeArgs { listen: Some("7171".to_owned()), ..flags() }));
+        assert!(text.starts_with("--listen: `7171` is no HOST:PORT"), "{text}");
+        let text = complaint(ServeConfig::resolve(ServeArgs { peer_listen: Some("a:x".to_owned()), ..flags() }));
+        assert!(text.starts_with("--peer-listen: `a:x` is no HOST:PORT"), "{text}");
+        let text = complaint(ServeConfig::resolve(ServeArgs { log: Some("fairhold=loud".to_owned()), ..flags() }));
+        assert!(text.starts_with("--log fairhold=loud: "), "{text}");
+    }
+
+    #[test]
+    fn edits_count_letters() {
+        for (from, to, count) in
+            [("", "", 0), ("a", "", 1), ("", "ab", 2), ("log", "log", 0), ("lgo", "log", 2), ("dato", "data", 1)]
+        {
+            assert_eq!(edits(from, to), count, "{from} to {to}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `dev --demo`: a few clients that queue for locks for ever, and a live view of who holds, who waits and who leads.
+//!
+//! The view is what the nodes answer; only the times of the grants are the clients' own.
+
+mod board;
+mod client;
+mod look;
+mod view;
+
+use crate::{dev::Pids, output::write_stdout};
+use board::Board;
+use fairhold_types::NodeId;
+use look::Look;
+use std::{
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+/// The locks that the clients want.
+const LOCKS: [&str; 2] = ["deploy", "printer"];
+/// The clients.
+const CLIENTS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
+/// How often the view is drawn anew on a terminal.
+const REDRAW_EVERY: Duration = Duration::from_millis(200);
+/// How often the view is written elsewhere.
+const WRITE_EVERY: Duration = Duration::from_secs(2);
+/// How long a node may take to say how it is. Longer than that counts as down.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Draws over what was there: the cursor goes home, and lines that are too long are cut at the edge.
+const SCREEN_BEGIN: &str = "\x1b[?25l\x1b[?7l\x1b[H";
+const LINE_END: &str = "\x1b[K\n";
+const SCREEN_END: &str = "\x1b[J\x1b[?7h";
+const SCREEN_CLEAR: &str = "\x1b[2J";
+const CURSOR_SHOW: &str = "\x1b[?25h";
+
+/// What the demo has to know of the cluster.
+#[derive(Debug)]
+pub(crate) struct Demo {
+    urls: Vec<(NodeId, String)>,
+    pids: watch::Receiver<Pids>,
+    data: PathBuf,
+    restarts: bool,
+}
+
+/// A client that asks the nodes of this machine, whatever proxy the environment names.
+pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
+    let built = reqwest::Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout).build();
+    // Without TLS and proxies nothing in it can fail; the plain client has the same answers, later.
+    built.unwrap_or_default()
+}
+
+impl Demo {
+    /// Of these nodes.
+    pub(crate) fn new(urls: Vec<(NodeId, String)>, pids: watch::Receiver<Pids>, data: &Path, restarts: bool) -> Demo {
+        Demo { urls, pids, data: data.to_owned(), restarts }
+    }
+
+    /// Runs until `stop`, or until stdout is closed.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        let board = Arc::new(Board::new(&LOCKS));
+        let urls: Arc<[String]> = self.urls.iter().map(|(_, url)| url.clone()).collect();
+        let mut clients = JoinSet::new();
+        for name in CLIENTS {
+            clients.spawn(client::queue_for_ever(name, urls.clone(), board.clone()));
+        }
+        let terminal = io::stdout().is_terminal();
+        let result = tokio::select! {
+            biased;
+            // An error says that whoever could say stop is gone, which is the same.
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+            result = self.show(&board, terminal) => result,
+        };
+        clients.shutdown().await;
+        if terminal {
+            write_stdout(CURSOR_SHOW)?;
+        }
+        result
+    }
+
+    async fn show(&self, board: &Board, terminal: bool) -> io::Result<()> {
+        let client = http_client(LOOK_TIMEOUT);
+        let started = Instant::now();
+        if terminal {
+            write_stdout(SCREEN_CLEAR)?;
+        } else {
+            let look = Look::take(&client, &self.urls, &LOCKS).await;
+            write_stdout(&lines(&view::advice(&look, &self.pids.borrow().clone(), self.restarts)))?;
+        }
+        loop {
+            let look = Look::take(&client, &self.urls, &LOCKS).await;
+            board.compare(&look);
+            let pids = self.pids.borrow().clone();
+            if terminal {
+                let mut screen = vec![view::title(started.elapsed(), board)];
+                screen.extend(view::nodes(&look, &pids));
+                screen.extend(view::locks(&look, board));
+                screen.extend(view::advice(&look, &pids, self.restarts));
+                screen.push(format!("  the nodes' logs: {}/node-N.log", self.data.display()));
+                write_stdout(&format!("{SCREEN_BEGIN}{}{SCREEN_END}", screen.join(LINE_END) + LINE_END))?;
+                sleep(REDRAW_EVERY).await;
+            } else {
+                let mut text = view::brief_nodes(&look, &pids);
+                text.extend(view::brief_locks(&look, board));
+                write_stdout(&lines(&text))?;
+                sleep(WRITE_EVERY).await;
+            }
+        }
+    }
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,200 @@
+//! The demo's view as text: from what was seen to lines, and nothing else.
+
+use super::{
+    LOCKS,
+    board::{Board, Record},
+    look::{LockLook, Look, NodeLook},
+};
+use crate::dev::Pids;
+use std::time::Duration;
+
+/// The first line.
+pub(super) fn title(running: Duration, board: &Board) -> String {
+    format!("fairhold demo, {} s, {} grants; Ctrl-C ends everything", running.as_secs(), board.grants())
+}
+
+/// A line for each node.
+pub(super) fn nodes(look: &Look, pids: &Pids) -> Vec<String> {
+    let mut lines = vec![String::new(), "  node     pid  role        term  url".to_owned()];
+    for node in &look.nodes {
+        let (role, term) = match &node.says {
+            Some(says) => (says.role.as_str(), says.term.to_string()),
+            None => ("DOWN", "-".to_owned()),
+        };
+        lines.push(format!("  {:<4} {:>7}  {role:<10} {term:>5}  {}", node.id, pid(pids, node), node.url));
+    }
+    lines
+}
+
+/// A few lines for each lock.
+pub(super) fn locks(look: &Look, board: &Board) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for (lock, seen) in &look.locks {
+        let record = board.record(lock);
+        lines.push(format!("  lock {lock}: {}", holder(seen.as_ref(), &record)));
+        lines.push(format!("    waiting  {}", waiting(seen.as_ref(), ", then ")));
+        lines.push(format!("    granted  {}", last_grants(&record)));
+        lines.push(format!("    {}", gaps(&record)));
+    }
+    lines
+}
+
+/// What to try.
+pub(super) fn advice(look: &Look, pids: &Pids, restarts: bool) -> Vec<String> {
+    let leader = look.leader();
+    let alive = |node: &&NodeLook| node.says.is_some();
+    let follower = look.nodes.iter().filter(alive).find(|node| Some(node.id) != leader).or_else(|| look.nodes.first());
+    let url = follower.map(|node| node.url.as_str()).unwrap_or_default();
+    let kill = match look.nodes.iter().find(|node| Some(node.id) == leader) {
+        Some(node) => format!("kill -9 {}", pid(pids, node)),
+        None => "(there is no leader right now)".to_owned(),
+    };
+    let after = if restarts { "it is started again after 2 s" } else { "it stays down" };
+    vec![
+        String::new(),
+        "  try in another terminal:".to_owned(),
+        format!("    {kill:<20} kills the leader: the queue goes on without it, in the same order ({after})"),
+        format!("    curl -X POST '{url}/v1/locks/{}?wait=60s&ttl=10s&owner=me'   queue yourself", LOCKS[0]),
+        format!("    curl -X DELETE {url}/v1/grants/ID   and release it, with the id of the answer"),
+        format!("    curl {url}/v1/locks/{}/queue   who holds and who waits", LOCKS[0]),
+    ]
+}
+
+/// All nodes on one line.
+pub(super) fn brief_nodes(look: &Look, pids: &Pids) -> Vec<String> {
+    let node = |node: &NodeLook| match &node.says {
+        Some(says) => format!("node {} pid {} {} term {}", node.id, pid(pids, node), says.role, says.term),
+        None => format!("node {} pid {} DOWN", node.id, pid(pids, node)),
+    };
+    vec![String::new(), look.nodes.iter().map(node).collect::<Vec<_>>().join("; ")]
+}
+
+/// A line for each lock.
+pub(super) fn brief_locks(look: &Look, board: &Board) -> Vec<String> {
+    let line = |(lock, seen): &(&'static str, Option<LockLook>)| {
+        let record = board.record(lock);
+        let (holder, waiting) = (holder(seen.as_ref(), &record), waiting(seen.as_ref(), ", "));
+        format!("lock {lock}: {holder}; waiting: {waiting}; {}", gaps(&record))
+    };
+    look.locks.iter().map(line).collect()
+}
+
+fn pid(pids: &Pids, node: &NodeLook) -> String {
+    pids.get(&node.id).copied().flatten().map_or_else(|| "-".to_owned(), |pid| pid.to_string())
+}
+
+fn holder(seen: Option<&LockLook>, record: &Record) -> String {
+    let Some(seen) = seen else { return "no node answers".to_owned() };
+    match &seen.holder {
+        Some(holder) => {
+            let since = record.held_for(holder.token).map(|held| format!(" for {}", span(held))).unwrap_or_default();
+            format!("held by {}{since} (token {})", holder.owner, holder.token)
+        }
+        None => "free".to_owned(),
+    }
+}
+
+fn waiting(seen: Option<&LockLook>, between: &str) -> String {
+    let Some(seen) = seen.filter(|seen| !seen.waiting.is_empty()) else { return "nobody".to_owned() };
+    let waiter = |(name, waits_for): &(String, Option<String>)| match waits_for {
+        Some(other) => format!("{name} (for {other})"),
+        None => name.clone(),
+    };
+    seen.waiting.iter().map(waiter).collect::<Vec<_>>().join(between)
+}
+
+fn last_grants(record: &Record) -> String {
+    let grant = |grant: &super::board::Grant| format!("{} #{}", grant.owner, grant.token);
+    match record.last.is_empty() {
+        true => "nothing yet".to_owned(),
+        false => format!("{}  (the newest first)", record.last.iter().map(grant).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn gaps(record: &Record) -> String {
+    let Some(last) = record.last.front() else { return "no grant yet".to_owned() };
+    let now = last.at.elapsed();
+    let longest = record.longest_gap.max(now);
+    let free = match record.free {
+        Some((last, longest)) => format!("; free while wanted: {}, at worst {}", span(last), span(longest)),
+        None => String::new(),
+    };
+    format!("last grant {} ago, longest gap {}{free}", span(now), span(longest))
+}
+
+/// A duration that can be read at a glance.
+fn span(duration: Duration) -> String {
+    if duration < Duration::from_secs(1) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            board::Grant,
+            look::{ClusterAnswer, Holder},
+        },
+        *,
+    };
+    use tokio::time::Instant;
+
+    fn look() -> Look {
+        let says = |role: &str| Some(ClusterAnswer { role: role.to_owned(), term: 4 });
+        let node = |id, says| NodeLook { id, url: format!("http://127.0.0.1:717{id}"), says };
+        let waiting = vec![("bob".to_owned(), Some("alice".to_owned())), ("carol".to_owned(), Some("bob".to_owned()))];
+        let deploy = LockLook { holder: Some(Holder { owner: "alice".to_owned(), token: 41 }), waiting };
+        Look {
+            nodes: vec![node(1, None), node(2, says("leader")), node(3, says("follower"))],
+            locks: vec![("deploy", Some(deploy)), ("printer", None)],
+        }
+    }
+
+    fn pids() -> Pids {
+        Pids::from([(1, None), (2, Some(4712)), (3, Some(4713))])
+    }
+
+    #[test]
+    fn nodes_are_shown_with_pid_role_and_term() {
+        assert_eq!(
+            nodes(&look(), &pids())[2..],
+            [
+                "  1          -  DOWN           -  http://127.0.0.1:7171",
+                "  2       4712  leader         4  http://127.0.0.1:7172",
+                "  3       4713  follower       4  http://127.0.0.1:7173",
+            ]
+        );
+        let brief = "node 1 pid - DOWN; node 2 pid 4712 leader term 4; node 3 pid 4713 follower term 4";
+        assert_eq!(brief_nodes(&look(), &pids())[1], brief);
+    }
+
+    #[test]
+    fn a_lock_is_shown_with_holder_and_queue() {
+        let board = Board::new(&LOCKS);
+        let lines = locks(&look(), &board);
+        assert_eq!(lines[1], "  lock deploy: held by alice (token 41)");
+        assert_eq!(lines[2], "    waiting  bob (for alice), then carol (for bob)");
+        assert_eq!(lines[5], "  lock printer: no node answers");
+        let now = Instant::now();
+        board.granted("deploy", Grant { owner: "alice", token: 41, at: now }, now);
+        assert!(brief_locks(&look(), &board)[0].starts_with("lock deploy: held by alice for "), "the client knows since when");
+        assert!(locks(&look(), &board)[3].contains("alice #41"));
+    }
+
+    #[test]
+    fn the_advice_names_the_leader_and_a_node_that_lives() {
+        let text = advice(&look(), &pids(), true).join("\n");
+        assert!(text.contains("kill -9 4712") && text.contains("http://127.0.0.1:7173/v1/locks/deploy/queue"), "{text}");
+        let mut headless = look();
+        headless.nodes[1].says = None;
+        assert!(advice(&headless, &pids(), true).join("\n").contains("no leader right now"));
+    }
+
+    #[test]
+    fn spans_are_short() {
+        assert_eq!((span(Duration::from_millis(7)), span(Duration::from_millis(1_250))), ("7 ms".to_owned(), "1.2 s".to_owned()));
+    }
+}

@@ -1,0 +1,228 @@
+//! A whole cluster on this machine: real processes of this very program, watched over by this one.
+//!
+//! ```text
+//! run ─┬─ keeper 1 ── node 1     a keeper starts its node, passes its logs on, starts it again when it died
+//!      ├─ keeper 2 ── node 2     and tells `run`, which alone writes to stdout
+//!      ├─ keeper 3 ── node 3
+//!      ├─ readiness              asks every node until all are ready
+//!      └─ demo                   clients and the live view, where asked for
+//! ```
+
+mod data;
+mod keeper;
+mod plan;
+mod readiness;
+
+pub(crate) use plan::Plan;
+
+use crate::{args::DevArgs, demo, output::write_stdout, signals::StopSignals};
+use data::Data;
+use fairhold_types::NodeId;
+use keeper::{Event, Keeper, LogTarget, ended_how};
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal},
+    net::TcpListener,
+    process::ExitStatus,
+    time::Duration,
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::{JoinHandle, JoinSet},
+};
+
+/// Which process is which node; none where it is down.
+pub(crate) type Pids = BTreeMap<NodeId, Option<u32>>;
+
+/// News of keepers that `run` has not read yet. A keeper waits where there are more.
+const EVENTS_MAX: usize = 64;
+/// How long a node that died stays down.
+const RESTART_PAUSE: Duration = Duration::from_secs(2);
+
+/// Why the cluster cannot run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DevError {
+    /// The runtime, the signals or standard output.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The data directory.
+    #[error("the data directory {path} cannot be used: {error}")]
+    Data {
+        /// Which.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A port is in use.
+    #[error("{address} cannot be listened at: {error}. End what uses it, or choose other ports with --port")]
+    Port {
+        /// Where.
+        address: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The program's own file cannot be run.
+    #[error("node {id} cannot be started: {error}")]
+    Spawn {
+        /// Which.
+        id: NodeId,
+        /// Why.
+        error: io::Error,
+    },
+    /// A node ended by itself before the cluster was ever ready: starting it again would not help.
+    #[error("node {id} {}: its last words are above", ended_how(*status))]
+    NodeFailed {
+        /// Which.
+        id: NodeId,
+        /// How.
+        status: ExitStatus,
+    },
+}
+
+/// Runs the cluster until it is asked to end.
+pub(crate) fn run(plan: Plan, args: DevArgs) -> Result<(), DevError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut signals = {
+        let _context = runtime.enter();
+        StopSignals::new()?
+    };
+    check_ports(&plan)?;
+    let data = Data::prepare(args.dir.as_deref())?;
+    if data.is_temporary() {
+        eprintln!("dev: data in {} (removed at the end; --dir keeps it)", data.path().display());
+    }
+    let result = runtime.block_on(supervise(&plan, &args, &data, &mut signals));
+    data.remove_if_temporary();
+    result
+}
+
+/// Found out before any process starts, so that the message is one and says what to do.
+fn check_ports(plan: &Plan) -> Result<(), DevError> {
+    for address in plan.nodes().flat_map(|node| [node.client_address(), node.peer_address()]) {
+        TcpListener::bind(&address).map_err(|error| DevError::Port { address, error })?;
+    }
+    Ok(())
+}
+
+/// Keepers and other tasks; all of them end when `stop` says so, or when this is dropped.
+struct Running {
+    keepers: JoinSet<()>,
+    stop: watch::Sender<bool>,
+    pids: watch::Sender<Pids>,
+    demo: Option<JoinHandle<io::Result<()>>>,
+}
+
+async fn supervise(plan: &Plan, args: &DevArgs, data: &Data, signals: &mut StopSignals) -> Result<(), DevError> {
+    let (events_in, mut events) = mpsc::channel(EVENTS_MAX);
+    let mut running = start(plan, args, data, &events_in)?;
+    drop(events_in);
+    let result = tokio::select! {
+        biased;
+        signal = signals.received() => {
+            eprintln!("dev: {signal}: ending all nodes");
+            Ok(())
+        }
+        ended = oversee(plan, args, data, &mut running, &mut events) => ended,
+    };
+    // The keepers may be waiting for room for their news, which nobody reads any more.
+    drop(events);
+    running.stop.send_replace(true);
+    while running.keepers.join_next().await.is_some() {}
+    if let Some(demo) = running.demo {
+        ended_demo(demo.await)?;
+    }
+    match result {
+        Err(DevError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Ok(()) | Err(_) => result,
+    }
+}
+
+fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>) -> Result<Running, DevError> {
+    let (stop, stopped) = watch::channel(false);
+    let mut keepers = JoinSet::new();
+    for node in plan.nodes() {
+        let logs = if args.demo && io::stdout().is_terminal() && io::stderr().is_terminal() {
+            LogTarget::File(data.log_file(node.id()))
+        } else {
+            LogTarget::Stderr
+        };
+        let keeper =
+            Keeper::new(node.id(), plan.serve_args(node, data.path()), logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
+        keepers.spawn(keeper.keep(events.clone(), stopped.clone()));
+    }
+    let pids = watch::Sender::new(plan.nodes().map(|node| (node.id(), None)).collect());
+    Ok(Running { keepers, stop, pids, demo: None })
+}
+
+/// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or when it
+/// makes no sense to go on.
+async fn oversee(
+    plan: &Plan,
+    args: &DevArgs,
+    data: &Data,
+    running: &mut Running,
+    events: &mut mpsc::Receiver<Event>,
+) -> Result<(), DevError> {
+    let mut waiting = std::pin::pin!(readiness::all_ready(plan));
+    let mut ready = false;
+    loop {
+        tokio::select! {
+            biased;
+            Some(event) = events.recv() => note(plan, args, event, ready, &running.pids)?,
+            () = &mut waiting, if !ready => {
+                ready = true;
+                write_stdout(&plan.ready_line())?;
+                if args.demo {
+                    let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart);
+                    running.demo = Some(tokio::spawn(demo.run(running.stop.subscribe())));
+                }
+            }
+            ended = finished(&mut running.demo) => return ended_demo(ended),
+        }
+    }
+}
+
+/// Waits for the demo, where there is one.
+async fn finished(demo: &mut Option<JoinHandle<io::Result<()>>>) -> Result<io::Result<()>, tokio::task::JoinError> {
+    match demo {
+        Some(handle) => {
+            let ended = handle.await;
+            *demo = None;
+            ended
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn ended_demo(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(), DevError> {
+    let ended = ended.unwrap_or_else(|error| Err(io::Error::other(format!("the demo failed: {error}"))));
+    crate::output::unless_closed(ended).map_err(DevError::Io)
+}
+
+fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Sender<Pids>) -> Result<(), DevError> {
+    let set = |id, pid| {
+        pids.send_modify(|pids| {
+            pids.insert(id, pid);
+        });
+    };
+    match event {
+        Event::Started { id, pid } => {
+            set(id, Some(pid));
+            if ready {
+                eprintln!("dev: {}", plan.node_line(id, pid).trim_end());
+            } else {
+                write_stdout(&plan.node_line(id, pid))?;
+            }
+        }
+        Event::Ended { id, pid, status } => {
+            set(id, None);
+            if !ready && status.code().is_some() {
+                return Err(DevError::NodeFailed { id, status });
+            }
+            let next = if args.no_restart { "not started again" } else { "starting it again in 2 s" };
+            eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
+        }
+        Event::CannotStart { id, error } => return Err(DevError::Spawn { id, error }),
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Keeps one node running: a child process that ends when this process does, however it does.
+
+use super::DevError;
+use fairhold_types::NodeId;
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io::{self, Write},
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::{Child, Command},
+    sync::{mpsc, watch},
+    time::{sleep, timeout},
+};
+
+/// How long a node may take to end by itself before it is killed. Above what a node allows itself.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest piece of a log line that is passed on in one go.
+const LOG_LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What became of a node.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// Its process runs.
+    Started { id: NodeId, pid: u32 },
+    /// Its process ended without having been asked to.
+    Ended { id: NodeId, pid: u32, status: ExitStatus },
+    /// There is no process.
+    CannotStart { id: NodeId, error: io::Error },
+}
+
+/// Where a node's log lines go.
+#[derive(Debug)]
+pub(super) enum LogTarget {
+    /// To this process's stderr, with the node's number.
+    Stderr,
+    /// To a file, while the live view has the terminal.
+    File(PathBuf),
+}
+
+/// The keeper of one node.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    id: NodeId,
+    program: PathBuf,
+    args: Vec<OsString>,
+    logs: LogWriter,
+    restart_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone)]
+enum LogWriter {
+    Stderr,
+    File(Arc<Mutex<File>>),
+}
+
+impl Keeper {
+    /// Nothing runs yet. A node that died is started again after that time, where one is given.
+    pub(super) fn new(
+        id: NodeId,
+        args: Vec<OsString>,
+        logs: LogTarget,
+        restart_after: Option<Duration>,
+    ) -> Result<Keeper, DevError> {
+        let logs = match logs {
+            LogTarget::Stderr => LogWriter::Stderr,
+            LogTarget::File(path) => {
+                let opened = File::options().create(true).append(true).open(&path);
+                let file = opened.map_err(|error| DevError::Data { path: path.display().to_string(), error })?;
+                LogWriter::File(Arc::new(Mutex::new(file)))
+            }
+        };
+        Ok(Keeper { id, program: env::current_exe()?, args, logs, restart_after })
+    }
+
+    /// Keeps the node running until `stop`. Then no process of it is left.
+    pub(super) async fn keep(self, events: mpsc::Sender<Event>, mut stop: watch::Receiver<bool>) {
+        loop {
+            match self.start() {
+                Ok((child, pid)) => {
+                    tell(&events, Event::Started { id: self.id, pid }).await;
+                    let Some(status) = self.attend(child, &mut stop).await else { return };
+                    tell(&events, Event::Ended { id: self.id, pid, status }).await;
+                }
+                Err(error) => tell(&events, Event::CannotStart { id: self.id, error }).await,
+            }
+            let Some(pause) = self.restart_after else { return };
+            tokio::select! {
+                biased;
+                () = stopped(&mut stop) => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    fn start(&self) -> io::Result<(Child, u32)> {
+        let mut command = Command::new(&self.program);
+        // A pipe that nobody writes to: the node sees its end when this process is gone.
+        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A Ctrl-C in the terminal is for this process, which then ends the nodes in good order.
+        command.process_group(0).kill_on_drop(true);
+        for (name, _) in env::vars_os().filter(|(name, _)| is_own_variable(name)) {
+            command.env_remove(name);
+        }
+        let mut child = command.spawn()?;
+        if let Some(stderr) = child.stderr.take() {
+            tokio::spawn(pass_on(stderr, self.logs.clone(), self.id));
+        }
+        let pid = child.id().ok_or_else(|| io::Error::other("the process has no number"))?;
+        Ok((child, pid))
+    }
+
+    /// Waits until the process ended by itself, or ends it when `stop` says so.
+    async fn attend(&self, mut child: Child, stop: &mut watch::Receiver<bool>) -> Option<ExitStatus> {
+        // Waiting closes a pipe to stdin that the child still has, and its end would end the node.
+        let held = child.stdin.take();
+        let ended = tokio::select! {
+            biased;
+            () = stopped(stop) => None,
+            status = child.wait() => Some(status.unwrap_or_else(|error| self.unknown_status(&error))),
+        };
+        if ended.is_none() {
+            self.end(&mut child).await;
+        }
+        drop(held);
+        ended
+    }
+
+    fn unknown_status(&self, error: &io::Error) -> ExitStatus {
+        eprintln!("dev: how node {} ended is not known: {error}", self.id);
+        ExitStatus::default()
+    }
+
+    async fn end(&self, child: &mut Child) {
+        // None: it has ended by itself meanwhile.
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid
+            && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+        {
+            eprintln!("dev: node {} cannot be asked to end: {error}", self.id);
+        }
+        match timeout(STOP_TIMEOUT, child.wait()).await {
+            Ok(Ok(status)) if status.success() => {}
+            Ok(Ok(status)) => eprintln!("dev: node {} {} when asked to end", self.id, ended_how(status)),
+            Ok(Err(error)) => eprintln!("dev: how node {} ended is not known: {error}", self.id),
+            Err(_) => {
+                eprintln!("dev: node {} did not end within {} s: killing it", self.id, STOP_TIMEOUT.as_secs());
+                if let Err(error) = child.kill().await {
+                    eprintln!("dev: node {} cannot be killed: {error}", self.id);
+                }
+            }
+        }
+    }
+}
+
+/// In words, to follow "node 1".
+pub(super) fn ended_how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A node of `dev` is told all it needs by flags; variables that are meant for another node would change it. What to log is no secret
+/// of one node.
+fn is_own_variable(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
+}
+
+async fn tell(events: &mpsc::Sender<Event>, event: Event) {
+    // Nobody listens any more once everything is about to stop.
+    drop(events.send(event).await);
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error says that whoever could say stop is gone, which is the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+async fn pass_on(from: impl AsyncRead + Unpin, to: LogWriter, id: NodeId) {
+    use tokio::io::AsyncReadExt;
+
+    let mut reader = BufReader::new(from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut reader).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => write_log(&to, id, &line),
+        }
+    }
+}
+
+fn write_log(to: &LogWriter, id: NodeId, line: &[u8]) {
+    let text = String::from_utf8_lossy(line);
+    let prefixed = format!("[{id}] {}\n", text.trim_end_matches('\n'));
+    let written = match to {
+        LogWriter::Stderr => io::stderr().write_all(prefixed.as_bytes()),
+        LogWriter::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(prefixed.as_bytes()),
+    };
+    // Nowhere is left to complain to, and the node must not block on a full pipe: reading goes on.
+    drop(written);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A keeper of a shell script in the place of a node.
+    fn keeper(script: &str, restart_after: Option<Duration>) -> Keeper {
+        let args = vec!["-c".into(), script.into()];
+        Keeper { id: 1, program: "/bin/sh".into(), args, logs: LogWriter::Stderr, restart_after }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_ends_is_told_of_and_left_alone_without_restart() {
+        let (events_in, mut events) = mpsc::channel(8);
+        let (_stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(keeper("exit 3", None).keep(events_in, stopped));
+        let Some(Event::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
+        let Some(Event::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
+        assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 3"));
+        task.await.unwrap();
+        assert!(events.recv().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_killed_node_is_started_again() {
+        let (events_in, mut events) = mpsc::channel(8);
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(keeper("kill -9 $$", Some(Duration::ZERO)).keep(events_in, stopped));
+        let mut pids = Vec::new();
+        while pids.len() < 2 {
+            match events.recv().await {
+                Some(Event::Started { pid, .. }) => pids.push(pid),
+                Some(Event::Ended { status, .. }) => assert_eq!(ended_how(status), "was ended by signal 9"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_ne!(pids[0], pids[1]);
+        stop.send_replace(true);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_running_node_is_asked_to_end_and_its_stdin_stays_open_until_then() {
+        let (events_in, mut events) = mpsc::channel(8);
+        let (stop, stopped) = watch::channel(false);
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        // `read` returns when stdin ends; the shell waits for it, interrupted by the signal only.
+        let script = "trap 'echo asked >&2; exit 0' TERM; echo up >&2; read line; echo stdin ended >&2";
+        let file = Arc::new(Mutex::new(File::create(&log).unwrap()));
+        let keeper = Keeper { logs: LogWriter::File(file), ..keeper(script, None) };
+        let task = tokio::spawn(keeper.keep(events_in, stopped));
+        assert!(matches!(events.recv().await, Some(Event::Started { .. })));
+        while !std::fs::read_to_string(&log).unwrap().contains("up") {
+            tokio::task::yield_now().await;
+        }
+        stop.send_replace(true);
+        task.await.unwrap();
+        assert!(!std::fs::read_to_string(&log).unwrap().contains("stdin ended"));
+        assert!(events.recv().await.is_none(), "an end that was asked for is no news");
+    }
+
+    #[test]
+    fn variables_of_another_node_are_kept_from_the_nodes() {
+        for (name, own) in [("FAIRHOLD_ID", true), ("FAIRHOLD_LISTEN", true), ("FAIRHOLD_LOG", false), ("PATH", false)] {
+            assert_eq!(is_own_variable(name.as_ref()), own, "{name}");
+        }
+    }
+}

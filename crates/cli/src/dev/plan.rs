@@ -1,0 +1,142 @@
+//! Which node listens where, and what is said about it on stdout.
+
+use fairhold_types::NodeId;
+use std::{ffi::OsString, path::Path};
+
+/// Peer ports are this much above client ports.
+const PEER_PORT_OFFSET: u16 = 100;
+/// Nobody outside this machine is meant to reach the nodes.
+const HOST: &str = "127.0.0.1";
+
+/// The nodes of a cluster on this machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    nodes: Vec<PlannedNode>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlannedNode {
+    id: NodeId,
+    client_port: u16,
+    peer_port: u16,
+}
+
+/// The ports do not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("--port {port} is too high for {nodes} nodes: their peers speak on the ports 100 above, so {most} is the most")]
+pub(crate) struct PlanError {
+    port: u16,
+    nodes: u16,
+    most: u16,
+}
+
+impl Plan {
+    /// Nodes 1, 2, … from this port on.
+    pub(crate) fn new(nodes: u16, port: u16) -> Result<Plan, PlanError> {
+        let most = u16::MAX - PEER_PORT_OFFSET - (nodes - 1);
+        if port > most {
+            return Err(PlanError { port, nodes, most });
+        }
+        let node = |index| PlannedNode {
+            id: NodeId::from(index) + 1,
+            client_port: port + index,
+            peer_port: port + index + PEER_PORT_OFFSET,
+        };
+        Ok(Plan { nodes: (0..nodes).map(node).collect() })
+    }
+
+    /// All of them, in the order of their numbers.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &PlannedNode> {
+        self.nodes.iter()
+    }
+
+    /// Where clients reach them, by number.
+    pub(crate) fn urls(&self) -> Vec<(NodeId, String)> {
+        self.nodes.iter().map(|node| (node.id, node.url())).collect()
+    }
+
+    /// What a node's process is started with.
+    pub(crate) fn serve_args(&self, node: &PlannedNode, data: &Path) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["serve".into(), "--exit-with-parent".into()];
+        args.extend(["--id".into(), node.id.to_string().into()]);
+        args.extend(["--data".into(), data.join(format!("node-{}", node.id)).into_os_string()]);
+        for member in &self.nodes {
+            args.push("--member".into());
+            args.push(format!("{}={},{}", member.id, member.url(), member.peer_address()).into());
+        }
+        args
+    }
+
+    /// Said when a node's process was started.
+    pub(crate) fn node_line(&self, id: NodeId, pid: u32) -> String {
+        let url = self.nodes.iter().find(|node| node.id == id).map(PlannedNode::url).unwrap_or_default();
+        format!("node {id} pid {pid} {url}\n")
+    }
+
+    /// Said once, when all nodes are ready.
+    pub(crate) fn ready_line(&self) -> String {
+        let urls: Vec<String> = self.nodes.iter().map(PlannedNode::url).collect();
+        format!("ready {}\n", urls.join(" "))
+    }
+}
+
+impl PlannedNode {
+    /// Its number.
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.client_address())
+    }
+
+    /// Where it listens for clients.
+    pub(crate) fn client_address(&self) -> String {
+        format!("{HOST}:{}", self.client_port)
+    }
+
+    /// Where it listens for the other nodes.
+    pub(crate) fn peer_address(&self) -> String {
+        format!("{HOST}:{}", self.peer_port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        args::{Args, Command},
+        config::ServeConfig,
+    };
+    use clap::Parser;
+
+    #[test]
+    fn the_lines_on_stdout_are_those_of_the_contract() {
+        let plan = Plan::new(3, 7171).unwrap();
+        assert_eq!(plan.node_line(2, 4711), "node 2 pid 4711 http://127.0.0.1:7172\n");
+        assert_eq!(plan.ready_line(), "ready http://127.0.0.1:7171 http://127.0.0.1:7172 http://127.0.0.1:7173\n");
+    }
+
+    #[test]
+    fn a_node_is_started_in_a_way_that_it_understands() {
+        let plan = Plan::new(3, 7171).unwrap();
+        for node in plan.nodes() {
+            let line = std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir")));
+            let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
+            let config = ServeConfig::resolve(args).unwrap();
+            assert_eq!((config.id, config.members.len(), config.exit_with_parent), (node.id(), 3, true));
+            assert_eq!((config.listen, config.peer_listen), (node.client_address(), node.peer_address()));
+            assert_eq!(config.data, Path::new("/data dir").join(format!("node-{}", node.id())));
+        }
+    }
+
+    #[test]
+    fn ports_that_do_not_exist_are_refused() {
+        assert!(Plan::new(3, 65_433).is_ok());
+        assert!(Plan::new(3, 65_434).unwrap_err().to_string().contains("65433 is the most"));
+        assert!(Plan::new(5, 65_535).is_err());
+        assert_eq!(Plan::new(1, 65_435).unwrap().nodes().next().unwrap().peer_address(), "127.0.0.1:65535");
+    }
+}

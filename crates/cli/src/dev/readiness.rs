@@ -1,0 +1,44 @@
+//! Whether the cluster is ready: every node says so.
+
+use super::Plan;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How often the nodes are asked.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// How long one answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// After so long, and again and again, it is said who is not ready.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// Waits until `/readyz` of every node answers 200 in one round.
+pub(super) async fn all_ready(plan: &Plan) {
+    let client = crate::demo::http_client(ANSWER_TIMEOUT);
+    let mut complained = Instant::now();
+    loop {
+        let asked = plan.nodes().map(|node| {
+            let request = client.get(format!("{}/readyz", node.url()));
+            async move { (node.id(), answer(request).await) }
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        let unready: Vec<String> =
+            answers.into_iter().filter_map(|(id, answer)| answer.err().map(|why| format!("node {id}: {why}"))).collect();
+        if unready.is_empty() {
+            return;
+        }
+        if complained.elapsed() >= COMPLAIN_EVERY {
+            complained = Instant::now();
+            eprintln!("dev: not ready yet: {}", unready.join("; "));
+        }
+        sleep(ASK_EVERY).await;
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<(), String> {
+    match request.send().await {
+        Ok(answer) if answer.status() == reqwest::StatusCode::OK => Ok(()),
+        Ok(answer) => Err(answer.status().to_string()),
+        Err(error) if error.is_connect() => Err("does not listen yet".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,50 @@
+//! `fairhold`: the one binary. Each command is a file; this one only chooses.
+
+mod args;
+mod config;
+mod demo;
+mod dev;
+mod member;
+mod output;
+mod serve;
+mod signals;
+mod telemetry;
+mod version;
+
+use crate::{
+    args::{Args, Command},
+    config::ServeConfig,
+};
+use clap::Parser;
+use std::{error::Error, process::ExitCode};
+
+/// The command was not understood, or its configuration cannot be right.
+const EXIT_USAGE: u8 = 2;
+/// The command was understood and failed.
+const EXIT_FAILURE: u8 = 1;
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Serve(args) => match ServeConfig::resolve(args) {
+            Ok(config) => ended(serve::run(config)),
+            Err(error) => failed(EXIT_USAGE, &error),
+        },
+        Command::Dev(args) => match dev::Plan::new(args.nodes, args.port) {
+            Ok(plan) => ended(dev::run(plan, args)),
+            Err(error) => failed(EXIT_USAGE, &error),
+        },
+        Command::Version => ended(output::unless_closed(output::write_stdout(&version::text()))),
+    }
+}
+
+fn ended<E: Error>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(EXIT_FAILURE, &error),
+    }
+}
+
+fn failed(code: u8, error: &dyn Error) -> ExitCode {
+    eprintln!("fairhold: {error}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,205 @@
+//! The list of members: `1=http://HOST:7171,HOST:7271`, once for each node. Every mistake is answered with what to write instead.
+
+use fairhold_types::NodeId;
+use std::collections::BTreeMap;
+
+/// Where a node is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// By clients: `http://HOST:PORT`.
+    pub(crate) url: String,
+    /// By the other nodes: `HOST:PORT`.
+    pub(crate) peer: String,
+}
+
+/// What is wrong with a list of members.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MemberError {
+    /// None at all.
+    #[error(
+        "no members are given: add --member {id}=http://HOST:7171,HOST:7271 and the same for every other node, on every node"
+    )]
+    None {
+        /// This node.
+        id: NodeId,
+    },
+    /// Not in the form of a member.
+    #[error("--member {entry}: {fault}; write it as N=http://HOST:7171,HOST:7271 (number, URL for clients, address for nodes)")]
+    Malformed {
+        /// As it was written.
+        entry: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// One number for two.
+    #[error("--member {id}=… is given twice: give every node a number of its own, and name it once")]
+    Duplicate {
+        /// The number.
+        id: NodeId,
+    },
+    /// One address for two purposes.
+    #[error("{address} stands for node {first} and again for node {second}: every node needs two addresses of its own")]
+    Shared {
+        /// The address.
+        address: String,
+        /// Who has it.
+        first: NodeId,
+        /// Who has it too.
+        second: NodeId,
+    },
+    /// A list without this node.
+    #[error(
+        "node {id} is not among the members {known:?}: every node is started with the same list, which has itself in it. \
+         Add --member {id}=http://HOST:7171,HOST:7271, or correct --id"
+    )]
+    OwnMissing {
+        /// This node.
+        id: NodeId,
+        /// Those of the list.
+        known: Vec<NodeId>,
+    },
+}
+
+/// What is wrong with one member.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Fault {
+    /// No number, or not one from 1 on.
+    #[error("it does not begin with a number from 1 on and `=`")]
+    Number,
+    /// No comma.
+    #[error("it has one address, and two are needed, parted by a comma")]
+    OneAddress,
+    /// Not `http://`.
+    #[error("its URL does not begin with http:// (fairhold speaks no TLS itself)")]
+    Scheme,
+    /// More than scheme, host and port.
+    #[error("its URL is more than http://HOST:PORT")]
+    UrlTail,
+    /// Not host and port.
+    #[error("{0}")]
+    Address(#[from] AddressFault),
+}
+
+/// Why a text is no `HOST:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
+pub(crate) struct AddressFault(pub(crate) String);
+
+/// Reads and checks the whole list. One text may hold several members, parted by white space, as an environment variable does.
+pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<NodeId, Member>, MemberError> {
+    let mut members = BTreeMap::new();
+    let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();
+    for entry in entries.iter().flat_map(|entry| entry.split_whitespace()) {
+        let (member_id, member) =
+            parse_member(entry).map_err(|fault| MemberError::Malformed { entry: entry.to_owned(), fault })?;
+        if members.contains_key(&member_id) {
+            return Err(MemberError::Duplicate { id: member_id });
+        }
+        for address in [client_address(&member), &member.peer] {
+            if let Some(first) = owners.insert(address.to_owned(), member_id) {
+                return Err(MemberError::Shared { address: address.to_owned(), first, second: member_id });
+            }
+        }
+        members.insert(member_id, member);
+    }
+    if members.is_empty() {
+        return Err(MemberError::None { id });
+    }
+    if !members.contains_key(&id) {
+        return Err(MemberError::OwnMissing { id, known: members.into_keys().collect() });
+    }
+    Ok(members)
+}
+
+/// `HOST:PORT` of the member's URL.
+pub(crate) fn client_address(member: &Member) -> &str {
+    member.url.strip_prefix("http://").unwrap_or(&member.url)
+}
+
+fn parse_member(entry: &str) -> Result<(NodeId, Member), Fault> {
+    let (id, addresses) = entry.split_once('=').ok_or(Fault::Number)?;
+    let id: NodeId = id.parse().ok().filter(|id| *id > 0).ok_or(Fault::Number)?;
+    let (url, peer) = addresses.split_once(',').ok_or(Fault::OneAddress)?;
+    let client = url.strip_prefix("http://").ok_or(Fault::Scheme)?;
+    let client = client.strip_suffix('/').unwrap_or(client);
+    if client.contains(['/', '?', '#', '@']) {
+        return Err(Fault::UrlTail);
+    }
+    check_address(client)?;
+    check_address(peer)?;
+    Ok((id, Member { url: format!("http://{client}"), peer: peer.to_owned() }))
+}
+
+/// Whether this is `HOST:PORT`. Whether the host exists is found out later.
+pub(crate) fn check_address(text: &str) -> Result<(), AddressFault> {
+    let fault = || AddressFault(text.to_owned());
+    let (host, port) = text.rsplit_once(':').ok_or_else(fault)?;
+    let name = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.strip_suffix(']').ok_or_else(fault)?,
+        None if host.contains(':') => return Err(fault()),
+        None => host,
+    };
+    let is_host = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || ".-_:%".contains(c));
+    let is_port = port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    if is_host && is_port { Ok(()) } else { Err(fault()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(id: NodeId, entries: &[&str]) -> Result<BTreeMap<NodeId, Member>, MemberError> {
+        parse_members(id, &entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>())
+    }
+
+    fn complaint(id: NodeId, entries: &[&str]) -> String {
+        parse(id, entries).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_list_is_read_from_several_flags_or_one_variable() {
+        let flags = parse(2, &["1=http://a:7171,a:7271", "2=http://[::1]:7171/,[::1]:7271"]).unwrap();
+        let variable = parse(2, &["1=http://a:7171,a:7271  2=http://[::1]:7171,[::1]:7271\n"]).unwrap();
+        assert_eq!(flags, variable);
+        assert_eq!(flags[&2], Member { url: "http://[::1]:7171".to_owned(), peer: "[::1]:7271".to_owned() });
+        assert_eq!(client_address(&flags[&1]), "a:7171");
+    }
+
+    #[test]
+    fn a_list_without_this_node_says_who_is_in_it() {
+        assert!(complaint(3, &["1=http://a:1,a:2", "2=http://b:1,b:2"]).contains("node 3 is not among the members [1, 2]"));
+        assert!(complaint(3, &[]).contains("--member 3=http://HOST:7171,HOST:7271"));
+    }
+
+    #[test]
+    fn what_is_given_twice_is_refused() {
+        assert!(complaint(1, &["1=http://a:1,a:2", "1=http://b:1,b:2"]).contains("--member 1=… is given twice"));
+        assert!(complaint(1, &["1=http://a:1,a:2", "2=http://b:1,a:2"]).contains("a:2 stands for node 1 and again for node 2"));
+        assert!(complaint(1, &["1=http://a:1,a:1"]).contains("a:1 stands for node 1 and again for node 1"));
+    }
+
+    #[test]
+    fn a_malformed_member_is_shown_with_its_fault() {
+        for (entry, fault) in [
+            ("http://a:1,a:2", "begin with a number"),
+            ("0=http://a:1,a:2", "begin with a number"),
+            ("-1=http://a:1,a:2", "begin with a number"),
+            ("x=http://a:1,a:2", "begin with a number"),
+            ("1=http://a:1", "one address"),
+            ("1=https://a:1,a:2", "no TLS"),
+            ("1=a:1,a:2", "http://"),
+            ("1=http://a:1/x,a:2", "more than http://HOST:PORT"),
+            ("1=http://u@a:1,a:2", "more than http://HOST:PORT"),
+            ("1=http://a,a:2", "`a` is no HOST:PORT"),
+            ("1=http://a:0,a:2", "`a:0` is no HOST:PORT"),
+            ("1=http://a:1,a:65536", "`a:65536` is no HOST:PORT"),
+            ("1=http://a:1,a:+2", "`a:+2` is no HOST:PORT"),
+            ("1=http://a:1,::1:2", "`::1:2` is no HOST:PORT"),
+            ("1=http://a:1,:2", "`:2` is no HOST:PORT"),
+            ("1=http://a:1,a:2,a:3", "`a:2,a:3` is no HOST:PORT"),
+        ] {
+            let text = complaint(1, &[entry]);
+            assert!(text.starts_with(&format!("--member {entry}: ")) && text.contains(fault), "{entry}: {text}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Standard output. What reads it may go away at any time: that is the end of the output, not an error.
+
+use std::io::{self, Write};
+
+/// Writes all of it at once, and at once to whoever reads.
+pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// A closed pipe is no failure of ours.
+pub(crate) fn unless_closed(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Ok(()) | Err(_) => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_is_no_failure_and_a_full_disk_is_one() {
+        assert!(unless_closed(Ok(())).is_ok());
+        assert!(unless_closed(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
+        assert!(unless_closed(Err(io::ErrorKind::StorageFull.into())).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! One node as a process: opens the storage, starts every part, waits for the end, and ends in good order.
+//!
+//! Two runtimes: Raft, peers and the node's own clock have threads of their own, so that a flood of requests cannot hold up a heartbeat.
+
+mod error;
+mod parent;
+mod parts;
+
+pub(crate) use error::ServeError;
+
+use crate::{config::ServeConfig, signals::StopSignals, telemetry};
+use fairhold_storage::Storage;
+use parts::Parts;
+use std::{io, time::Duration};
+use tokio::runtime::{Builder, Runtime};
+
+/// Threads of Raft, peers and clock: one more than needed, so that a long apply does not hold up a heartbeat.
+const RAFT_THREADS: usize = 2;
+/// How long work that blocks, a write to the disk, may take at the very end.
+const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs the node until it is asked to end, or cannot go on.
+pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
+    let filter = telemetry::filter(&config.log).map_err(|error| ServeError::Telemetry(error.to_string()))?;
+    telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
+    telemetry::abort_on_panic();
+    let parent_gone = config.exit_with_parent.then(parent::watch).transpose().map_err(ServeError::Runtime)?;
+
+    let raft = runtime("fairhold-raft", Some(RAFT_THREADS)).map_err(ServeError::Runtime)?;
+    let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
+    let mut signals = {
+        let _context = http.enter();
+        StopSignals::new().map_err(ServeError::Runtime)?
+    };
+    tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
+    if config.members.len().is_multiple_of(2) {
+        tracing::warn!(
+            members = config.members.len(),
+            "an even number of members survives no more failures than one member less"
+        );
+    }
+    let storage = Storage::open(&config.data, config.id)?;
+
+    let result = http.block_on(async {
+        let mut parts = tokio::select! {
+            biased;
+            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+                tracing::info!("{reason} before the start was complete");
+                return Ok(());
+            }
+            started = Parts::start(&config, storage, raft.handle()) => started?,
+        };
+        tokio::select! {
+            biased;
+            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+                tracing::info!("{reason}: ending in good order");
+                parts.stop().await;
+                Ok(())
+            }
+            error = parts.failed(&config) => Err(error),
+        }
+    });
+    match &result {
+        Ok(()) => {
+            http.shutdown_timeout(RUNTIME_END_TIMEOUT);
+            raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
+            tracing::info!("ended");
+        }
+        Err(_) => {
+            http.shutdown_background();
+            raft.shutdown_background();
+        }
+    }
+    result
+}
+
+fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    builder.thread_name(name).enable_all().build()
+}
+
+async fn asked_to_end(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
+    let gone = async {
+        match parent_gone {
+            Some(gone) => gone.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        signal = signals.received() => signal,
+        () = gone => "the parent process is gone",
+    }
+}

@@ -1,0 +1,185 @@
+//! What a running node consists of, started and stopped in the order in which the parts need one another.
+
+use super::ServeError;
+use crate::config::ServeConfig;
+use fairhold_http::{Listener, ServerInfo, router};
+use fairhold_node::{Node, Prelude};
+use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_storage::{Storage, data_dir::DataDir};
+use openraft_rt_tokio::TokioRuntime;
+use std::{io, sync::Arc, time::Duration};
+use tokio::{
+    net::lookup_host,
+    runtime::Handle,
+    sync::oneshot,
+    task::{JoinError, JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+/// How long open answers may take to be written at the end. Those that waited have been told by then.
+const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long any other part may take to stop.
+const PART_STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it is looked whether the cluster has got its name, which it has for good at the first look of a restarted node.
+const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A running node.
+pub(super) struct Parts {
+    core: Core,
+    http: Server,
+}
+
+/// All that runs on Raft's own threads.
+struct Core {
+    node: Node<TokioRuntime>,
+    replica: Replica<TokioRuntime>,
+    peer: Arc<TcpPeer>,
+    peers: Server,
+    /// Holds the lock of the data directory. Ends only when the directory belongs to another cluster.
+    directory: JoinHandle<ServeError>,
+}
+
+/// A server that runs until it is told to stop.
+struct Server {
+    name: &'static str,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Parts {
+    /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
+    pub(super) async fn start(config: &ServeConfig, storage: Storage, raft: &Handle) -> Result<Parts, ServeError> {
+        let listener = listen_for_clients(&config.listen).await?;
+        let core = raft.spawn(Core::start(config.clone(), storage)).await.map_err(ended)??;
+        let info = ServerInfo { version: env!("CARGO_PKG_VERSION") };
+        let (stop, stopped) = oneshot::channel();
+        let serving = listener.serve(router(core.node.clone(), info), told(stopped));
+        let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
+        tracing::info!(clients = %config.listen, peers = %config.peer_listen, "listening");
+        Ok(Parts { core, http })
+    }
+
+    /// Waits until something has gone wrong for good.
+    pub(super) async fn failed(&mut self, config: &ServeConfig) -> ServeError {
+        tokio::select! {
+            biased;
+            reason = self.core.replica.stopped() => {
+                ServeError::Stopped { reason, data: config.data.display().to_string() }
+            }
+            failed = &mut self.core.directory => failed.unwrap_or_else(ended),
+            result = &mut self.core.peers.task => self.core.peers.ended(result),
+            result = &mut self.http.task => self.http.ended(result),
+        }
+    }
+
+    /// Ends in good order: the waiting are told and keep their places, another node leads, open answers are written.
+    pub(super) async fn stop(self) {
+        let Parts { core: Core { node, replica, peer, peers, directory }, http } = self;
+        // From its first step on this node is not ready.
+        tokio::join!(bounded("the node's own work", node.shutdown()), replica.transfer_leadership());
+        http.stop(HTTP_STOP_TIMEOUT).await;
+        peers.stop(PART_STOP_TIMEOUT).await;
+        bounded("raft", replica.shutdown()).await;
+        bounded("the connections to other nodes", peer.close()).await;
+        directory.abort();
+    }
+}
+
+impl Core {
+    async fn start(config: ServeConfig, storage: Storage) -> Result<Core, ServeError> {
+        let listen_error =
+            |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
+        let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
+        let Storage { data_dir, log, snapshots } = storage;
+        let members = config
+            .members
+            .iter()
+            .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
+        let replica_config = ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation());
+        let reception = Reception::new(&replica_config);
+        let peer = Arc::new(TcpPeer::new(Handle::current()));
+        peer.set_service(reception.service());
+        let prelude = Prelude::new();
+        let audience = prelude.audience();
+        let replica = Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience).await?;
+        let node = Node::start(prelude, replica.clone());
+        let (stop, stopped) = oneshot::channel();
+        let serving = server.serve(replica.service(), told(stopped));
+        let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
+        let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
+        Ok(Core { node, replica, peer, peers, directory })
+    }
+}
+
+impl Server {
+    fn ended(&self, result: Result<(), JoinError>) -> ServeError {
+        match result {
+            Ok(()) => ServeError::Ended(format!("the {} listener", self.name)),
+            Err(error) => ended(error),
+        }
+    }
+
+    async fn stop(self, limit: Duration) {
+        let Server { name, stop, mut task } = self;
+        if stop.send(()).is_err() {
+            tracing::debug!("the {name} listener had ended already");
+        }
+        match timeout(limit, &mut task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the {name} listener failed"),
+            Err(_) => {
+                tracing::warn!("the {name} listener still had connections after {} s: they are cut", limit.as_secs());
+                task.abort();
+            }
+        }
+    }
+}
+
+/// The first of the name's addresses that can be listened at.
+async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
+    let failed = |error| ServeError::Listen { address: listen.to_owned(), whom: "clients", flag: "--listen", error };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(listen).await.map_err(failed)? {
+        match Listener::bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+/// Keeps the directory locked, and binds it to its cluster as soon as that has a name.
+async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
+    let cluster = loop {
+        match replica.read(|state| state.cluster()) {
+            Some(cluster) => break cluster,
+            None => sleep(NAME_LOOK_EVERY).await,
+        }
+    };
+    let bound = spawn_blocking(move || directory.set_cluster(cluster).map(|()| directory)).await;
+    match bound {
+        Ok(Ok(directory)) => {
+            let never: std::convert::Infallible = std::future::pending().await;
+            drop(directory);
+            match never {}
+        }
+        Ok(Err(error)) => error.into(),
+        Err(error) => ended(error),
+    }
+}
+
+/// Told, or whoever could tell is gone.
+async fn told(stopped: oneshot::Receiver<()>) {
+    drop(stopped.await);
+}
+
+async fn bounded(what: &str, stopping: impl Future<Output = ()>) {
+    if timeout(PART_STOP_TIMEOUT, stopping).await.is_err() {
+        tracing::warn!("{what} did not stop within {} s", PART_STOP_TIMEOUT.as_secs());
+    }
+}
+
+fn ended(error: JoinError) -> ServeError {
+    ServeError::Ended(error.to_string())
+}

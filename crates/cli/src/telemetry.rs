@@ -1,0 +1,33 @@
+//! Logs of a node: lines on standard error. Panics are logged too, and end the process.
+
+use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    io::{self, IsTerminal},
+    panic, process,
+};
+use tracing_subscriber::{EnvFilter, filter::ParseError, util::TryInitError};
+
+/// Reads a filter, as `info,fairhold_raft=debug`.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(text)
+}
+
+/// Begins to log.
+pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
+    use tracing_subscriber::util::SubscriberInitExt;
+
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour).finish().try_init()
+}
+
+/// From here on a panic in any thread ends the process: a node of which a part has died must not go on voting and promising.
+pub(crate) fn abort_on_panic() {
+    panic::set_hook(Box::new(|panic| {
+        tracing::error!("a defect in fairhold, this process ends: {panic}");
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            eprintln!("{backtrace}");
+        }
+        process::abort();
+    }));
+}

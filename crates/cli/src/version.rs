@@ -1,0 +1,24 @@
+//! The versions of all that this program writes and says, for whoever upgrades node by node.
+
+/// As `version` prints it.
+pub(crate) fn text() -> String {
+    let versions = [
+        ("fairhold", env!("CARGO_PKG_VERSION").to_owned()),
+        ("peer protocol", fairhold_raft::peer::WIRE_VERSION.to_string()),
+        ("data directory format", fairhold_storage::data_dir::IDENTITY_FORMAT.to_string()),
+        ("snapshot file format", fairhold_storage::snapshot_files::SNAPSHOT_FILE_FORMAT.to_string()),
+        ("state format", fairhold_state::snapshot::SNAPSHOT_FORMAT.to_string()),
+    ];
+    versions.iter().map(|(name, version)| format!("{name} {version}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_the_programs_own_version() {
+        let first = format!("fairhold {}\n", env!("CARGO_PKG_VERSION"));
+        assert!(text().starts_with(&first) && text().lines().count() == 5, "{}", text());
+    }
+}

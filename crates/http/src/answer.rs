@@ -1,0 +1,216 @@
+//! From the node's values to JSON answers.
+
+use crate::error::{NO_STORE, Problem, span};
+use axum::response::Response;
+use bytes::Bytes;
+use fairhold_node::api::{GrantView, QueueItem, SessionView};
+use fairhold_state::command::HolderFacts;
+use fairhold_types::{
+    Code, GrantNumber, Revision,
+    dto::{self, Contender, Standing},
+    duration,
+    time::WallMillis,
+};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use std::time::Duration;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An answer with a JSON body.
+pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
+    let bytes = serde_json::to_vec(body)
+        .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be written as JSON: {error}")))?;
+    let mut response = Response::new(Bytes::from(bytes).into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// An answer that says all by its status.
+pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = status;
+    stamp(&mut response, revision);
+    response
+}
+
+/// Says which revision the answer reflects.
+pub(crate) fn stamp(response: &mut Response, revision: Revision) {
+    response.headers_mut().insert(crate::headers::REVISION, HeaderValue::from(revision.0));
+}
+
+/// A header's value from what is known to be visible ASCII.
+pub(crate) fn header_value(text: String) -> Result<HeaderValue, Problem> {
+    HeaderValue::try_from(text)
+        .map_err(|error| Problem::new(Code::Internal, format!("an answer's header could not be written: {error}")))
+}
+
+/// The wall-clock time at the end of a span that begins now.
+pub(crate) fn after(now: WallMillis, span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    WallMillis(now.0.saturating_add(millis)).to_rfc3339()
+}
+
+/// A live grant.
+pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
+    dto::Grant {
+        id: view.id,
+        lock: view.lock,
+        state: if view.token.is_some() { Standing::Held } else { Standing::Queued },
+        token: view.token,
+        mode: view.mode,
+        owner: view.owner,
+        expires_in: view.expires_in.map(duration::format),
+        expires_at: view.expires_in.map(|span| after(now, span)),
+        number: view.number,
+        session: view.session,
+        permits: view.permits,
+        position: view.position,
+        waits_for: view.waits_for.map(|holder| ahead(holder, now)),
+        queued_at: view.queued_at.to_rfc3339(),
+        held_since: view.held_since.map(WallMillis::to_rfc3339),
+        meta: view.meta,
+    }
+}
+
+/// A renewal.
+pub(crate) fn renewed(expires_in: Duration, now: WallMillis) -> dto::Renewed {
+    dto::Renewed { expires_in: duration::format(expires_in), expires_at: after(now, expires_in) }
+}
+
+fn ahead(holder: HolderFacts, now: WallMillis) -> Contender {
+    Contender {
+        number: holder.number,
+        owner: holder.owner,
+        since: Some(holder.since.to_rfc3339()),
+        token: holder.token,
+        held_for: holder.token.map(|_| span(holder.since, now)),
+    }
+}
+
+/// One who stands in a queue.
+pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
+    let state = match (item.cooling, item.token) {
+        (true, _) => Standing::Cooling,
+        (false, Some(_)) => Standing::Held,
+        (false, None) => Standing::Queued,
+    };
+    let waits_for =
+        |(number, owner): (GrantNumber, String)| Contender { number, owner, since: None, token: None, held_for: None };
+    dto::QueueItem {
+        number: item.number,
+        session: item.session,
+        state,
+        position: item.position,
+        token: item.token,
+        mode: item.mode,
+        permits: item.permits,
+        owner: item.owner,
+        since: item.held_since.unwrap_or(item.queued_at).to_rfc3339(),
+        queued_at: item.queued_at.to_rfc3339(),
+        held_for: item.held_since.filter(|_| state == Standing::Held).map(|since| span(since, now)),
+        waits_for: item.waits_for.map(waits_for),
+        meta: item.meta,
+    }
+}
+
+/// A session, as everybody may see it.
+pub(crate) fn session(view: SessionView) -> dto::Session {
+    let grants = view.grants.into_iter().map(|(number, lock, token)| dto::SessionGrant {
+        number,
+        lock,
+        state: if token.is_some() { Standing::Held } else { Standing::Queued },
+        token,
+    });
+    dto::Session {
+        number: view.number,
+        name: view.name,
+        ttl: duration::format(view.timeout),
+        anonymous: view.anonymous,
+        opened_at: view.opened_at.to_rfc3339(),
+        grants: grants.collect(),
+        meta: view.meta,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{FencingToken, GrantId, LockName, Mode, SessionNumber};
+
+    fn view(token: Option<u64>) -> GrantView {
+        let held_since = token.map(|_| WallMillis(2_000));
+        GrantView {
+            id: GrantId::from_ulid(1),
+            number: GrantNumber(41),
+            lock: LockName::parse("deploy").unwrap(),
+            session: SessionNumber(40),
+            anonymous: true,
+            token: token.map(FencingToken),
+            mode: Mode::Exclusive,
+            permits: 1,
+            owner: "curl@127.0.0.1".to_owned(),
+            meta: dto::Meta::new(),
+            position: None,
+            waits_for: None,
+            queued_at: WallMillis(1_000),
+            held_since,
+            expires_in: held_since.map(|_| Duration::from_secs(30)),
+        }
+    }
+
+    #[test]
+    fn a_held_grant_reads_as_the_contract_has_it() {
+        let json = serde_json::to_string(&grant(view(Some(42)), WallMillis(5_000))).unwrap();
+        let contract = r#"{"id":"00000000000000000000000001","lock":"deploy","state":"held","token":42,"mode":"exclusive","#;
+        assert!(json.starts_with(contract), "{json}");
+        let contract = r#""owner":"curl@127.0.0.1","expires_in":"30s","expires_at":"1970-01-01T00:00:35.000Z","number":41,"#;
+        assert!(json.contains(contract), "{json}");
+    }
+
+    #[test]
+    fn a_queued_grant_says_for_whom_it_waits() {
+        let holder = HolderFacts {
+            number: GrantNumber(7),
+            owner: "ci-7".to_owned(),
+            token: Some(FencingToken(9)),
+            since: WallMillis(1_000),
+        };
+        let queued = GrantView { position: Some(2), waits_for: Some(holder), ..view(None) };
+        let json = serde_json::to_value(grant(queued, WallMillis(5_000))).unwrap();
+        assert_eq!((&json["state"], &json["position"], json.get("token")), (&"queued".into(), &2.into(), None));
+        let waits_for =
+            serde_json::json!({"number": 7, "owner": "ci-7", "since": "1970-01-01T00:00:01.000Z", "token": 9, "held_for": "4s"});
+        assert_eq!(json["waits_for"], waits_for);
+    }
+
+    #[test]
+    fn who_cools_neither_holds_nor_waits() {
+        let item = |token: Option<u64>, cooling| QueueItem {
+            number: GrantNumber(41),
+            session: SessionNumber(40),
+            position: 1,
+            token: token.map(FencingToken),
+            cooling,
+            mode: Mode::Exclusive,
+            permits: 1,
+            owner: String::new(),
+            meta: dto::Meta::new(),
+            queued_at: WallMillis(1_000),
+            held_since: token.map(|_| WallMillis(2_000)),
+            waits_for: None,
+        };
+        for (token, cooling, state, since) in [
+            (Some(42), false, Standing::Held, "1970-01-01T00:00:02.000Z"),
+            (None, false, Standing::Queued, "1970-01-01T00:00:01.000Z"),
+            (None, true, Standing::Cooling, "1970-01-01T00:00:01.000Z"),
+        ] {
+            let shown = queue_item(item(token, cooling), WallMillis(5_000));
+            assert_eq!((shown.state, shown.since.as_str()), (state, since));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The calls about the cluster and about this server.
+
+use crate::{
+    answer,
+    error::{Problem, RETRY_AFTER_SECONDS},
+    params::{Known, Params},
+    router::ServerInfo,
+};
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use fairhold_raft::{MemberStatus, Role};
+use fairhold_types::{Code, NodeId, dto};
+use http::{StatusCode, header};
+use openraft_rt::AsyncRuntime;
+
+const CLUSTER: Known = Known { now: &["digest"], later: &[] };
+const READY: Known = Known { now: &["verbose"], later: &[] };
+const PROGRAM: &str = "fairhold";
+
+/// `GET /v1/cluster`
+pub(crate) async fn cluster<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    info: ServerInfo,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let wants_digest = Params::parse(query.as_deref(), &[], &CLUSTER)?.flag("digest")?;
+    let digest = wants_digest.then(|| node.digest());
+    let view = node.cluster();
+    let raft = view.raft;
+    let leader_url = raft.leader.and_then(|leader| raft.members.iter().find(|member| member.id == leader));
+    let body = dto::Cluster {
+        cluster: raft.cluster.map(|cluster| cluster.to_hex()),
+        id: view.id,
+        role: role(raft.role).to_owned(),
+        term: raft.term,
+        leader: raft.leader,
+        leader_url: leader_url.map(|member| member.member.url.clone()),
+        version: info.version.into(),
+        revision: view.revision,
+        last_log_index: raft.last_log_index,
+        applied_index: raft.applied,
+        snapshot_index: raft.snapshot,
+        grants: view.grants,
+        wakeups: view.wakeups,
+        digest_revision: digest.as_ref().map(|digest| digest.revision),
+        digest: digest.map(|digest| digest.value),
+        members: raft.members.into_iter().map(|status| member(status, raft.leader)).collect(),
+    };
+    answer::json(StatusCode::OK, view.revision, &body)
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Stopped => "stopped",
+    }
+}
+
+fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
+    let role = match (leader == Some(status.id), status.voter) {
+        (true, _) => "leader",
+        (false, true) => "follower",
+        (false, false) => "learner",
+    };
+    dto::Member {
+        id: status.id,
+        url: status.member.url,
+        peer: status.member.address,
+        role: role.to_owned(),
+        match_index: status.matched,
+        lag: status.lag,
+    }
+}
+
+/// `GET /livez`: the process runs.
+pub(crate) async fn live() -> Response {
+    text("ok\n")
+}
+
+/// `GET /readyz`: it can serve.
+pub(crate) async fn ready<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let verbose = Params::parse(query.as_deref(), &[], &READY)?.flag("verbose")?;
+    let readiness = node.readiness();
+    if verbose {
+        let revision = node.revision();
+        let body = dto::Readiness {
+            ready: readiness.is_ok(),
+            reason: readiness.err(),
+            shutting_down: node.is_shutting_down(),
+            leader: node.leader_url(),
+            revision,
+        };
+        if body.ready {
+            return answer::json(StatusCode::OK, revision, &body);
+        }
+        let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, revision, &body)?;
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        return Ok(response);
+    }
+    match readiness {
+        Ok(()) => Ok(text("ok\n")),
+        Err(reason) => {
+            let code = if node.is_shutting_down() { Code::ShuttingDown } else { Code::NoQuorum };
+            Err(Problem::new(code, reason))
+        }
+    }
+}
+
+/// `GET /version`
+pub(crate) async fn version<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo) -> Result<Response, Problem> {
+    let body = dto::Version { name: PROGRAM.into(), version: info.version.into() };
+    answer::json(StatusCode::OK, node.revision(), &body)
+}
+
+fn text(text: &'static str) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], text).into_response()
+}

@@ -1,0 +1,154 @@
+//! What every answer has: the revision, the leader, the request's id; and the redirect for those who asked for it.
+
+use crate::{answer, error::Problem, headers};
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use openraft_rt::AsyncRuntime;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tracing::Instrument;
+
+/// The node, and the requests that were taken so far.
+pub(crate) struct Envelope<RT: AsyncRuntime> {
+    node: Node<RT>,
+    requests: Arc<Requests>,
+}
+
+/// Names requests: the node, when it began to take requests, and a number of the request's own.
+struct Requests {
+    prefix: String,
+    taken: AtomicU64,
+}
+
+impl<RT: AsyncRuntime> Clone for Envelope<RT> {
+    fn clone(&self) -> Self {
+        Envelope { node: self.node.clone(), requests: Arc::clone(&self.requests) }
+    }
+}
+
+impl<RT: AsyncRuntime> Envelope<RT> {
+    pub(crate) fn new(node: Node<RT>) -> Self {
+        let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
+        Envelope { node, requests: Arc::new(Requests { prefix, taken: AtomicU64::new(0) }) }
+    }
+}
+
+impl Requests {
+    /// The caller's own name for its request, else a new one.
+    fn name(&self, headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+        if let Some(given) = headers::request_id(headers) {
+            return Ok(given.clone());
+        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        answer::header_value(format!("{}-{number:x}", self.prefix))
+    }
+}
+
+/// Wraps every call.
+pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>, request: Request, next: Next) -> Response {
+    let id = match envelope.requests.name(request.headers()) {
+        Ok(id) => id,
+        Err(problem) => return problem.into_response(),
+    };
+    // The path itself may hold a secret, so only its pattern is logged.
+    let span = tracing::debug_span!(
+        "request",
+        id = ?id,
+        method = %request.method(),
+        route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
+    );
+    let mut response = match redirect(&envelope.node, &request) {
+        Ok(None) => next.run(request).instrument(span).await,
+        Ok(Some(redirect)) => redirect,
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(request = ?id, "a request failed for a defect of the server");
+    }
+    let headers = response.headers_mut();
+    headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
+    headers.insert(headers::REQUEST_ID, id);
+    if let Some(leader) = envelope.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
+        headers.insert(headers::LEADER, leader);
+    }
+    response
+}
+
+/// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
+fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Option<Response>, Problem> {
+    if !wants_redirect(request)? || node.is_leader() {
+        return Ok(None);
+    }
+    let Some(leader) = node.leader_url() else { return Ok(None) };
+    let mut response = answer::empty(StatusCode::TEMPORARY_REDIRECT, node.revision());
+    response.headers_mut().insert(header::LOCATION, answer::header_value(location(&leader, request.uri()))?);
+    Ok(Some(response))
+}
+
+/// What a node alone can say of itself it says itself.
+fn wants_redirect(request: &Request) -> Result<bool, Problem> {
+    match headers::text(request.headers(), headers::ROUTE)? {
+        None => Ok(false),
+        Some("redirect") => Ok(request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"),
+        Some(_) => Err(Problem::bad_request("the header Fairhold-Route: redirect is expected")),
+    }
+}
+
+fn location(leader: &str, uri: &Uri) -> String {
+    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    format!("{}{target}", leader.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(route: Option<&str>, uri: &str) -> Request {
+        let request = route.into_iter().fold(Request::get(uri), |request, route| request.header(headers::ROUTE, route));
+        request.body(axum::body::Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn only_who_asks_for_it_is_sent_to_the_leader() {
+        for (route, uri, wants) in [
+            (None, "/v1/locks/a", false),
+            (Some("redirect"), "/v1/locks/a", true),
+            (Some("redirect"), "/v1/cluster?digest", false),
+            (Some("redirect"), "/readyz", false),
+        ] {
+            assert_eq!(wants_redirect(&request(route, uri)).unwrap(), wants, "{route:?} {uri}");
+        }
+        assert!(wants_redirect(&request(Some("proxy"), "/v1/locks/a")).is_err());
+    }
+
+    #[test]
+    fn the_leader_is_asked_for_the_same() {
+        let uri = Uri::from_static("/v1/locks/orders%2F42?wait=30s&ttl=10s");
+        assert_eq!(location("http://n1:7171/", &uri), "http://n1:7171/v1/locks/orders%2F42?wait=30s&ttl=10s");
+    }
+
+    #[test]
+    fn a_request_keeps_its_own_name_if_it_can_stand_in_a_log() {
+        let requests = Requests { prefix: "1-abc".to_owned(), taken: AtomicU64::new(15) };
+        let named = |name: &[u8]| {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(headers::REQUEST_ID),
+                HeaderValue::from_bytes(name).unwrap(),
+            )]);
+            requests.name(&headers).unwrap()
+        };
+        assert_eq!(named(b"mine-1"), "mine-1");
+        assert_eq!(requests.name(&HeaderMap::new()).unwrap(), "1-abc-f");
+        assert_eq!(named(b"two words"), "1-abc-10");
+        assert_eq!(named("é".as_bytes()), "1-abc-11");
+        assert_eq!(named(&[b'x'; 128]).len(), 128);
+        assert_eq!(named(&[b'x'; 129]), "1-abc-12");
+    }
+}

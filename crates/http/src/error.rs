@@ -1,0 +1,504 @@
+//! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use fairhold_node::api::CallError;
+use fairhold_raft::error::{NotProposed, ProposeError, ReadError, UnknownReason};
+use fairhold_state::command::{HolderFacts, Rejection};
+use fairhold_types::{
+    Code, GrantId, LockName,
+    dto::{Contender, Effect, Facts},
+    duration,
+    time::WallMillis,
+};
+use http::{HeaderValue, StatusCode, header};
+use std::{borrow::Cow, time::Duration};
+
+/// After how many seconds a caller that was turned away should ask again.
+pub(crate) const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+/// Answers may hold secrets, and are old the moment they are sent.
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// An error on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: Code,
+    retryable: bool,
+    detail: Cow<'static, str>,
+    facts: Box<Facts>,
+}
+
+/// What was asked, as far as an error's meaning depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A grant, with this id.
+    Acquire {
+        /// The grant's id.
+        id: GrantId,
+        /// Whether the caller chose it, so that a repeated request names the same grant.
+        given: bool,
+        /// When the answer is given, so that "held for" can be said.
+        now: WallMillis,
+    },
+    /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
+    Change,
+    /// A write that happens once more if it is repeated without a key.
+    Write {
+        /// The caller's key.
+        key: Option<GrantId>,
+    },
+    /// A read, or the check of a token.
+    Read,
+}
+
+/// Status, title, and whether the same request may succeed if it is simply repeated, for each code.
+fn standing(code: Code) -> (StatusCode, &'static str, bool) {
+    match code {
+        Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is wrong", false),
+        Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Who asks is not known", false),
+        Code::Denied => (StatusCode::FORBIDDEN, "Not allowed", false),
+        Code::NotFound => (StatusCode::NOT_FOUND, "No such resource", false),
+        Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "No such method here", false),
+        Code::NoNode => (StatusCode::NOT_FOUND, "No such node", false),
+        Code::GrantNotFound => (StatusCode::NOT_FOUND, "No such grant", false),
+        Code::SessionNotFound => (StatusCode::NOT_FOUND, "No such session", false),
+        Code::LockHeld => (StatusCode::CONFLICT, "The lock is held", true),
+        Code::WaitTimeout => (StatusCode::CONFLICT, "The lock was not free in the time waited", true),
+        Code::SessionOwned => (StatusCode::CONFLICT, "The grant belongs to a session", false),
+        Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would close a circle of waiters", true),
+        Code::LimitMismatch => (StatusCode::CONFLICT, "The lock has another limit", false),
+        Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead", false),
+        Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
+        Code::NodeExists => (StatusCode::CONFLICT, "The node exists", false),
+        Code::StaleToken => (StatusCode::CONFLICT, "The fencing token is stale", false),
+        Code::GrantGone => (StatusCode::GONE, "The grant has ended", false),
+        Code::SessionExpired => (StatusCode::GONE, "The session has ended", false),
+        Code::Forgotten => (StatusCode::GONE, "The id is too old", false),
+        Code::VersionMismatch => (StatusCode::PRECONDITION_FAILED, "The node has another version", false),
+        Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Too large", false),
+        Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key belongs to another request", false),
+        Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
+        Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too much at once", true),
+        Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority could be asked", true),
+        Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
+        Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in the time given", true),
+        Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "A defect of the server", false),
+    }
+}
+
+impl Problem {
+    /// A problem of that code, with its usual status.
+    pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
+        let (status, _, retryable) = standing(code);
+        Problem { status, code, retryable, detail: detail.into(), facts: Box::default() }
+    }
+
+    /// The request itself is wrong.
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(Code::BadRequest, detail)
+    }
+
+    /// The contract has it, this version not yet.
+    pub(crate) fn unsupported(what: &str) -> Problem {
+        Problem::bad_request(format!("{what}: this version does not support it yet"))
+    }
+
+    pub(crate) fn facts(mut self, facts: Facts) -> Problem {
+        *self.facts = facts;
+        self
+    }
+
+    fn status(mut self, status: StatusCode) -> Problem {
+        self.status = status;
+        self
+    }
+
+    fn retryable(mut self, retryable: bool) -> Problem {
+        self.retryable = retryable;
+        self
+    }
+
+    /// The problem of a call to the node.
+    pub(crate) fn of(error: CallError, asked: Asked) -> Problem {
+        let detail = error.to_string();
+        match error {
+            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked),
+            CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
+                not_done(reason, detail)
+            }
+            CallError::Propose(ProposeError::Unknown(reason)) => {
+                let detail = match reason {
+                    UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => advice(detail, asked),
+                };
+                Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key()))
+            }
+            CallError::Read(ReadError::Deadline) => {
+                Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
+            }
+            CallError::WaitTimeout { holder } => {
+                let facts = Facts { holder: holder.map(|holder| contender(holder, asked)), ..Facts::default() };
+                // The grant has ended: only a request that gets a new id may still succeed.
+                Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
+            }
+            CallError::Superseded => {
+                Problem::new(Code::DeadlineExceeded, detail).retryable(false).facts(outcome(Effect::Unknown, asked.key()))
+            }
+            CallError::SessionExpired => Problem::new(Code::SessionExpired, detail),
+            CallError::NoNode { path } => {
+                Problem::new(Code::NoNode, detail).facts(Facts { path: Some(path), ..Facts::default() })
+            }
+            CallError::ShuttingDown => stopping(detail, asked),
+        }
+    }
+}
+
+impl Asked {
+    /// The key with which the caller can ask again for the same thing.
+    fn key(self) -> Option<GrantId> {
+        match self {
+            Asked::Acquire { id, .. } => Some(id),
+            Asked::Write { key } => key,
+            Asked::Change | Asked::Read => None,
+        }
+    }
+
+    fn key_given(self) -> bool {
+        match self {
+            Asked::Acquire { given, .. } => given,
+            Asked::Write { key } => key.is_some(),
+            Asked::Change | Asked::Read => false,
+        }
+    }
+}
+
+fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
+    let (code, facts) = match rejection {
+        Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
+        Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
+        Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
+        Rejection::LockHeld { holder, ahead } => {
+            let position = Some(ahead.saturating_add(1));
+            (Code::LockHeld, Facts { holder: Some(contender(holder, asked)), position, ..Facts::default() })
+        }
+        Rejection::GrantEnded { reason } => (Code::GrantGone, Facts { reason: Some(reason), ..Facts::default() }),
+        Rejection::Forgotten => (Code::Forgotten, Facts::default()),
+        Rejection::IdempotencyMismatch { field } => (Code::IdempotencyMismatch, Facts { field: Some(field), ..Facts::default() }),
+        Rejection::LimitMismatch { limit } => (Code::LimitMismatch, limited(limit.into())),
+        Rejection::PermitsOverLimit { permits: _, limit } | Rejection::SharedWithLimit { limit } => {
+            (Code::BadRequest, limited(limit.into()))
+        }
+        Rejection::QueueFull { max } => (Code::QueueFull, limited(max)),
+        Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
+        Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
+        Rejection::StaleToken { current } => {
+            let problem =
+                Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
+            // The check answers what the caller asked for; a write failed because its condition does not hold.
+            return match asked {
+                Asked::Write { .. } => problem.status(StatusCode::PRECONDITION_FAILED),
+                Asked::Acquire { .. } | Asked::Change | Asked::Read => problem,
+            };
+        }
+        Rejection::VersionMismatch { current } => {
+            (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
+        }
+        Rejection::NoNode { path } => (Code::NoNode, Facts { path: Some(path), ..Facts::default() }),
+        Rejection::ReadOnly { path } => (Code::Denied, Facts { path: Some(path), ..Facts::default() }),
+        Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
+    };
+    Problem::new(code, detail).facts(facts)
+}
+
+/// Surely nothing was done.
+fn not_done(reason: NotProposed, detail: String) -> Problem {
+    let code = match reason {
+        NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
+        NotProposed::Overloaded => Code::RateLimited,
+        NotProposed::ShuttingDown => Code::ShuttingDown,
+    };
+    Problem::new(code, detail).facts(outcome(Effect::None, None))
+}
+
+/// The server stops. A grant that was asked for may be in the queue, keeps its place, and is found again with its id.
+fn stopping(detail: String, asked: Asked) -> Problem {
+    match asked {
+        Asked::Acquire { id, .. } => {
+            let detail = format!("{detail}; ask another server with Idempotency-Key: {id} to keep the place");
+            Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, Some(id)))
+        }
+        Asked::Change | Asked::Write { .. } | Asked::Read => {
+            Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None))
+        }
+    }
+}
+
+fn advice(detail: String, asked: Asked) -> String {
+    match asked {
+        Asked::Acquire { id, .. } | Asked::Write { key: Some(id) } => {
+            format!("{detail}; it may have happened: ask again with Idempotency-Key: {id}")
+        }
+        Asked::Write { key: None } => {
+            format!("{detail}; it may have happened, and without an Idempotency-Key only a read can tell")
+        }
+        Asked::Change => format!("{detail}; it may have happened, and it is safe to ask again"),
+        Asked::Read => detail,
+    }
+}
+
+fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
+    Facts { outcome: Some(effect), id, ..Facts::default() }
+}
+
+fn limited(limit: u64) -> Facts {
+    Facts { limit: Some(limit), ..Facts::default() }
+}
+
+fn contender(holder: HolderFacts, asked: Asked) -> Contender {
+    let held_for = match asked {
+        Asked::Acquire { now, .. } => holder.token.map(|_| span(holder.since, now)),
+        Asked::Change | Asked::Write { .. } | Asked::Read => None,
+    };
+    Contender {
+        number: holder.number,
+        owner: holder.owner,
+        since: Some(holder.since.to_rfc3339()),
+        token: holder.token,
+        held_for,
+    }
+}
+
+/// The time from `since` to `now`, as text; nothing where the clocks of two nodes make it negative.
+pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
+    duration::format(Duration::from_millis(now.0.saturating_sub(since.0)))
+}
+
+/// A lock's name is wrong.
+pub(crate) fn bad_lock_name(error: &fairhold_types::ParsePathError) -> Problem {
+    Problem::bad_request(format!("the lock's name: {error}"))
+}
+
+/// Reads a lock's name, or says what is wrong with it.
+pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
+    LockName::parse(text).map_err(|error| bad_lock_name(&error))
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (_, title, _) = standing(self.code);
+        let body = fairhold_types::dto::Problem {
+            kind: "about:blank",
+            title,
+            status: self.status.as_u16(),
+            detail: self.detail,
+            code: self.code,
+            retryable: self.retryable,
+            facts: *self.facts,
+        };
+        let bytes = serde_json::to_vec(&body).unwrap_or_else(|error| {
+            tracing::error!(%error, "a problem could not be written as JSON");
+            Vec::new()
+        });
+        let mut response = Response::new(Bytes::from(bytes).into());
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{EndReason, FencingToken, GrantNumber, Path, SessionNumber};
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    fn key() -> GrantId {
+        GrantId::from_ulid(1)
+    }
+
+    fn acquire(given: bool) -> Asked {
+        Asked::Acquire { id: key(), given, now: WallMillis(90_500) }
+    }
+
+    const WRITE: Asked = Asked::Write { key: None };
+
+    fn answer(error: CallError, asked: Asked) -> (u16, Option<String>, serde_json::Value) {
+        let response = Problem::of(error, asked).into_response();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+        let status = response.status().as_u16();
+        let mut body = response.into_body();
+        let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+        assert_eq!(json["status"], status);
+        assert_eq!(json["type"], "about:blank");
+        (status, retry_after, json)
+    }
+
+    fn holder(token: Option<u64>) -> HolderFacts {
+        HolderFacts {
+            number: GrantNumber(41),
+            owner: "ci-7".to_owned(),
+            token: token.map(FencingToken),
+            since: WallMillis(60_000),
+        }
+    }
+
+    /// A refusal, what was asked, and the answer: status, code, retryable, and the facts besides.
+    type Case = (Rejection, Asked, u16, &'static str, bool, serde_json::Value);
+
+    fn refused_grants() -> Vec<Case> {
+        use serde_json::json;
+        let held =
+            json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
+        vec![
+            (Rejection::NoSession, acquire(true), 404, "session_not_found", false, json!({})),
+            (Rejection::SessionEnded, WRITE, 410, "session_expired", false, json!({})),
+            (Rejection::NoGrant, Asked::Change, 404, "grant_not_found", false, json!({})),
+            (
+                Rejection::LockHeld { holder: holder(Some(42)), ahead: 1 },
+                acquire(true),
+                409,
+                "lock_held",
+                true,
+                json!({"holder": held, "position": 2}),
+            ),
+            (
+                Rejection::GrantEnded { reason: EndReason::Expired },
+                Asked::Change,
+                410,
+                "grant_gone",
+                false,
+                json!({"reason": "expired"}),
+            ),
+            (Rejection::Forgotten, acquire(true), 410, "forgotten", false, json!({})),
+            (
+                Rejection::IdempotencyMismatch { field: "mode".to_owned() },
+                acquire(true),
+                422,
+                "idempotency_mismatch",
+                false,
+                json!({"field": "mode"}),
+            ),
+            (Rejection::LimitMismatch { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
+            (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
+            (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
+            (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
+            (Rejection::SessionsFull { max: 5 }, WRITE, 429, "rate_limited", true, json!({"limit": 5})),
+            (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
+        ]
+    }
+
+    fn refused_changes() -> Vec<Case> {
+        use serde_json::json;
+        let path = || Path::parse("/a").unwrap();
+        vec![
+            (
+                Rejection::SessionOwned { session: SessionNumber(9) },
+                Asked::Change,
+                409,
+                "session_owned",
+                false,
+                json!({"session": 9}),
+            ),
+            (Rejection::StaleToken { current: None }, Asked::Read, 409, "stale_token", false, json!({"current_token": null})),
+            (
+                Rejection::StaleToken { current: Some(FencingToken(7)) },
+                WRITE,
+                412,
+                "stale_token",
+                false,
+                json!({"current_token": 7}),
+            ),
+            (
+                Rejection::VersionMismatch { current: Some(3) },
+                WRITE,
+                412,
+                "version_mismatch",
+                false,
+                json!({"current_version": 3}),
+            ),
+            (
+                Rejection::VersionMismatch { current: None },
+                WRITE,
+                412,
+                "version_mismatch",
+                false,
+                json!({"current_version": null}),
+            ),
+            (Rejection::NoNode { path: path() }, WRITE, 404, "no_node", false, json!({"path": "/a"})),
+            (Rejection::ReadOnly { path: path() }, WRITE, 403, "denied", false, json!({"path": "/a"})),
+            (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
+        ]
+    }
+
+    fn check(error: CallError, asked: Asked, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
+        let shown = format!("{error:?} {asked:?}");
+        let (got, retry_after, mut json) = answer(error, asked);
+        assert_eq!((got, json["code"].as_str(), json["retryable"].as_bool()), (status, Some(code), Some(retryable)), "{shown}");
+        assert_eq!(retry_after.is_some(), status == 429 || status == 503, "{shown}");
+        let object = json.as_object_mut().unwrap();
+        for name in ["type", "title", "status", "detail", "code", "retryable"] {
+            assert!(object.remove(name).is_some(), "{shown}: {name} is missing");
+        }
+        assert_eq!(json, *facts, "{shown}");
+    }
+
+    #[test]
+    fn each_refusal_has_its_status_its_code_and_its_facts() {
+        for (rejection, asked, status, code, retryable, facts) in refused_grants().into_iter().chain(refused_changes()) {
+            check(CallError::Rejected(rejection), asked, status, code, retryable, &facts);
+        }
+    }
+
+    #[test]
+    fn a_caller_can_tell_nothing_happened_from_it_may_have() {
+        use serde_json::json;
+        let none = json!({"outcome": "none"});
+        let unknown = json!({"outcome": "unknown"});
+        let unknown_with_key = json!({"outcome": "unknown", "id": key()});
+        for (reason, status, code) in [
+            (NotProposed::NoLeader, 503, "no_quorum"),
+            (NotProposed::Deposed, 503, "no_quorum"),
+            (NotProposed::Overloaded, 429, "rate_limited"),
+            (NotProposed::ShuttingDown, 503, "shutting_down"),
+        ] {
+            check(CallError::Propose(reason.into()), acquire(true), status, code, true, &none);
+            check(CallError::Read(reason.into()), Asked::Read, status, code, true, &none);
+        }
+        for reason in [UnknownReason::Deadline, UnknownReason::ConnectionLost, UnknownReason::Deposed] {
+            let error = || CallError::Propose(reason.into());
+            check(error(), acquire(false), 504, "deadline_exceeded", true, &unknown_with_key);
+            check(error(), Asked::Write { key: Some(key()) }, 504, "deadline_exceeded", true, &unknown_with_key);
+            check(error(), WRITE, 504, "deadline_exceeded", true, &unknown);
+            check(error(), Asked::Change, 504, "deadline_exceeded", true, &unknown);
+        }
+        check(CallError::Read(ReadError::Deadline), Asked::Read, 504, "deadline_exceeded", true, &none);
+        check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", false, &unknown_with_key);
+        check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &unknown_with_key);
+        check(CallError::ShuttingDown, Asked::Change, 503, "shutting_down", true, &none);
+    }
+
+    #[test]
+    fn who_waited_in_vain_is_told_who_holds() {
+        use serde_json::json;
+        let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
+        // With a key of the caller's own the same request would name the ended grant.
+        check(CallError::WaitTimeout { holder: Some(holder(None)) }, acquire(true), 409, "wait_timeout", false, &facts);
+        check(CallError::WaitTimeout { holder: None }, acquire(false), 409, "wait_timeout", true, &json!({}));
+        check(CallError::SessionExpired, acquire(true), 410, "session_expired", false, &json!({}));
+        let path = Path::parse("/a").unwrap();
+        check(CallError::NoNode { path }, Asked::Read, 404, "no_node", false, &json!({"path": "/a"}));
+    }
+
+    #[test]
+    fn a_hold_that_begins_in_the_future_of_another_clock_lasts_nothing() {
+        assert_eq!(span(WallMillis(9), WallMillis(7)), "0s");
+    }
+}

@@ -1,0 +1,274 @@
+//! The calls on a grant: take it, look at it, renew it, give it back.
+
+use crate::{
+    answer,
+    error::{Asked, Problem, lock_name},
+    headers,
+    params::{Known, Params},
+    request::{Received, up_to},
+};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use fairhold_node::{
+    Node,
+    api::{AcquireCall, Acquired, GrantLookup},
+};
+use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Want};
+use fairhold_types::{
+    Code, GrantId, LockName, Mode, SessionId,
+    dto::Facts,
+    limits::{
+        LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+    },
+    time::WallMillis,
+};
+use http::{StatusCode, header};
+use openraft_rt::AsyncRuntime;
+use std::time::Duration;
+
+const ACQUIRE: Known = Known {
+    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta"],
+    later: &["reentrant", "max_hold", "hold", "value"],
+};
+const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
+const RENEW: Known = Known { now: &["ttl"], later: &[] };
+const RELEASE: Known = Known { now: &[], later: &["reason"] };
+
+/// `POST /v1/locks/{name}`
+pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let lock = lock_name(&received.segment()?)?;
+    let (id, given) = received.key_or_new(&node)?;
+    let call = acquire_call(&received, lock, id)?;
+    let answer = node.acquire(call).await;
+    let now = node.wall_now();
+    let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now }))?;
+    match acquired.value {
+        Acquired::Held(view) => answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now)),
+        Acquired::Queued(view) => {
+            let location = answer::header_value(format!("/v1/grants/{}", view.id))?;
+            let mut response = answer::json(StatusCode::ACCEPTED, acquired.revision, &answer::grant(view, now))?;
+            response.headers_mut().insert(header::LOCATION, location);
+            Ok(response)
+        }
+    }
+}
+
+/// `POST /v1/locks`
+pub(crate) async fn acquire_many(_: Request) -> Problem {
+    Problem::unsupported("several locks in one request")
+}
+
+fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<AcquireCall, Problem> {
+    let mut params = received.params(&ACQUIRE)?;
+    let claimant = claimant(&mut params)?;
+    let mode = params.mode("mode")?;
+    let limit = params.count("limit", 1..=PERMITS_MAX)?;
+    let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
+    if limit.is_some_and(|limit| permits > limit) {
+        return Err(Problem::bad_request("the parameter \"permits\" is over the parameter \"limit\""));
+    }
+    if mode == Mode::Shared && limit.is_some_and(|limit| limit > 1) {
+        return Err(Problem::bad_request("the parameter \"mode\": shared needs a lock with a limit of 1"));
+    }
+    let owner = match params.text("owner", OWNER_BYTES_MAX)? {
+        Some(text) => Owner { text, given: true },
+        None => Owner { text: received.caller(), given: false },
+    };
+    let lock_delay = params.duration("lock_delay", up_to(LOCK_DELAY_MAX))?.unwrap_or_default();
+    Ok(AcquireCall {
+        wait: params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default(),
+        respond_async: headers::respond_async(received.headers()),
+        timeout: received.timeout,
+        acquire: Acquire {
+            grant,
+            wants: vec![Want { lock, mode }],
+            claimant,
+            if_busy: IfBusy::Queue,
+            limit,
+            permits,
+            priority: params.signed("priority")?.unwrap_or(0),
+            owner,
+            meta: params.meta("meta")?,
+            lock_delay_ms: millis(lock_delay),
+            reentrant: false,
+            max_hold_ms: None,
+            value: None,
+            at: WallMillis(0),
+        },
+    })
+}
+
+fn claimant(params: &mut Params<'_>) -> Result<Claimant, Problem> {
+    let ttl = params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
+    match (params.parsed::<SessionId>("session")?, ttl) {
+        (Some(_), Some(_)) => {
+            Err(Problem::bad_request("the parameter \"ttl\" cannot stand beside \"session\": the session has its own"))
+        }
+        (Some(session), None) => Ok(Claimant::Session(session)),
+        (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: millis(ttl.unwrap_or(SESSION_TIMEOUT_DEFAULT)) }),
+    }
+}
+
+/// The milliseconds of a duration that a limit keeps far below the end of 64 bits.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `GET /v1/grants/{id}`
+pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let mut params = received.params(&LOOK)?;
+    let wait = params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
+    let read = received.read_options(&mut params)?;
+    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    match found.value {
+        GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
+        GrantLookup::Ended(reason) => Err(Problem::new(Code::GrantGone, format!("the grant was {reason}"))
+            .facts(Facts { reason: Some(reason), ..Facts::default() })),
+        GrantLookup::Unknown => Err(Problem::new(Code::GrantNotFound, "no grant has this id")),
+    }
+}
+
+/// `POST /v1/grants/{id}/renew`
+pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let ttl = received.params(&RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
+    received.key()?;
+    let renewed = node.renew_grant(received.grant()?, ttl, received.timeout).await;
+    let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
+    answer::json(StatusCode::OK, renewed.revision, &answer::renewed(renewed.value, node.wall_now()))
+}
+
+/// `DELETE /v1/grants/{id}`
+pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    received.params(&RELEASE)?;
+    let revision = node.release(received.grant()?, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    Ok(answer::empty(StatusCode::NO_CONTENT, revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::PeerAddress;
+    use axum::body::Body;
+    use openraft_rt_tokio::TokioRuntime;
+
+    const SESSION: &str = "0123456789abcdef0123456789abcdef";
+
+    fn post(uri: &str) -> http::request::Builder {
+        Request::post(uri).extension(PeerAddress("::ffff:127.0.0.1".parse().unwrap())).header("user-agent", "curl/8.5.0")
+    }
+
+    async fn call(request: Request) -> Result<AcquireCall, Problem> {
+        let received = Received::with_json::<TokioRuntime>(request).await?;
+        let lock = lock_name(&received.segment()?)?;
+        acquire_call(&received, lock, GrantId::from_ulid(1))
+    }
+
+    async fn call_to(uri: &str) -> Result<AcquireCall, Problem> {
+        call(post(uri).body(Body::empty()).unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn the_shortest_call_is_enough() {
+        let call = call_to("/v1/locks/deploy").await.unwrap();
+        let acquire = call.acquire;
+        assert_eq!((call.wait, call.timeout, call.respond_async), (Duration::ZERO, Duration::from_secs(10), false));
+        assert_eq!(acquire.wants, [Want { lock: LockName::parse("deploy").unwrap(), mode: Mode::Exclusive }]);
+        assert_eq!(acquire.claimant, Claimant::Anonymous { timeout_ms: 30_000 });
+        assert_eq!(acquire.owner, Owner { text: "curl@127.0.0.1".to_owned(), given: false });
+        assert_eq!((acquire.limit, acquire.permits, acquire.priority, acquire.lock_delay_ms), (None, 1, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn every_parameter_arrives_from_the_query_and_from_a_body() {
+        let query = format!("wait=30s&session={SESSION}&limit=5&permits=2&owner=ci-7&priority=-3&lock_delay=10s");
+        let numbers = r#""wait":30,"limit":5,"permits":2,"priority":-3"#;
+        let texts = format!(r#""session":"{SESSION}","owner":"ci-7","lock_delay":"10s","meta":{{"a":"b"}}"#);
+        let body = format!("{{{numbers},{texts}}}");
+        let from_query = call_to(&format!("/v1/locks/orders%2F42?{query}&meta=%7B%22a%22:%22b%22%7D")).await.unwrap();
+        let json =
+            post("/v1/locks/orders%2F42").header("content-type", "application/json; charset=utf-8").body(body.into()).unwrap();
+        let from_body = call(json).await.unwrap();
+        for call in [from_query, from_body] {
+            let acquire = call.acquire;
+            assert_eq!(call.wait, Duration::from_secs(30));
+            assert_eq!(acquire.wants[0].lock.as_str(), "orders/42");
+            assert_eq!(acquire.claimant, Claimant::Session(SESSION.parse().unwrap()));
+            assert_eq!((acquire.limit, acquire.permits, acquire.priority, acquire.lock_delay_ms), (Some(5), 2, -3, 10_000));
+            assert_eq!(acquire.owner, Owner { text: "ci-7".to_owned(), given: true });
+            assert_eq!(acquire.meta["a"], "b");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_is_refused() {
+        for uri in [
+            "/v1/locks/a%2F%2Fb",
+            "/v1/locks/%zz",
+            "/v1/locks/%ff",
+            "/v1/locks/%2e%2e",
+            "/v1/locks/a%2F",
+            "/v1/locks/a%00",
+            "/v1/locks/a?ttl=999ms",
+            "/v1/locks/a?ttl=3601s",
+            "/v1/locks/a?wait=601s",
+            "/v1/locks/a?lock_delay=3601s",
+            "/v1/locks/a?permits=0",
+            "/v1/locks/a?limit=0",
+            "/v1/locks/a?limit=1000001",
+            "/v1/locks/a?limit=2&permits=3",
+            "/v1/locks/a?limit=2&mode=shared",
+            "/v1/locks/a?mode=Shared",
+            "/v1/locks/a?session=7",
+            "/v1/locks/a?hold=stream",
+            "/v1/locks/a?reentrant",
+            "/v1/locks/a?max_hold=1m",
+            "/v1/locks/a?ttl=10s&session=0123456789abcdef0123456789abcdef",
+        ] {
+            assert!(call_to(uri).await.is_err(), "{uri} was taken");
+        }
+        for uri in ["/v1/locks/a?ttl=1s", "/v1/locks/a?ttl=1h", "/v1/locks/a?wait=10m", "/v1/locks/a?limit=1&mode=shared"] {
+            assert!(call_to(uri).await.is_ok(), "{uri} was refused");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_form_is_told_what_to_send_instead() {
+        let form = |body: &'static str| {
+            let form = post("/v1/locks/a").header("content-type", "application/x-www-form-urlencoded");
+            form.body(Body::from(body)).unwrap()
+        };
+        let problem = format!("{:?}", call(form("wait=30s")).await.unwrap_err());
+        assert!(problem.contains("Content-Type is application/x-www-form-urlencoded"), "{problem}");
+        assert!(call(form("")).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_to_its_end_before_it_is_refused() {
+        use fairhold_types::limits::BODY_BYTES_MAX;
+        use futures_util::{StreamExt, stream};
+        use std::sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        };
+        let read = Arc::new(AtomicUsize::new(0));
+        let send = |bytes: usize| {
+            let read = Arc::clone(&read);
+            let chunks = stream::iter(vec![vec![b' '; bytes - 2], b"{}".to_vec()]);
+            let counted = chunks.map(move |chunk| {
+                read.fetch_add(chunk.len(), Ordering::Relaxed);
+                Ok::<_, std::io::Error>(chunk)
+            });
+            call(post("/v1/locks/a").body(Body::from_stream(counted)).unwrap())
+        };
+        assert!(send(BODY_BYTES_MAX).await.is_ok());
+        let before = read.load(Ordering::Relaxed);
+        assert!(format!("{:?}", send(BODY_BYTES_MAX + 1).await.unwrap_err()).contains("TooLarge"));
+        assert_eq!(read.load(Ordering::Relaxed) - before, BODY_BYTES_MAX + 1);
+    }
+}

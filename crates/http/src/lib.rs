@@ -1,0 +1,25 @@
+//! The HTTP/JSON door: routes, parameters, and the one mapping from error to status.
+//!
+//! - `router`: which path is which call; `envelope`: what every answer has.
+//! - `params`, `headers`, `request`: from text to the node's own types, once.
+//! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
+//! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
+//! - `listener`: sockets. The rest runs under a simulator too.
+
+mod answer;
+mod cluster;
+mod envelope;
+mod error;
+mod grants;
+mod headers;
+mod listener;
+mod locks;
+mod nodes;
+mod params;
+mod request;
+mod router;
+mod sessions;
+
+pub use listener::Listener;
+pub use request::PeerAddress;
+pub use router::{ServerInfo, router};

@@ -1,0 +1,475 @@
+//! A request's parameters: from the query and, for a POST, from a JSON body. Unknown ones are refused and named.
+
+use crate::error::Problem;
+use fairhold_types::{
+    Mode,
+    dto::Meta,
+    duration,
+    limits::{META_BYTES_MAX, META_PAIRS_MAX},
+};
+use percent_encoding::percent_decode;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use std::{borrow::Cow, fmt, ops::RangeInclusive, time::Duration};
+
+/// The first whole number that JSON readers in other languages may not hold exactly.
+const INTEGER_END: u64 = 1 << 53;
+/// Two names are close when this many changes of a character make one out of the other.
+const SUGGESTION_DISTANCE_MAX: usize = 2;
+/// Longer names are not compared with the known ones, nor repeated in full.
+const NAME_BYTES_MAX: usize = 64;
+
+/// The parameters of one call.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// Those that this version understands.
+    pub(crate) now: &'static [&'static str],
+    /// Those of the contract that it does not do yet.
+    pub(crate) later: &'static [&'static str],
+}
+
+/// The parameters of one request, each known and given once.
+#[derive(Debug, Default)]
+pub(crate) struct Params<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+
+#[derive(Debug)]
+enum Value<'a> {
+    /// A bare name in the query.
+    Bare,
+    /// A value in the query.
+    Text(Cow<'a, str>),
+    /// A field of the body.
+    Json(serde_json::Value),
+}
+
+impl<'a> Params<'a> {
+    /// Takes the query and the body apart. An empty body is none.
+    pub(crate) fn parse(query: Option<&'a str>, body: &[u8], known: &Known) -> Result<Params<'a>, Problem> {
+        let mut params = Params(Vec::new());
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = match pair.split_once('=') {
+                Some((name, value)) => (name, Value::Text(decode_form(value)?)),
+                None => (pair, Value::Bare),
+            };
+            params.add(decode_form(name)?, value, known)?;
+        }
+        if !body.is_empty() {
+            let Fields(fields) = serde_json::from_slice(body)
+                .map_err(|error| Problem::bad_request(format!("the body must be one JSON object: {error}")))?;
+            for (name, value) in fields {
+                params.add(Cow::Owned(name), Value::Json(value), known)?;
+            }
+        }
+        Ok(params)
+    }
+
+    fn add(&mut self, name: Cow<'a, str>, value: Value<'a>, known: &Known) -> Result<(), Problem> {
+        if !known.now.contains(&&*name) {
+            return Err(if known.later.contains(&&*name) {
+                Problem::unsupported(&format!("the parameter \"{name}\""))
+            } else {
+                Problem::bad_request(unknown(&name, known.now))
+            });
+        }
+        if self.0.iter().any(|(other, _)| *other == name) {
+            return Err(Problem::bad_request(format!("the parameter \"{name}\" is given twice")));
+        }
+        self.0.push((name, value));
+        Ok(())
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value<'a>> {
+        let index = self.0.iter().position(|(known, _)| known == name)?;
+        match self.0.swap_remove(index).1 {
+            Value::Json(serde_json::Value::Null) => None,
+            value @ (Value::Bare | Value::Text(_) | Value::Json(_)) => Some(value),
+        }
+    }
+
+    /// A duration within these bounds.
+    pub(crate) fn duration(&mut self, name: &str, range: RangeInclusive<Duration>) -> Result<Option<Duration>, Problem> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let parsed = match &value {
+            Value::Bare => None,
+            Value::Text(text) => duration::parse(text).ok(),
+            Value::Json(serde_json::Value::String(text)) => duration::parse(text).ok(),
+            Value::Json(serde_json::Value::Number(number)) => seconds(number),
+            Value::Json(_) => None,
+        };
+        let Some(duration) = parsed else {
+            return Err(expected(name, "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"));
+        };
+        if !range.contains(&duration) {
+            let (least, most) = (duration::format(*range.start()), duration::format(*range.end()));
+            return Err(expected(name, &format!("a duration from {least} to {most}")));
+        }
+        Ok(Some(duration))
+    }
+
+    /// A whole number within these bounds.
+    pub(crate) fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let parsed = match &value {
+            Value::Bare => None,
+            Value::Text(text) => digits(text),
+            Value::Json(json) => json.as_u64(),
+        };
+        match parsed.filter(|number| range.contains(number) && *number < INTEGER_END) {
+            Some(number) => Ok(Some(number)),
+            None => {
+                let most = (*range.end()).min(INTEGER_END - 1);
+                Err(expected(name, &format!("a whole number from {} to {most}", range.start())))
+            }
+        }
+    }
+
+    /// The same as a 32-bit number.
+    pub(crate) fn count(&mut self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Problem> {
+        let number = self.integer(name, u64::from(*range.start())..=u64::from(*range.end()))?;
+        // It is within the range, and the range within 32 bits.
+        Ok(number.and_then(|number| u32::try_from(number).ok()))
+    }
+
+    /// A whole number that may be negative.
+    pub(crate) fn signed(&mut self, name: &str) -> Result<Option<i32>, Problem> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let parsed = match &value {
+            Value::Bare => None,
+            Value::Text(text) => text.parse().ok(),
+            Value::Json(json) => json.as_i64().and_then(|number| i32::try_from(number).ok()),
+        };
+        parsed.map(Some).ok_or_else(|| expected(name, &format!("a whole number from {} to {}", i32::MIN, i32::MAX)))
+    }
+
+    /// A flag: bare, `=true` or `=false`; not given is false.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Problem> {
+        let Some(value) = self.take(name) else { return Ok(false) };
+        let parsed = match &value {
+            Value::Bare => Some(true),
+            Value::Text(text) => match &**text {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => None,
+            },
+            Value::Json(json) => json.as_bool(),
+        };
+        parsed.ok_or_else(|| expected(name, "true or false"))
+    }
+
+    /// A text of at most so many bytes.
+    pub(crate) fn text(&mut self, name: &str, bytes_max: usize) -> Result<Option<String>, Problem> {
+        let text = match self.take(name) {
+            None => return Ok(None),
+            Some(Value::Text(text)) => text.into_owned(),
+            Some(Value::Json(serde_json::Value::String(text))) => text,
+            Some(Value::Bare | Value::Json(_)) => return Err(expected(name, "a text")),
+        };
+        if text.len() > bytes_max {
+            return Err(expected(name, &format!("a text of at most {bytes_max} bytes, not {}", text.len())));
+        }
+        Ok(Some(text))
+    }
+
+    /// Something that reads itself from a text and says what it expects.
+    pub(crate) fn parsed<T: std::str::FromStr<Err: fmt::Display>>(&mut self, name: &str) -> Result<Option<T>, Problem> {
+        let Some(text) = self.text(name, usize::MAX)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|error| Problem::bad_request(format!("the parameter \"{name}\": {error}")))
+    }
+
+    /// A list of such.
+    pub(crate) fn list<T: std::str::FromStr<Err: fmt::Display>>(&mut self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let Some(Value::Json(serde_json::Value::Array(items))) = self.take(name) else {
+            return Err(expected(name, "a list of texts, in a JSON body"));
+        };
+        if items.len() > max {
+            return Err(expected(name, &format!("a list of at most {max} texts, not {}", items.len())));
+        }
+        let one = |item: &serde_json::Value| {
+            let text = item.as_str().ok_or_else(|| expected(name, "a list of texts"))?;
+            text.parse().map_err(|error| Problem::bad_request(format!("the parameter \"{name}\": {error}")))
+        };
+        items.iter().map(one).collect()
+    }
+
+    /// `exclusive` or `shared`.
+    pub(crate) fn mode(&mut self, name: &str) -> Result<Mode, Problem> {
+        match self.text(name, usize::MAX)?.as_deref() {
+            None | Some("exclusive") => Ok(Mode::Exclusive),
+            Some("shared") => Ok(Mode::Shared),
+            Some(_) => Err(expected(name, "exclusive or shared")),
+        }
+    }
+
+    /// Pairs of text; in a query they are one JSON object.
+    pub(crate) fn meta(&mut self, name: &str) -> Result<Meta, Problem> {
+        let json = match self.take(name) {
+            None => return Ok(Meta::new()),
+            Some(Value::Json(json)) => json,
+            Some(Value::Text(text)) => serde_json::from_str(&text).unwrap_or(serde_json::Value::Null),
+            Some(Value::Bare) => serde_json::Value::Null,
+        };
+        let meta: Meta = serde_json::from_value(json).map_err(|_| expected(name, "a JSON object whose values are all texts"))?;
+        let bytes: usize = meta.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if meta.len() > META_PAIRS_MAX || bytes > META_BYTES_MAX {
+            return Err(expected(name, &format!("at most {META_PAIRS_MAX} pairs and {META_BYTES_MAX} bytes together")));
+        }
+        Ok(meta)
+    }
+}
+
+/// Says what a parameter should be. What it is stays unsaid: it may be a secret.
+pub(crate) fn expected(name: &str, what: &str) -> Problem {
+    Problem::bad_request(format!("the parameter \"{name}\": {what} is expected"))
+}
+
+/// The digits of a whole number, with neither a sign nor spaces.
+pub(crate) fn digits(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+fn seconds(number: &serde_json::Number) -> Option<Duration> {
+    match number.as_u64() {
+        Some(whole) => Some(Duration::from_secs(whole)),
+        None => number.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+    }
+}
+
+fn unknown(name: &str, known: &[&str]) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        let mut end = NAME_BYTES_MAX;
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        return format!("there is no parameter \"{}…\" here", &name[..end]);
+    }
+    let close = known.iter().map(|other| (distance(name, other), other)).min();
+    match close {
+        Some((distance, other)) if distance <= SUGGESTION_DISTANCE_MAX && distance < other.len() => {
+            format!("there is no parameter \"{name}\" here; did you mean \"{other}\"?")
+        }
+        Some(_) => format!("there is no parameter \"{name}\" here; there are: {}", known.join(", ")),
+        None => format!("there is no parameter \"{name}\" here; this call takes none"),
+    }
+}
+
+/// How many characters must be put in, taken out or changed to make one name out of the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, b) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[column + 1];
+            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// Decodes a name or value of a query: `+` is a space, `%` and two digits are a byte.
+fn decode_form(text: &str) -> Result<Cow<'_, str>, Problem> {
+    if text.contains('+') {
+        let spaced = text.replace('+', " ");
+        return decode(&spaced).map(|decoded| Cow::Owned(decoded.into_owned()));
+    }
+    decode(text)
+}
+
+/// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are no UTF-8.
+pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
+    let bytes = text.as_bytes();
+    let broken = |(index, byte): (usize, &u8)| {
+        *byte == b'%' && !bytes.get(index + 1..index + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    if bytes.iter().enumerate().any(broken) {
+        return Err(Problem::bad_request("the URL is broken: % must be followed by two hexadecimal digits (% itself is %25)"));
+    }
+    percent_decode(bytes).decode_utf8().map_err(|_| Problem::bad_request("the URL is broken: its bytes are no UTF-8"))
+}
+
+/// The fields of a JSON object in order, repeated names included, so that they can be refused.
+struct Fields(Vec<(String, serde_json::Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse;
+
+    const KNOWN: Known =
+        Known { now: &["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"], later: &["reentrant"] };
+    const SECONDS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
+
+    fn parse<'a>(query: &'a str, body: &str) -> Result<Params<'a>, Problem> {
+        Params::parse(Some(query), body.as_bytes(), &KNOWN)
+    }
+
+    fn detail(problem: Problem) -> String {
+        let response = problem.into_response();
+        assert_eq!(response.status(), http::StatusCode::BAD_REQUEST);
+        let mut body = response.into_body();
+        let frame = futures_util::FutureExt::now_or_never(http_body_util::BodyExt::frame(&mut body)).unwrap().unwrap().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+        json["detail"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_parameter_may_stand_in_the_query_or_in_the_body() {
+        for (query, body, wait) in [
+            ("wait=30s", "", Some(30_000)),
+            ("wait=250ms", "", Some(250)),
+            ("wait=1.5", "", Some(1_500)),
+            ("", r#"{"wait":"30s"}"#, Some(30_000)),
+            ("", r#"{"wait":30}"#, Some(30_000)),
+            ("", r#"{"wait":0.25}"#, Some(250)),
+            ("", r#"{"wait":null}"#, None),
+            ("", "{}", None),
+            ("limit=1&&", "", None),
+        ] {
+            let given = parse(query, body).unwrap().duration("wait", SECONDS).unwrap();
+            assert_eq!(given, wait.map(Duration::from_millis), "{query} {body}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (query, body, says) in [
+            ("wiat=3", "", "there is no parameter \"wiat\" here; did you mean \"wait\"?"),
+            ("colour=3", "", "there is no parameter \"colour\" here; there are: wait, limit,"),
+            ("", r#"{"Wait":3}"#, "did you mean \"wait\"?"),
+            ("reentrant", "", "the parameter \"reentrant\": this version does not support it yet"),
+            ("wait=1&wait=2", "", "\"wait\" is given twice"),
+            ("wait=1", r#"{"wait":1}"#, "\"wait\" is given twice"),
+            ("", r#"{"wait":1,"wait":1}"#, "\"wait\" is given twice"),
+            ("wait=%zz", "", "% must be followed"),
+            ("wait=%f", "", "% must be followed"),
+            ("owner=%ff", "", "no UTF-8"),
+            ("", "[]", "one JSON object"),
+            ("", "3", "one JSON object"),
+            ("", "{}{}", "one JSON object"),
+            ("", "{\"wait\":", "one JSON object"),
+        ] {
+            let detail = detail(parse(query, body).map(|_| ()).unwrap_err());
+            assert!(detail.contains(says), "{query} {body}: {detail}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_not_repeated_in_full() {
+        let detail = detail(parse(&"é".repeat(40), "").map(|_| ()).unwrap_err());
+        assert_eq!(detail, format!("there is no parameter \"{}…\" here", "é".repeat(32)));
+    }
+
+    #[test]
+    fn a_wrong_value_names_the_parameter_and_what_is_expected() {
+        let wrong = |query: &str, body: &str, read: &dyn Fn(&mut Params<'_>) -> Option<Problem>| {
+            let mut params = parse(query, body).unwrap();
+            detail(read(&mut params).unwrap_or_else(|| panic!("{query} {body} was taken")))
+        };
+        for (query, body) in [
+            ("wait", ""),
+            ("wait=", ""),
+            ("wait=soon", ""),
+            ("wait=-1s", ""),
+            ("wait=601s", ""),
+            ("", r#"{"wait":-1}"#),
+            ("", r#"{"wait":true}"#),
+            ("", r#"{"wait":["1s"]}"#),
+            ("", r#"{"wait":1e300}"#),
+        ] {
+            let detail = wrong(query, body, &|params| params.duration("wait", SECONDS).err());
+            assert!(detail.starts_with("the parameter \"wait\": a duration"), "{detail}");
+        }
+        for (query, body) in [
+            ("limit", ""),
+            ("limit=", ""),
+            ("limit=0", ""),
+            ("limit=+1", ""),
+            ("limit=1.0", ""),
+            ("limit=11", ""),
+            ("limit=99999999999999999999", ""),
+            ("", r#"{"limit":"1"}"#),
+            ("", r#"{"limit":1.5}"#),
+            ("", r#"{"limit":-1}"#),
+        ] {
+            let detail = wrong(query, body, &|params| params.count("limit", 1..=10).err());
+            assert_eq!(detail, "the parameter \"limit\": a whole number from 1 to 10 is expected");
+        }
+        for (query, body) in [("parents=yes", ""), ("parents=", ""), ("", r#"{"parents":"true"}"#), ("", r#"{"parents":1}"#)] {
+            let detail = wrong(query, body, &|params| params.flag("parents").err());
+            assert_eq!(detail, "the parameter \"parents\": true or false is expected");
+        }
+        for (query, body) in [("meta=x", ""), ("meta", ""), ("", r#"{"meta":{"a":1}}"#), ("", r#"{"meta":[]}"#)] {
+            let detail = wrong(query, body, &|params| params.meta("meta").err());
+            assert!(detail.contains("whose values are all texts"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn integers_end_below_the_first_that_json_readers_may_not_hold() {
+        let token = |text: String| parse(&text, "").unwrap().integer("token", 0..=u64::MAX);
+        assert_eq!(token(format!("token={}", INTEGER_END - 1)).unwrap(), Some(INTEGER_END - 1));
+        assert!(token(format!("token={INTEGER_END}")).is_err());
+    }
+
+    #[test]
+    fn flags_are_bare_or_say_so() {
+        for (query, body, on) in [
+            ("parents", "", true),
+            ("parents=true", "", true),
+            ("parents=false", "", false),
+            ("", r#"{"parents":true}"#, true),
+            ("", "", false),
+        ] {
+            assert_eq!(parse(query, body).unwrap().flag("parents").unwrap(), on, "{query} {body}");
+        }
+    }
+
+    #[test]
+    fn texts_are_decoded_as_forms_are() {
+        let mut params = parse("owner=a+b%2Bc%20%C3%A9&priority=-7", "").unwrap();
+        assert_eq!(params.text("owner", 16).unwrap().as_deref(), Some("a b+c é"));
+        assert_eq!(params.signed("priority").unwrap(), Some(-7));
+    }
+
+    #[test]
+    fn the_limits_hold_at_and_over() {
+        let owner = |length: usize| parse(&format!("owner={}", "x".repeat(length)), "").unwrap().text("owner", 256).is_ok();
+        assert!(owner(256) && !owner(257));
+        let pairs = |count: usize, size: usize| {
+            let pairs: Vec<String> = (0..count).map(|index| format!("\"{index:02}\":\"{}\"", "x".repeat(size))).collect();
+            parse("", &format!("{{\"meta\":{{{}}}}}", pairs.join(","))).unwrap().meta("meta").is_ok()
+        };
+        assert!(pairs(16, 62) && !pairs(17, 1) && !pairs(16, 63));
+        let ids = |count: usize| {
+            let ids = vec!["\"1\""; count].join(",");
+            parse("", &format!("{{\"ids\":[{ids}]}}")).unwrap().list::<u64>("ids", 3).is_ok()
+        };
+        assert!(ids(0) && ids(3) && !ids(4));
+        assert!(parse("", "").unwrap().list::<u64>("ids", 3).is_err());
+    }
+}

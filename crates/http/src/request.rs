@@ -1,0 +1,178 @@
+//! A request on its way to a call: who sends it, its body, the id in its path.
+
+use crate::{
+    error::Problem,
+    headers,
+    params::{Known, Params, expected},
+};
+use axum::extract::Request;
+use bytes::{Bytes, BytesMut};
+use fairhold_node::{
+    Node,
+    api::{Freshness, ReadOptions},
+};
+use fairhold_types::{Code, GrantId, limits::BODY_BYTES_MAX};
+use http::{HeaderMap, header, request::Parts};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use openraft_rt::AsyncRuntime;
+use std::{borrow::Cow, net::IpAddr, time::Duration};
+
+/// How long a body may take to arrive.
+const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
+/// A body that is too large is read up to here, so that its sender hears of it; one that is larger yet is cut off.
+const BODY_DRAINED_MAX: usize = 64 * 1024 * 1024;
+/// Where the name or id stands in a path that is split at its slashes: `/v1/locks/{x}`.
+const ID_SEGMENT: usize = 3;
+
+/// Where a request comes from; the listener hangs it on every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+/// A request whose body has arrived.
+pub(crate) struct Received {
+    parts: Parts,
+    /// The body; empty where there is none.
+    pub(crate) body: Bytes,
+    /// How long the server may work on it.
+    pub(crate) timeout: Duration,
+}
+
+/// The shortest and the longest of a duration that may be zero.
+pub(crate) fn up_to(most: Duration) -> std::ops::RangeInclusive<Duration> {
+    Duration::ZERO..=most
+}
+
+impl Received {
+    /// Takes a request without a body; one that is there is not looked at.
+    pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
+        let (parts, _) = request.into_parts();
+        let timeout = headers::timeout(&parts.headers)?;
+        Ok(Received { parts, body: Bytes::new(), timeout })
+    }
+
+    /// Takes a request with its parameters in a JSON body.
+    pub(crate) async fn with_json<RT: AsyncRuntime>(request: Request) -> Result<Received, Problem> {
+        let received = Received::with_body::<RT>(request, BODY_BYTES_MAX).await?;
+        if !received.body.is_empty() {
+            check_is_json(&received.parts.headers)?;
+        }
+        Ok(received)
+    }
+
+    /// Takes a request with its body, whatever it is.
+    pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<Received, Problem> {
+        let (parts, body) = request.into_parts();
+        let timeout = headers::timeout(&parts.headers)?;
+        let body = if body.is_end_stream() {
+            Bytes::new()
+        } else {
+            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max)).await.map_err(|_| {
+                Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
+            })??
+        };
+        Ok(Received { parts, body, timeout })
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The parameters of this call.
+    pub(crate) fn params(&self, known: &Known) -> Result<Params<'_>, Problem> {
+        Params::parse(self.parts.uri.query(), &self.body, known)
+    }
+
+    /// The parameters of a call whose body is not for parameters.
+    pub(crate) fn query(&self, known: &Known) -> Result<Params<'_>, Problem> {
+        Params::parse(self.parts.uri.query(), &[], known)
+    }
+
+    /// The name or id in the path: `{x}` of `/v1/locks/{x}/queue`, decoded.
+    pub(crate) fn segment(&self) -> Result<Cow<'_, str>, Problem> {
+        crate::params::decode(self.parts.uri.path().split('/').nth(ID_SEGMENT).unwrap_or_default())
+    }
+
+    /// What follows `prefix` in the path, decoded.
+    pub(crate) fn path_after(&self, prefix: &str) -> Result<Cow<'_, str>, Problem> {
+        crate::params::decode(self.parts.uri.path().strip_prefix(prefix).unwrap_or_default())
+    }
+
+    /// The grant whose id is in the path.
+    pub(crate) fn grant(&self) -> Result<GrantId, Problem> {
+        self.segment()?.parse().map_err(|error| Problem::bad_request(format!("the grant's id: {error}")))
+    }
+
+    /// How a read is to be done.
+    pub(crate) fn read_options(&self, params: &mut Params<'_>) -> Result<ReadOptions, Problem> {
+        let revision = headers::min_revision(self.headers())?;
+        let freshness = match (params.text("consistency", usize::MAX)?.as_deref(), revision) {
+            (None | Some("linearizable"), _) => Freshness::Linearizable,
+            (Some("local"), None) => Freshness::Local,
+            (Some("local"), Some(revision)) => Freshness::AtLeast(revision),
+            (Some(_), _) => return Err(expected("consistency", "local or linearizable")),
+        };
+        Ok(ReadOptions { freshness, timeout: self.timeout })
+    }
+
+    /// The key of this request, where it has one.
+    pub(crate) fn key(&self) -> Result<Option<GrantId>, Problem> {
+        headers::idempotency_key(self.headers())
+    }
+
+    /// The key of this request; without one it gets one.
+    pub(crate) fn key_or_new<RT: AsyncRuntime>(&self, node: &Node<RT>) -> Result<(GrantId, bool), Problem> {
+        Ok(self.key()?.map_or_else(|| (node.new_grant_id(), false), |key| (key, true)))
+    }
+
+    /// Who asks, in words: `curl@127.0.0.1`.
+    pub(crate) fn caller(&self) -> String {
+        let program = headers::program(self.headers());
+        match self.parts.extensions.get::<PeerAddress>() {
+            Some(PeerAddress(address)) => format!("{program}@{}", address.to_canonical()),
+            None => program.to_owned(),
+        }
+    }
+}
+
+async fn read(mut body: axum::body::Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    let mut length = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Problem::bad_request(format!("the body did not arrive in full: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > BODY_DRAINED_MAX {
+            break;
+        }
+        if length > bytes_max {
+            continue;
+        }
+        // Nearly every body is one frame, which is then the body, uncopied.
+        if first.is_empty() && more.is_empty() {
+            first = data;
+        } else {
+            if more.is_empty() {
+                more.extend_from_slice(&first);
+            }
+            more.extend_from_slice(&data);
+        }
+    }
+    if length > bytes_max {
+        return Err(Problem::new(Code::TooLarge, format!("at most {bytes_max} bytes fit")));
+    }
+    Ok(if more.is_empty() { first } else { more.freeze() })
+}
+
+fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(kind) = headers::text(headers, header::CONTENT_TYPE.as_str())? else { return Ok(()) };
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!(
+        "the header Content-Type is {essence}, and the body must be JSON: send it with \"Content-Type: application/json\", \
+         or put the parameters into the query"
+    )))
+}

@@ -1,0 +1,65 @@
+//! Which path and method is which call.
+
+use crate::{
+    cluster,
+    envelope::{self, Envelope},
+    error::Problem,
+    grants, locks, nodes, sessions,
+};
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    middleware,
+    routing::{get, post},
+};
+use fairhold_node::Node;
+use fairhold_types::Code;
+use http::Uri;
+use openraft_rt::AsyncRuntime;
+
+/// What the server says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The program's version.
+    pub version: &'static str,
+}
+
+/// The whole API of a node.
+pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo) -> Router {
+    let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
+    let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
+    Router::new()
+        .route("/v1/locks", post(grants::acquire_many).get(locks::list))
+        .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>))
+        .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
+        .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
+        .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
+        .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
+        .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))
+        .route("/v1/sessions/keepalive", post(sessions::keepalive_many::<RT>))
+        .route("/v1/sessions/{id}/keepalive", post(sessions::keepalive::<RT>))
+        .route("/v1/sessions/{id}", get(sessions::show::<RT>).delete(sessions::close::<RT>))
+        .route("/v1/nodes/", get(nodes::get::<RT>).put(nodes::put::<RT>))
+        .route("/v1/nodes/{*path}", get(nodes::get::<RT>).put(nodes::put::<RT>))
+        .route("/v1/cluster", get(show_cluster))
+        .route("/livez", get(cluster::live))
+        .route("/readyz", get(cluster::ready::<RT>))
+        .route("/version", get(show_version))
+        .fallback(no_such_resource)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(Envelope::new(node.clone()), envelope::wrap::<RT>))
+        .with_state(node)
+}
+
+async fn no_such_resource(uri: Uri) -> Problem {
+    let detail = if uri.path().starts_with("/v1/locks/") {
+        "there is nothing at this path; a / within a lock's name is written %2F"
+    } else {
+        "there is nothing at this path"
+    };
+    Problem::new(Code::NotFound, detail)
+}
+
+async fn no_such_method() -> Problem {
+    Problem::new(Code::MethodNotAllowed, "the resource does not have this method; Allow says which it has")
+}

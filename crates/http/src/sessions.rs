@@ -1,0 +1,149 @@
+//! The calls on sessions: open, keep alive, look, close.
+
+use crate::{
+    answer,
+    error::{Asked, Problem},
+    params::{Known, digits},
+    request::Received,
+};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use fairhold_node::{
+    Node,
+    api::{OpenSessionCall, SessionRef},
+};
+use fairhold_types::{
+    Code, SessionId, SessionNumber, dto, duration,
+    limits::{KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
+};
+use http::StatusCode;
+use openraft_rt::AsyncRuntime;
+
+/// Entries on a page where the caller names no number.
+const PAGE_DEFAULT: usize = 100;
+
+const OPEN: Known = Known { now: &["ttl", "name", "meta"], later: &[] };
+const KEEPALIVE: Known = Known { now: &[], later: &[] };
+const KEEPALIVE_MANY: Known = Known { now: &["ids"], later: &[] };
+const LIST: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
+const SHOW: Known = Known { now: &["consistency"], later: &[] };
+const CLOSE: Known = Known { now: &[], later: &["reason"] };
+
+/// `POST /v1/sessions`
+pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let key = received.key()?;
+    let mut params = received.params(&OPEN)?;
+    let call = OpenSessionCall {
+        key,
+        timeout: params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?.unwrap_or(SESSION_TIMEOUT_DEFAULT),
+        name: params.text("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
+        meta: params.meta("meta")?,
+        work_timeout: received.timeout,
+    };
+    let opened = node.open_session(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let ttl = duration::format(opened.value.timeout);
+    let session = dto::OpenedSession { id: opened.value.id, number: opened.value.number, expires_in: ttl.clone(), ttl };
+    answer::json(StatusCode::CREATED, opened.revision, &session)
+}
+
+/// `POST /v1/sessions/{id}/keepalive`
+pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.params(&KEEPALIVE)?;
+    received.key()?;
+    let SessionRef::Id(id) = which(&received.segment()?)? else {
+        return Err(Problem::new(Code::Denied, "a session is kept alive by its secret id, not by its number"));
+    };
+    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    match kept.value.first().copied().flatten() {
+        Some(expires_in) => answer::json(StatusCode::OK, kept.revision, &answer::renewed(expires_in, node.wall_now())),
+        None => Err(Problem::new(Code::SessionExpired, "the session has ended, or was never opened")),
+    }
+}
+
+/// `POST /v1/sessions/keepalive`
+pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let ids: Vec<SessionId> = received.params(&KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
+    received.key()?;
+    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let mut body = dto::KeptAlive { renewed: Vec::with_capacity(ids.len()), expired: Vec::new() };
+    for (id, expires_in) in ids.into_iter().zip(kept.value) {
+        match expires_in {
+            Some(_) => body.renewed.push(id),
+            None => body.expired.push(id),
+        }
+    }
+    answer::json(StatusCode::OK, kept.revision, &body)
+}
+
+/// `GET /v1/sessions`
+pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let mut params = received.params(&LIST)?;
+    let read = received.read_options(&mut params)?;
+    let most =
+        params.integer("limit", 1..=PAGE_MAX as u64)?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT);
+    let cursor = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
+    // One more than the page holds tells whether there is a next page; a page of the greatest size has no room for it.
+    let found = node.sessions(cursor, most + 1, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let mut views = found.value;
+    let more = views.len() > most || views.len() == PAGE_MAX;
+    views.truncate(most);
+    let next_cursor = views.last().filter(|_| more).map(|last| last.number.to_string());
+    let page = dto::Page { items: views.into_iter().map(answer::session).collect(), next_cursor };
+    answer::json(StatusCode::OK, found.revision, &page)
+}
+
+/// `GET /v1/sessions/{id or number}`
+pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let read = received.read_options(&mut received.params(&SHOW)?)?;
+    let found = node.session(which(&received.segment()?)?, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    match found.value {
+        Some(view) => answer::json(StatusCode::OK, found.revision, &answer::session(view)),
+        None => Err(Problem::new(Code::SessionNotFound, "the session does not exist or has ended")),
+    }
+}
+
+/// `DELETE /v1/sessions/{id}`
+pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    received.params(&CLOSE)?;
+    let SessionRef::Id(id) = which(&received.segment()?)? else {
+        return Err(Problem::new(Code::Denied, "a session is closed by its secret id; by number only an administrator may"));
+    };
+    let revision = node.close_session(id, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    Ok(answer::empty(StatusCode::NO_CONTENT, revision))
+}
+
+fn which(text: &str) -> Result<SessionRef, Problem> {
+    if let Ok(id) = text.parse() {
+        return Ok(SessionRef::Id(id));
+    }
+    let number = digits(text).map(|number| SessionRef::Number(SessionNumber(number)));
+    number.ok_or_else(|| {
+        Problem::bad_request("the session: its id (32 hexadecimal digits in lower case) or its number is expected")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_named_by_its_id_or_by_its_number() {
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(which(id).unwrap(), SessionRef::Id(id.parse().unwrap()));
+        assert_eq!(which("12").unwrap(), SessionRef::Number(SessionNumber(12)));
+        for wrong in ["", "-1", "0123456789ABCDEF0123456789ABCDEF", "0123456789abcdef", "99999999999999999999999"] {
+            assert!(which(wrong).is_err(), "{wrong} was taken");
+        }
+    }
+}

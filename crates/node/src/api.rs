@@ -1,0 +1,309 @@
+//! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
+
+use fairhold_raft::error::{ProposeError, ReadError};
+use fairhold_state::command::{Acquire, HolderFacts, Meta, Rejection};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
+    time::WallMillis,
+};
+use std::time::Duration;
+
+/// Why a call was not done. The kinds are never mixed: a refusal is definite, and the other two say whether it happened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The machine's answer, or the node's own definite refusal: nothing changed.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// No answer from the machine: it was not proposed, or may have been.
+    #[error(transparent)]
+    Propose(#[from] ProposeError),
+    /// A read that could not be served.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The wait is over, and the withdrawal is committed.
+    #[error("the lock was not free within the time waited")]
+    WaitTimeout {
+        /// Who holds it, as far as this node knows.
+        holder: Option<HolderFacts>,
+    },
+    /// Another request with the same key took this one's place over.
+    #[error("another request with the same key took over")]
+    Superseded,
+    /// The session does not exist or has ended.
+    #[error("the session has ended")]
+    SessionExpired,
+    /// No such node of the tree.
+    #[error("there is no node {path}")]
+    NoNode {
+        /// Its path.
+        path: Path,
+    },
+    /// The server stops; the grant keeps its place.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+/// A value, and the revision of the state that it reflects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// The applied revision.
+    pub revision: Revision,
+}
+
+/// How fresh a read must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// All that was acknowledged before the read began: asks the leader.
+    Linearizable,
+    /// What this node has.
+    Local,
+    /// What this node has, once it has that revision.
+    AtLeast(Revision),
+}
+
+/// A read's freshness and how long it may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// How fresh.
+    pub freshness: Freshness,
+    /// How long the server may work on it.
+    pub timeout: Duration,
+}
+
+/// Asks for a grant. `acquire.claimant`, `owner`, `meta` and the rest come parsed; `acquire.if_busy` and `acquire.at` are set by the node.
+#[derive(Debug, Clone)]
+pub struct AcquireCall {
+    /// The command, but for `if_busy` and `at`.
+    pub acquire: Acquire,
+    /// How long to wait in the queue; zero: answer at once.
+    pub wait: Duration,
+    /// `Prefer: respond-async`: answer `Queued` instead of withdrawing when the wait is over.
+    pub respond_async: bool,
+    /// How long the server may work on it, the wait not counted.
+    pub timeout: Duration,
+}
+
+/// What came of asking for a grant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Acquired {
+    /// It is held.
+    Held(GrantView),
+    /// It waits, as the caller wished.
+    Queued(GrantView),
+}
+
+/// A live grant, as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantView {
+    /// Its secret id.
+    pub id: GrantId,
+    /// Its public number.
+    pub number: GrantNumber,
+    /// The lock.
+    pub lock: LockName,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// Whether the session was made for it alone, so that it is renewed by itself.
+    pub anonymous: bool,
+    /// Its token, while it is held.
+    pub token: Option<FencingToken>,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How many permits.
+    pub permits: u32,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// Pairs of text, for people.
+    pub meta: Meta,
+    /// Those ahead and 1, while it waits.
+    pub position: Option<u64>,
+    /// The number of the one it waits for, with the owner, while it waits.
+    pub waits_for: Option<HolderFacts>,
+    /// When it queued.
+    pub queued_at: WallMillis,
+    /// When it was granted.
+    pub held_since: Option<WallMillis>,
+    /// How long it lives without a further renewal, counted from the last one that was proved; `None`: not known here.
+    pub expires_in: Option<Duration>,
+}
+
+/// A grant that is asked for by its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GrantLookup {
+    /// It is held or waits.
+    Live(Box<GrantView>),
+    /// It is over.
+    Ended(EndReason),
+    /// Unknown, or forgotten.
+    Unknown,
+}
+
+/// Opens a named session.
+#[derive(Debug, Clone)]
+pub struct OpenSessionCall {
+    /// The caller's key, where it gave one.
+    pub key: Option<GrantId>,
+    /// Its timeout.
+    pub timeout: Duration,
+    /// Its name.
+    pub name: String,
+    /// Its pairs of text.
+    pub meta: Meta,
+    /// How long the server may work on it.
+    pub work_timeout: Duration,
+}
+
+/// A session that was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedSession {
+    /// Its secret id.
+    pub id: SessionId,
+    /// Its public number.
+    pub number: SessionNumber,
+    /// Its timeout.
+    pub timeout: Duration,
+}
+
+/// Who is kept alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Renewal {
+    /// A named session.
+    Session(SessionId),
+    /// A grant with a session of its own.
+    Grant(GrantId),
+    /// A session by number: for the requests that are open at a node.
+    Number(SessionNumber),
+}
+
+/// A session, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionView {
+    /// Its number.
+    pub number: SessionNumber,
+    /// Its name.
+    pub name: String,
+    /// Its pairs of text.
+    pub meta: Meta,
+    /// Its timeout.
+    pub timeout: Duration,
+    /// Whether it was made for one grant.
+    pub anonymous: bool,
+    /// When it was opened.
+    pub opened_at: WallMillis,
+    /// Its grants: number, lock, token while held.
+    pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
+}
+
+/// A lock, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockInfo {
+    /// Those who hold it.
+    pub holders: Vec<QueueItem>,
+    /// How many wait.
+    pub waiting: u64,
+    /// Its limit.
+    pub limit: u32,
+    /// The token that was given out last.
+    pub last_token: Option<FencingToken>,
+}
+
+/// One who stands in a queue, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueItem {
+    /// The grant's number.
+    pub number: GrantNumber,
+    /// Its session's number.
+    pub session: SessionNumber,
+    /// Those ahead and 1.
+    pub position: u64,
+    /// Its token, while it holds.
+    pub token: Option<FencingToken>,
+    /// Whether its session expired while it held, and its lock delay runs.
+    pub cooling: bool,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How many permits.
+    pub permits: u32,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// Pairs of text, for people.
+    pub meta: Meta,
+    /// Since when it waits.
+    pub queued_at: WallMillis,
+    /// Since when it holds.
+    pub held_since: Option<WallMillis>,
+    /// The number and the owner of the one that it waits for.
+    pub waits_for: Option<(GrantNumber, String)>,
+}
+
+/// A node of the tree with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its stat and value, as the state has them.
+    pub node: fairhold_state::record::Znode,
+}
+
+/// Writes a persistent node.
+#[derive(Debug, Clone)]
+pub struct PutCall {
+    /// The caller's key, where it gave one.
+    pub key: Option<GrantId>,
+    /// The node.
+    pub path: Path,
+    /// Its new value.
+    pub value: Vec<u8>,
+    /// Whether missing parents are created.
+    pub parents: bool,
+    /// `If-Match` and `If-None-Match: *`: the version it must have; `Some(None)`: it must not exist.
+    pub version: Option<Option<i32>>,
+    /// `Fairhold-Fence`.
+    pub fence: Option<Fence>,
+    /// How long the server may work on it.
+    pub timeout: Duration,
+}
+
+/// `Fairhold-Fence`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence {
+    /// The lock.
+    pub lock: LockName,
+    /// The token.
+    pub token: FencingToken,
+    /// The grant, where it is named.
+    pub grant: Option<GrantId>,
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Put {
+    /// Whether the node was created.
+    pub created: bool,
+    /// Its version now.
+    pub version: i32,
+}
+
+/// The cluster, as this node sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterView {
+    /// This node.
+    pub id: NodeId,
+    /// Raft's view: roles, term, leader, members with their lag.
+    pub raft: fairhold_raft::ReplicaStatus,
+    /// How many grants this node saw given since it started.
+    pub grants: u64,
+    /// How many waiting requests this node woke since it started.
+    pub wakeups: u64,
+    /// The revision of this node's state.
+    pub revision: Revision,
+}
+
+/// A session by either of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionRef {
+    /// By its secret id.
+    Id(SessionId),
+    /// By its public number.
+    Number(SessionNumber),
+}

@@ -1,0 +1,112 @@
+//! Deadlines by which something must be heard of, as a pure structure: touched, shifted, and asked what is due.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Add,
+    time::Duration,
+};
+
+/// Deadlines of things of kind `K`, on a clock with instants `I`.
+#[derive(Debug)]
+pub(crate) struct Deadlines<K, I> {
+    by_key: BTreeMap<K, (I, Duration)>,
+    by_time: BTreeSet<(I, K)>,
+}
+
+impl<K: Copy + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
+    pub(crate) fn new() -> Self {
+        Deadlines { by_key: BTreeMap::new(), by_time: BTreeSet::new() }
+    }
+
+    /// Gives a thing its full time from now on; it replaces what it had.
+    pub(crate) fn insert(&mut self, key: K, timeout: Duration, now: I) {
+        self.remove(key);
+        self.by_key.insert(key, (now + timeout, timeout));
+        self.by_time.insert((now + timeout, key));
+    }
+
+    /// Gives a known thing its full time again, and says how much that is.
+    pub(crate) fn touch(&mut self, key: K, now: I) -> Option<Duration> {
+        let (deadline, timeout) = self.by_key.get_mut(&key)?;
+        self.by_time.remove(&(*deadline, key));
+        *deadline = now + *timeout;
+        self.by_time.insert((*deadline, key));
+        Some(*timeout)
+    }
+
+    pub(crate) fn remove(&mut self, key: K) {
+        if let Some((deadline, _)) = self.by_key.remove(&key) {
+            self.by_time.remove(&(deadline, key));
+        }
+    }
+
+    /// Those whose deadline is past, earliest first.
+    pub(crate) fn due(&self, now: I) -> Vec<K> {
+        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| *key).collect()
+    }
+
+    pub(crate) fn is_due(&self, key: K, now: I) -> bool {
+        self.by_key.get(&key).is_some_and(|(deadline, _)| *deadline <= now)
+    }
+
+    /// Moves all deadlines: the clock stood still for so long, and nobody could be heard.
+    pub(crate) fn shift(&mut self, by: Duration) {
+        for (deadline, _) in self.by_key.values_mut() {
+            *deadline = *deadline + by;
+        }
+        self.by_time = self.by_key.iter().map(|(key, (deadline, _))| (*deadline, *key)).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds on an imagined clock.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    struct At(u64);
+
+    impl Add<Duration> for At {
+        type Output = At;
+
+        fn add(self, by: Duration) -> At {
+            At(self.0 + by.as_secs())
+        }
+    }
+
+    fn two() -> Deadlines<u8, At> {
+        let mut deadlines = Deadlines::new();
+        deadlines.insert(1, Duration::from_secs(10), At(0));
+        deadlines.insert(2, Duration::from_secs(20), At(0));
+        deadlines
+    }
+
+    #[test]
+    fn nothing_is_due_before_its_full_time() {
+        let deadlines = two();
+        assert_eq!((deadlines.due(At(9)), deadlines.due(At(10)), deadlines.due(At(20))), (vec![], vec![1], vec![1, 2]));
+    }
+
+    #[test]
+    fn a_touch_gives_the_full_time_again() {
+        let mut deadlines = two();
+        assert_eq!(deadlines.touch(1, At(9)), Some(Duration::from_secs(10)));
+        assert_eq!((deadlines.due(At(18)), deadlines.due(At(19))), (vec![], vec![1]));
+        assert_eq!(deadlines.touch(3, At(9)), None);
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_ends_nobody() {
+        let mut deadlines = two();
+        deadlines.shift(Duration::from_secs(30));
+        assert_eq!((deadlines.due(At(39)), deadlines.due(At(40))), (vec![], vec![1]));
+    }
+
+    #[test]
+    fn what_was_removed_is_never_due() {
+        let mut deadlines = two();
+        deadlines.remove(1);
+        assert_eq!(deadlines.due(At(100)), vec![2]);
+        assert!(!deadlines.is_due(1, At(100)) && deadlines.is_due(2, At(100)));
+    }
+}

@@ -1,0 +1,133 @@
+//! Delivery: wakes the requests that wait at this node, from what is applied here.
+//!
+//! A request registers first and looks at the state then; events come before the state can be read again. So whatever happens
+//! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
+
+use crate::expiry::LeaderClock;
+use fairhold_raft::Audience;
+use fairhold_state::{State, command::Event};
+use fairhold_types::{GrantNumber, Revision};
+use openraft_rt::AsyncRuntime;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::sync::oneshot;
+
+/// Who waits here, and what the leader's clock must know.
+pub(crate) struct Hub<RT: AsyncRuntime> {
+    parked: Mutex<Parked>,
+    clock: Arc<LeaderClock<RT>>,
+    grants: AtomicU64,
+    wakeups: AtomicU64,
+}
+
+#[derive(Default)]
+struct Parked {
+    next: u64,
+    waiters: BTreeMap<(GrantNumber, u64), oneshot::Sender<()>>,
+}
+
+/// A request's place among those that are woken; dropping it gives the place up.
+pub(crate) struct Place<RT: AsyncRuntime> {
+    hub: Arc<Hub<RT>>,
+    key: (GrantNumber, u64),
+    woken: oneshot::Receiver<()>,
+}
+
+impl<RT: AsyncRuntime> Place<RT> {
+    /// Waits until something happened to the grant.
+    pub(crate) async fn woken(&mut self) {
+        // The sender is gone only when it was used, or when the hub itself went: either way it is time to look.
+        let _gone_or_woken = (&mut self.woken).await;
+    }
+}
+
+impl<RT: AsyncRuntime> Drop for Place<RT> {
+    fn drop(&mut self) {
+        self.hub.parked().waiters.remove(&self.key);
+    }
+}
+
+impl<RT: AsyncRuntime> Hub<RT> {
+    pub(crate) fn new(clock: Arc<LeaderClock<RT>>) -> Hub<RT> {
+        Hub { parked: Mutex::default(), clock, grants: AtomicU64::new(0), wakeups: AtomicU64::new(0) }
+    }
+
+    /// Takes a place among those that are woken when something happens to the grant.
+    pub(crate) fn park(self: &Arc<Self>, grant: GrantNumber) -> Place<RT> {
+        let (wake, woken) = oneshot::channel();
+        let mut parked = self.parked();
+        parked.next += 1;
+        let key = (grant, parked.next);
+        parked.waiters.insert(key, wake);
+        drop(parked);
+        Place { hub: Arc::clone(self), key, woken }
+    }
+
+    /// Wakes all, so that each looks again.
+    pub(crate) fn wake_all(&self) {
+        let waiters = std::mem::take(&mut self.parked().waiters);
+        waiters.into_values().for_each(wake);
+    }
+
+    /// How many grants were given since this node started, and how many waiting requests were woken here by theirs.
+    pub(crate) fn counters(&self) -> (u64, u64) {
+        (self.grants.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
+    }
+
+    /// Wakes those who wait for one grant, and says how many they were.
+    fn wake_grant(&self, grant: GrantNumber) -> u64 {
+        let mut parked = self.parked();
+        let keys: Vec<_> = parked.waiters.range((grant, 0)..=(grant, u64::MAX)).map(|(key, _)| *key).collect();
+        let woken: Vec<_> = keys.iter().filter_map(|key| parked.waiters.remove(key)).collect();
+        drop(parked);
+        let count = woken.len() as u64;
+        woken.into_iter().for_each(wake);
+        count
+    }
+
+    fn parked(&self) -> MutexGuard<'_, Parked> {
+        self.parked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The receiver may be gone: its caller went away, and there is nobody to wake.
+fn wake(waiter: oneshot::Sender<()>) {
+    let _caller_may_be_gone = waiter.send(());
+}
+
+impl<RT: AsyncRuntime> Audience for Hub<RT> {
+    fn applied(&self, state: &State, _revision: Revision, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::Granted { grant, .. } => {
+                    self.grants.fetch_add(1, Ordering::Relaxed);
+                    self.wakeups.fetch_add(self.wake_grant(*grant), Ordering::Relaxed);
+                }
+                Event::Ended { grant, .. } | Event::Attached { grant, .. } => {
+                    self.wake_grant(*grant);
+                }
+                Event::SessionOpened { .. }
+                | Event::SessionExpired { .. }
+                | Event::SessionRetimed { .. }
+                | Event::SessionClosed { .. }
+                | Event::Queued { .. }
+                | Event::Cooling { .. }
+                | Event::Cooled { .. }
+                | Event::LockForgotten { .. }
+                | Event::NodeCreated { .. }
+                | Event::NodeChanged { .. } => {}
+            }
+        }
+        self.clock.observe(state, events);
+    }
+
+    fn replaced(&self, _state: &State) {
+        // The events of what the snapshot brought were never seen here: everybody looks for himself.
+        self.wake_all();
+    }
+}

@@ -1,0 +1,242 @@
+//! Keepalives: gathered at the node that took them, answered by the leader, and only with proof that it still leads.
+//!
+//! A keepalive moves the deadline when it arrives, and is acknowledged by a read barrier that started after its arrival, with the
+//! session still there in the state up to that barrier and no expiry of it on the way. So a deposed leader cannot keep a client
+//! believing, and no acknowledgement is followed by an early end. One barrier serves all that arrived before it started.
+
+use crate::{
+    api::Renewal,
+    expiry::{LeaderClock, Touched},
+    stop::Stop,
+};
+use fairhold_raft::{
+    Attendant, Leadership, Replica,
+    error::{NotProposed, ProposeError},
+};
+use fairhold_state::{State, read::GrantStatus};
+use fairhold_types::{EndReason, NodeId, SessionNumber};
+use futures_util::future::BoxFuture;
+use openraft_rt::{AsyncRuntime, Instant};
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{mpsc, oneshot};
+
+/// The version byte of keepalives between nodes.
+const KEEPALIVE_FORMAT: u8 = 1;
+/// Keepalives that may wait at one node to be passed on.
+const WAITING_MAX: usize = 65_536;
+/// Keepalives in one message to the leader.
+const BATCH_MAX: usize = 8_192;
+/// How long one message to the leader may take before it is sent again, to whoever leads then.
+const MESSAGE_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How long to wait before asking again where the leader could not answer.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What became of one keepalive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Renewed {
+    /// It lives, and has its full timeout from the arrival of the keepalive on.
+    Alive {
+        /// The timeout.
+        timeout_ms: u64,
+    },
+    /// It is over, or there never was such a one.
+    Ended {
+        /// How, where it was a grant that is remembered.
+        reason: Option<EndReason>,
+    },
+    /// The grant belongs to a named session, which is what must be renewed.
+    SessionOwned {
+        /// That session.
+        session: SessionNumber,
+    },
+    /// It could be neither proved nor denied: ask again.
+    Unproved,
+}
+
+/// A leader's answer to a batch.
+#[derive(Debug, Serialize, Deserialize)]
+enum Reply {
+    /// It does not lead, or its clock has not begun.
+    NotLeading,
+    /// One for each renewal, in order.
+    Renewed(Vec<Renewed>),
+}
+
+/// Passes keepalives on.
+#[derive(Debug, Clone)]
+pub(crate) struct Keepalives(mpsc::Sender<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    renewal: Renewal,
+    answer: oneshot::Sender<Renewed>,
+}
+
+impl Keepalives {
+    /// The sending end, and what gathers behind it, to be run as a task.
+    pub(crate) fn new() -> (Keepalives, Gatherer) {
+        let (send, receive) = mpsc::channel(WAITING_MAX);
+        (Keepalives(send), Gatherer(receive))
+    }
+
+    /// Renews, until it is proved or denied, or the deadline is past.
+    pub(crate) async fn renew<RT: AsyncRuntime>(&self, renewal: Renewal, deadline: RT::Instant) -> Result<Renewed, ProposeError> {
+        loop {
+            let (answer, answered) = oneshot::channel();
+            self.0.try_send(Waiting { renewal, answer }).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
+            })?;
+            match RT::timeout_at(deadline, answered).await {
+                Ok(Ok(Renewed::Unproved)) if RT::Instant::now() < deadline => RT::sleep(RETRY_PAUSE).await,
+                Ok(Ok(Renewed::Unproved)) | Err(_) => return Err(NotProposed::NoLeader.into()),
+                Ok(Ok(renewed)) => return Ok(renewed),
+                Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
+            }
+        }
+    }
+}
+
+/// Gathers keepalives while a message is under way, and sends all that wait in the next.
+#[derive(Debug)]
+pub(crate) struct Gatherer(mpsc::Receiver<Waiting>);
+
+impl Gatherer {
+    pub(crate) async fn run<RT: AsyncRuntime>(mut self, replica: Replica<RT>, stop: Stop) {
+        let mut batch = Vec::new();
+        loop {
+            let received = tokio::select! {
+                biased;
+                () = stop.asked() => return,
+                received = self.0.recv_many(&mut batch, BATCH_MAX) => received,
+            };
+            if received == 0 {
+                return;
+            }
+            // Callers that gave up meanwhile need no answer.
+            batch.retain(|waiting| !waiting.answer.is_closed());
+            let renewals: Vec<Renewal> = batch.iter().map(|waiting| waiting.renewal).collect();
+            let renewed = ask_leader(&replica, &renewals).await;
+            let unproved = renewed.is_none();
+            let results = renewed.unwrap_or_else(|| vec![Renewed::Unproved; renewals.len()]);
+            for (waiting, renewed) in batch.drain(..).zip(results) {
+                let _caller_may_be_gone = waiting.answer.send(renewed);
+            }
+            if unproved {
+                RT::sleep(RETRY_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One message to the leader; none where there was no proper answer.
+async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal]) -> Option<Vec<Renewed>> {
+    let request = match fairhold_codec::encode(KEEPALIVE_FORMAT, &renewals) {
+        Ok(request) => request,
+        Err(error) => {
+            tracing::error!(%error, "keepalives could not be encoded");
+            return None;
+        }
+    };
+    let reply = match replica.call_leader(request, RT::Instant::now() + MESSAGE_TIMEOUT).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            tracing::debug!(%error, "the leader did not take the keepalives");
+            return None;
+        }
+    };
+    match fairhold_codec::decode::<Reply>(KEEPALIVE_FORMAT, &reply) {
+        Ok(Reply::Renewed(renewed)) if renewed.len() == renewals.len() => Some(renewed),
+        Ok(Reply::Renewed(_) | Reply::NotLeading) => None,
+        Err(error) => {
+            tracing::warn!(%error, "the leader's answer to keepalives cannot be read");
+            None
+        }
+    }
+}
+
+/// The leader's side.
+pub(crate) struct KeepaliveService<RT: AsyncRuntime> {
+    pub(crate) replica: Replica<RT>,
+    pub(crate) clock: Arc<LeaderClock<RT>>,
+}
+
+impl<RT: AsyncRuntime> Attendant for KeepaliveService<RT> {
+    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+        let (replica, clock) = (self.replica.clone(), Arc::clone(&self.clock));
+        // Decoding and moving the deadlines are done now, on arrival; only the proof is waited for.
+        let decoded = fairhold_codec::decode::<Vec<Renewal>>(KEEPALIVE_FORMAT, &request);
+        let arrived = decoded.map(|renewals| arrive(&replica, &clock, renewals));
+        Box::pin(async move {
+            let reply = match arrived {
+                Ok(Some(arrived)) => prove(&replica, &clock, arrived).await.map_or(Reply::NotLeading, Reply::Renewed),
+                Ok(None) => Reply::NotLeading,
+                Err(error) => {
+                    tracing::warn!(%error, from, "keepalives of a node cannot be read");
+                    Reply::NotLeading
+                }
+            };
+            fairhold_codec::encode(KEEPALIVE_FORMAT, &reply).unwrap_or_else(|error| {
+                tracing::error!(%error, "the answer to keepalives could not be encoded");
+                Vec::new()
+            })
+        })
+    }
+}
+
+/// Keepalives that have moved their deadlines.
+struct Arrived {
+    leadership: Leadership,
+    renewals: Vec<(Renewal, Option<(SessionNumber, Duration)>)>,
+}
+
+fn arrive<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, renewals: Vec<Renewal>) -> Option<Arrived> {
+    let leadership = replica.leadership()?;
+    let sessions: Vec<_> = replica.read(|state| renewals.iter().map(|renewal| session_of(state, *renewal).ok()).collect());
+    let mut arrived = Vec::with_capacity(renewals.len());
+    for (renewal, session) in renewals.into_iter().zip(sessions) {
+        let touched = match session {
+            Some(session) => match clock.touch(leadership, session)? {
+                Touched::Moved(timeout) => Some((session, timeout)),
+                Touched::Expiring | Touched::Unknown => None,
+            },
+            None => None,
+        };
+        arrived.push((renewal, touched));
+    }
+    Some(Arrived { leadership, renewals: arrived })
+}
+
+async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Vec<Renewed>> {
+    replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
+    // The barrier may have been another leader's; the deadlines that were moved are this leadership's.
+    if replica.leadership() != Some(arrived.leadership) {
+        return None;
+    }
+    Some(replica.read(|state| {
+        let verdict = |(renewal, touched)| match (session_of(state, renewal), touched) {
+            (Ok(session), Some((moved, timeout))) if session == moved && !clock.is_doubtful(arrived.leadership, session) => {
+                Renewed::Alive { timeout_ms: u64::try_from(Duration::as_millis(&timeout)).unwrap_or(u64::MAX) }
+            }
+            (Ok(_), _) => Renewed::Unproved,
+            (Err(ended), _) => ended,
+        };
+        arrived.renewals.iter().copied().map(verdict).collect()
+    }))
+}
+
+/// The session that a keepalive is for, or what to answer where there is none.
+fn session_of(state: &State, renewal: Renewal) -> Result<SessionNumber, Renewed> {
+    let ended = Renewed::Ended { reason: None };
+    match renewal {
+        Renewal::Session(id) => state.session_by_id(&id).map(|session| session.number).ok_or(ended),
+        Renewal::Number(number) => state.session(number).map(|session| session.number).ok_or(ended),
+        Renewal::Grant(grant) => match state.grant(&grant) {
+            GrantStatus::Live(contender) if contender.anonymous => Ok(contender.session),
+            GrantStatus::Live(contender) => Err(Renewed::SessionOwned { session: contender.session }),
+            GrantStatus::Ended(reason) => Err(Renewed::Ended { reason: Some(reason) }),
+            GrantStatus::Unknown => Err(ended),
+        },
+    }
+}

@@ -1,0 +1,23 @@
+//! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
+//!
+//! - `acquire`, `reads`, `writes`: what a door may ask (`api` has the words for it).
+//! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
+//! - `expiry`: the leader's clock, the only one that judges.
+//!
+//! Generic over the runtime: time and tasks come from it alone, so that a simulator can run a node.
+
+mod acquire;
+pub mod api;
+mod clock;
+mod deadlines;
+mod expiry;
+mod hub;
+mod keepalive;
+pub mod node;
+mod reads;
+mod stop;
+mod tasks;
+mod view;
+mod writes;
+
+pub use node::{Node, Prelude};

@@ -1,0 +1,169 @@
+//! A node: the parts that run behind every door, started and stopped together.
+
+use crate::{
+    api::ClusterView,
+    clock::wall_now,
+    expiry::{self, LeaderClock},
+    hub::Hub,
+    keepalive::{KeepaliveService, Keepalives},
+    stop::Stop,
+    tasks::Tasks,
+};
+use fairhold_raft::{Audience, Replica};
+use fairhold_types::{GrantId, Revision, SessionId, time::WallMillis};
+use openraft_rt::AsyncRuntime;
+use rand::RngExt;
+use std::sync::Arc;
+
+/// The parts that must exist before Raft does, because it tells them what is applied.
+pub struct Prelude<RT: AsyncRuntime> {
+    hub: Arc<Hub<RT>>,
+    clock: Arc<LeaderClock<RT>>,
+}
+
+impl<RT: AsyncRuntime> Prelude<RT> {
+    /// Makes them.
+    #[must_use]
+    pub fn new() -> Self {
+        let clock = Arc::new(LeaderClock::new());
+        Prelude { hub: Arc::new(Hub::new(Arc::clone(&clock))), clock }
+    }
+
+    /// Who is to hear of every applied change.
+    #[must_use]
+    pub fn audience(&self) -> Arc<dyn Audience> {
+        Arc::clone(&self.hub) as Arc<dyn Audience>
+    }
+}
+
+impl<RT: AsyncRuntime> Default for Prelude<RT> {
+    fn default() -> Self {
+        Prelude::new()
+    }
+}
+
+impl<RT: AsyncRuntime> std::fmt::Debug for Prelude<RT> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Prelude")
+    }
+}
+
+/// A running node, as the doors see it. Clones are handles of the same node.
+pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<Parts<RT>>);
+
+pub(crate) struct Parts<RT: AsyncRuntime> {
+    pub(crate) replica: Replica<RT>,
+    pub(crate) hub: Arc<Hub<RT>>,
+    pub(crate) keepalives: Keepalives,
+    pub(crate) tasks: Tasks,
+    pub(crate) stop: Stop,
+}
+
+impl<RT: AsyncRuntime> Clone for Node<RT> {
+    fn clone(&self) -> Self {
+        Node(Arc::clone(&self.0))
+    }
+}
+
+impl<RT: AsyncRuntime> std::fmt::Debug for Node<RT> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Node")
+    }
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Starts the node's own work on a replica that was started with the prelude's audience.
+    #[must_use]
+    pub fn start(prelude: Prelude<RT>, replica: Replica<RT>) -> Node<RT> {
+        let Prelude { hub, clock } = prelude;
+        let (keepalives, gatherer) = Keepalives::new();
+        let (tasks, stop) = (Tasks::default(), Stop::default());
+        replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
+        tasks.spawn::<RT>(gatherer.run(replica.clone(), stop.clone()));
+        let (clock_replica, clock_stop) = (replica.clone(), stop.clone());
+        tasks.spawn::<RT>(async move {
+            tokio::select! {
+                biased;
+                () = clock_stop.asked() => {}
+                () = expiry::run(clock, clock_replica) => {}
+            }
+        });
+        Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop }))
+    }
+
+    /// Ends all that waits here with `CallError::ShuttingDown`, and the node's own work. Nobody loses a place in a queue by it.
+    pub async fn shutdown(&self) {
+        self.0.stop.ask();
+        self.0.tasks.ended().await;
+    }
+
+    /// Whether `shutdown` was called.
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.0.stop.is_asked()
+    }
+
+    /// Whether requests can be served here now; else why not.
+    pub fn readiness(&self) -> Result<(), String> {
+        if self.is_shutting_down() {
+            return Err("shutting down".to_owned());
+        }
+        if self.0.replica.leader().is_none() {
+            return Err("no leader is known: a majority of the nodes must reach one another".to_owned());
+        }
+        if self.0.replica.read(|state| state.cluster().is_none()) {
+            return Err("the cluster has not formed yet".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The applied revision.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.0.replica.read(|state| state.revision())
+    }
+
+    /// Where clients reach the leader, when one is known.
+    #[must_use]
+    pub fn leader_url(&self) -> Option<String> {
+        self.0.replica.leader().map(|(_, member)| member.url)
+    }
+
+    /// Whether this node leads, as far as it knows.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.0.replica.leadership().is_some()
+    }
+
+    /// The cluster, as this node sees it.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterView {
+        let (grants, wakeups) = self.0.hub.counters();
+        let raft = self.0.replica.status();
+        ClusterView { id: raft.id, raft, grants, wakeups, revision: self.revision() }
+    }
+
+    /// A digest of the whole state here, equal exactly where two states are equal. It walks the state.
+    #[must_use]
+    pub fn digest(&self) -> crate::api::At<String> {
+        let state = self.0.replica.state();
+        crate::api::At { value: state.digest(), revision: state.revision() }
+    }
+
+    /// A new grant's id, for a caller that brought none.
+    #[must_use]
+    pub fn new_grant_id(&self) -> GrantId {
+        let random: u128 = RT::thread_rng().random();
+        GrantId::from_ulid(ulid::Ulid::from_parts(wall_now().0, random).0)
+    }
+
+    /// This machine's wall clock, for people.
+    #[must_use]
+    pub fn wall_now(&self) -> WallMillis {
+        wall_now()
+    }
+
+    pub(crate) fn new_session_id() -> SessionId {
+        SessionId(RT::thread_rng().random())
+    }
+}

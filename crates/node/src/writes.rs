@@ -1,0 +1,136 @@
+//! Everything that changes something, but for taking a grant: releases, sessions, renewals and the tree's values.
+
+use crate::{
+    api::{At, CallError, OpenSessionCall, OpenedSession, Put, PutCall, Renewal},
+    clock::wall_now,
+    keepalive::Renewed,
+    node::Node,
+};
+use fairhold_raft::error::{ProposeError, UnknownReason};
+use fairhold_state::command::{
+    Answer, Command, Condition, OpenSession, Operation, OperationResult, Outcome, Rejection, Transact, WriteKey,
+};
+use fairhold_types::{GrantId, Revision, SessionId};
+use futures_util::future::try_join_all;
+use openraft_rt::{AsyncRuntime, Instant};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// The version byte of the bytes under a write's fingerprint, which are never stored.
+const FINGERPRINT_FORMAT: u8 = 1;
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Gives a grant back, or leaves the queue. Again, or with an unknown id, it does the same: that id is ended for good.
+    pub async fn release(&self, grant: GrantId, timeout: Duration) -> Result<Revision, CallError> {
+        let answer = self.propose(Command::Release { grant, at: wall_now() }, timeout).await?;
+        answer.result?;
+        Ok(answer.revision)
+    }
+
+    /// Renews a grant that has no named session, with another timeout where one is given; says how long it lives from its arrival on.
+    pub async fn renew_grant(&self, grant: GrantId, ttl: Option<Duration>, timeout: Duration) -> Result<At<Duration>, CallError> {
+        let deadline = RT::Instant::now() + timeout;
+        if let Some(ttl) = ttl {
+            let command = Command::SetGrantTimeout { grant, timeout_ms: millis(ttl) };
+            self.0.replica.propose(command, deadline).await?.result?;
+        }
+        match self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await? {
+            Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision: self.revision() }),
+            Renewed::Ended { reason: Some(reason) } => Err(Rejection::GrantEnded { reason }.into()),
+            Renewed::Ended { reason: None } => Err(Rejection::NoGrant.into()),
+            Renewed::SessionOwned { session } => Err(Rejection::SessionOwned { session }.into()),
+            Renewed::Unproved => Err(ProposeError::Unknown(UnknownReason::Deadline).into()),
+        }
+    }
+
+    /// Opens a named session; with the same key again, it is the same session.
+    pub async fn open_session(&self, call: OpenSessionCall) -> Result<At<OpenedSession>, CallError> {
+        let command = Command::OpenSession(OpenSession {
+            key: call.key,
+            id: Self::new_session_id(),
+            timeout_ms: millis(call.timeout),
+            name: call.name,
+            meta: call.meta,
+            at: wall_now(),
+        });
+        let answer = self.propose(command, call.work_timeout).await?;
+        match answer.result? {
+            Outcome::SessionOpened { id, number, timeout_ms } => {
+                let value = OpenedSession { id, number, timeout: Duration::from_millis(timeout_ms) };
+                Ok(At { value, revision: answer.revision })
+            }
+            outcome @ (Outcome::Nothing | Outcome::Done | Outcome::Held(_) | Outcome::Queued(_) | Outcome::Written { .. }) => {
+                unreachable!("opening a session was answered with {outcome:?}")
+            }
+        }
+    }
+
+    /// Keeps sessions alive: for each, in order, how long it lives from the arrival on, or nothing where it has ended.
+    pub async fn keepalive(&self, ids: Vec<SessionId>, timeout: Duration) -> Result<At<Vec<Option<Duration>>>, CallError> {
+        let deadline = RT::Instant::now() + timeout;
+        let renewals = ids.into_iter().map(|id| self.0.keepalives.renew::<RT>(Renewal::Session(id), deadline));
+        let renewed = try_join_all(renewals).await?;
+        let lives = renewed.into_iter().map(|renewed| match renewed {
+            Renewed::Alive { timeout_ms } => Ok(Some(Duration::from_millis(timeout_ms))),
+            Renewed::Ended { .. } => Ok(None),
+            Renewed::SessionOwned { .. } | Renewed::Unproved => Err(ProposeError::Unknown(UnknownReason::Deadline)),
+        });
+        let value = lives.collect::<Result<Vec<_>, _>>()?;
+        Ok(At { value, revision: self.revision() })
+    }
+
+    /// Ends a session, with all that it owns, in one step.
+    pub async fn close_session(&self, session: SessionId, timeout: Duration) -> Result<Revision, CallError> {
+        let answer = self.propose(Command::CloseSession { session, at: wall_now() }, timeout).await?;
+        answer.result?;
+        Ok(answer.revision)
+    }
+
+    /// Writes a persistent node's value, and creates it where it does not exist.
+    pub async fn put_node(&self, call: PutCall) -> Result<At<Put>, CallError> {
+        let mut conditions = Vec::new();
+        if let Some(fence) = call.fence {
+            conditions.push(Condition::Fence { lock: fence.lock, token: fence.token, grant: fence.grant });
+        }
+        if let Some(version) = call.version {
+            conditions.push(Condition::Version { path: call.path.clone(), version });
+        }
+        let operation = Operation::Put { path: call.path, value: call.value, parents: call.parents };
+        let key = match call.key {
+            Some(key) => Some(WriteKey { key, fingerprint: fingerprint(&conditions, &operation)? }),
+            None => None,
+        };
+        let command = Command::Transact(Transact { key, conditions, then: vec![operation], otherwise: None, at: wall_now() });
+        let answer = self.propose(command, call.timeout).await?;
+        match answer.result? {
+            Outcome::Written { results, .. } => match results.as_slice() {
+                [OperationResult::Put { created, version }] => {
+                    Ok(At { value: Put { created: *created, version: *version }, revision: answer.revision })
+                }
+                results => unreachable!("one put was answered with {results:?}"),
+            },
+            outcome @ (Outcome::Nothing
+            | Outcome::Done
+            | Outcome::Held(_)
+            | Outcome::Queued(_)
+            | Outcome::SessionOpened { .. }) => unreachable!("a write was answered with {outcome:?}"),
+        }
+    }
+
+    async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {
+        Ok(self.0.replica.propose(command, RT::Instant::now() + timeout).await?)
+    }
+}
+
+/// What tells one write from another, for its key: the first half of a hash over all that was asked.
+fn fingerprint(conditions: &[Condition], operation: &Operation) -> Result<[u8; 16], CallError> {
+    let bytes = fairhold_codec::encode(FINGERPRINT_FORMAT, &(conditions, operation))
+        .map_err(|error| Rejection::Unsupported { what: format!("a write of this size ({error})") })?;
+    let mut fingerprint = [0; 16];
+    fingerprint.copy_from_slice(&Sha256::digest(&bytes)[..16]);
+    Ok(fingerprint)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

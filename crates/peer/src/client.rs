@@ -1,0 +1,174 @@
+//! The sending side: `TcpPeer` keeps one connection for each node and lane, and opens it when it is needed.
+
+use crate::{
+    frame::PAYLOAD_BYTES_MAX,
+    handshake::{self, HANDSHAKE_TIMEOUT, Purpose},
+    lane::{LaneQueue, LaneTask},
+};
+use bytes::Bytes;
+use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
+use fairhold_types::NodeId;
+use futures_util::{FutureExt, future::BoxFuture};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+    time::Duration,
+};
+use tokio::runtime::Handle;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub(crate) const SHUTTING_DOWN: &str = "this node is shutting down";
+
+pub(crate) const NOT_READY: &str = "this node is not ready to speak to others";
+
+/// Speaks to other nodes over TCP.
+///
+/// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is `Unreachable`.
+pub struct TcpPeer {
+    shared: Arc<Shared>,
+    /// By node and lane; more than one where a node's address or data directory changed.
+    lanes: Mutex<HashMap<(NodeId, Lane), Vec<OpenLane>>>,
+    runtime: Handle,
+    tasks: TaskTracker,
+}
+
+struct OpenLane {
+    to: Target,
+    queue: LaneQueue,
+}
+
+/// What all lanes of one client need.
+pub(crate) struct Shared {
+    service: RwLock<Option<Arc<dyn Service>>>,
+    handshake_timeout: Duration,
+    closing: CancellationToken,
+    /// The refusal that was last logged, by node.
+    refusals: Mutex<HashMap<NodeId, Refusal>>,
+}
+
+impl TcpPeer {
+    /// A client whose tasks run on this runtime.
+    #[must_use]
+    pub fn new(runtime: Handle) -> Self {
+        Self::with_handshake_timeout(runtime, HANDSHAKE_TIMEOUT)
+    }
+
+    /// The same, with another limit for connecting and introductions.
+    #[must_use]
+    pub fn with_handshake_timeout(runtime: Handle, handshake_timeout: Duration) -> Self {
+        let shared = Shared {
+            service: RwLock::new(None),
+            handshake_timeout,
+            closing: CancellationToken::new(),
+            refusals: Mutex::default(),
+        };
+        TcpPeer { shared: Arc::new(shared), lanes: Mutex::default(), runtime, tasks: TaskTracker::new() }
+    }
+
+    /// Who this node is and whom it admits. To be set once, before the node speaks.
+    pub fn set_service(&self, service: Arc<dyn Service>) {
+        *self.shared.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
+    }
+
+    /// Ends all connections and waits for their tasks. Calls still waiting fail, and so do all later ones.
+    pub async fn close(&self) {
+        self.shared.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        // The service owns, by and by, this client: without this, neither would ever be freed.
+        self.shared.service.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The queue of a lane, which begins with its first request.
+    fn lane(&self, to: &Target, lane: Lane) -> LaneQueue {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lanes.entry((to.id, lane)).or_default();
+        if let Some(found) = open.iter().find(|open| open.to == *to) {
+            return found.queue.clone();
+        }
+        let (queue, task) = LaneTask::new(to.clone(), lane, self.shared.clone());
+        self.tasks.spawn_on(task.run(), &self.runtime);
+        open.push(OpenLane { to: to.clone(), queue: queue.clone() });
+        queue
+    }
+
+    fn enqueue(&self, to: &Target, lane: Lane, request: Bytes) -> Result<BoxFuture<'static, Result<Bytes, PeerError>>, String> {
+        if self.shared.closing.is_cancelled() {
+            return Err(SHUTTING_DOWN.to_owned());
+        }
+        if self.shared.service().is_none() {
+            return Err(NOT_READY.to_owned());
+        }
+        if request.len() > PAYLOAD_BYTES_MAX {
+            return Err(format!("a request of {} bytes, more than {PAYLOAD_BYTES_MAX}", request.len()));
+        }
+        let answered = self.lane(to, lane).push(request)?;
+        // Dropped unanswered only at shutdown, when it may have been sent.
+        let lost = |_| Err(PeerError::Lost(SHUTTING_DOWN.to_owned()));
+        Ok(answered.map(move |answer| answer.unwrap_or_else(lost)).boxed())
+    }
+}
+
+impl Peer for TcpPeer {
+    fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
+        match self.enqueue(to, lane, request) {
+            Ok(answer) => answer,
+            Err(reason) => std::future::ready(Err(PeerError::Unreachable(reason))).boxed(),
+        }
+    }
+
+    fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
+        let (shared, to) = (self.shared.clone(), to.clone());
+        async move {
+            let Some(service) = shared.service() else {
+                return Err(PeerError::Unreachable(NOT_READY.to_owned()));
+            };
+            tokio::select! {
+                biased;
+                () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
+                greeted = handshake::dial(&to, Purpose::Greet, &*service, shared.handshake_timeout) => {
+                    greeted.map(|(_, introduction)| introduction)
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Drop for TcpPeer {
+    fn drop(&mut self) {
+        self.shared.closing.cancel();
+    }
+}
+
+impl fmt::Debug for TcpPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpPeer").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn service(&self) -> Option<Arc<dyn Service>> {
+        self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn handshake_timeout(&self) -> Duration {
+        self.handshake_timeout
+    }
+
+    pub(crate) async fn closed(&self) {
+        self.closing.cancelled().await;
+    }
+
+    /// Whether this refusal was not the last one logged for the node.
+    pub(crate) fn is_new_refusal(&self, node: NodeId, refusal: &Refusal) -> bool {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.insert(node, refusal.clone()).is_none_or(|last| last != *refusal)
+    }
+
+    /// The node was admitted: a later refusal is news again.
+    pub(crate) fn forget_refusal(&self, node: NodeId) {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+    }
+}

@@ -1,0 +1,356 @@
+//! What travels on a connection once both sides have sent their preambles.
+//!
+//! ```text
+//! length of what follows (u32) │ kind (u8) │ number (u64) │ payload │ CRC-32 of all before it (u32)
+//! ```
+//!
+//! All numbers are little endian. A length is judged before anything is allocated for it.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use std::io;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio_util::codec::{Decoder, Encoder};
+
+/// Bytes of the length field.
+const LENGTH_BYTES: usize = 4;
+
+/// Bytes of kind and number.
+const HEAD_BYTES: usize = 1 + 8;
+
+/// Bytes of the checksum.
+const CHECKSUM_BYTES: usize = 4;
+
+/// What the length counts beside the payload.
+pub const FRAME_OVERHEAD: usize = HEAD_BYTES + CHECKSUM_BYTES;
+
+/// The greatest payload: whatever the codec can write fits.
+pub const PAYLOAD_BYTES_MAX: usize = fairhold_codec::BYTES_MAX;
+
+/// The greatest length of a frame from a node that was admitted.
+pub const FRAME_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + FRAME_OVERHEAD;
+
+/// The greatest length of a frame before that: nobody makes this node allocate much by knocking.
+pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
+
+/// Frames are gathered up to about this many bytes and then written at once.
+pub(crate) const WRITE_BYTES: usize = 64 * 1024;
+
+/// A write buffer that one large frame has grown beyond this is given back.
+const WRITE_BYTES_KEPT_MAX: usize = 1024 * 1024;
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The dialler introduces itself.
+    Hello,
+    /// The other side introduces itself and lets the dialler in.
+    Welcome,
+    /// The other side refuses the dialler.
+    Refused,
+    /// A request, from the dialler.
+    Request,
+    /// The answer to the request of the same number.
+    Answer,
+}
+
+impl Kind {
+    fn byte(self) -> u8 {
+        match self {
+            Kind::Hello => 1,
+            Kind::Welcome => 2,
+            Kind::Refused => 3,
+            Kind::Request => 4,
+            Kind::Answer => 5,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Result<Self, FrameError> {
+        match byte {
+            1 => Ok(Kind::Hello),
+            2 => Ok(Kind::Welcome),
+            3 => Ok(Kind::Refused),
+            4 => Ok(Kind::Request),
+            5 => Ok(Kind::Answer),
+            unknown => Err(FrameError::UnknownKind(unknown)),
+        }
+    }
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What it is.
+    pub kind: Kind,
+    /// Which request it is or answers; 0 in the handshake.
+    pub number: u64,
+    /// What it carries.
+    pub payload: Bytes,
+}
+
+/// Why a connection cannot go on. All of these close it.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The socket failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Too short to be a frame.
+    #[error("a frame of {length} bytes, fewer than {FRAME_OVERHEAD}")]
+    TooShort {
+        /// What it announced.
+        length: usize,
+    },
+    /// Longer than the sender may send.
+    #[error("a frame of {length} bytes, more than {max}")]
+    TooLarge {
+        /// What it announced.
+        length: usize,
+        /// What is allowed.
+        max: usize,
+    },
+    /// Not the bytes that were sent.
+    #[error("a frame with a wrong checksum: {found:08x} instead of {expected:08x}")]
+    Checksum {
+        /// What the frame says.
+        expected: u32,
+        /// What its bytes have.
+        found: u32,
+    },
+    /// No kind of frame that this version knows.
+    #[error("a frame of unknown kind {0}")]
+    UnknownKind(u8),
+    /// A frame that has no place here.
+    #[error("a frame of kind {0:?} where none is expected")]
+    UnexpectedKind(Kind),
+    /// An answer to nothing.
+    #[error("an answer to request {0}, which is not waiting for one")]
+    UnexpectedAnswer(u64),
+    /// The connection ended inside a frame.
+    #[error("the connection ended inside a frame, after {length} bytes")]
+    Truncated {
+        /// How many bytes came.
+        length: usize,
+    },
+}
+
+/// Frames to bytes and back.
+#[derive(Debug)]
+pub struct FrameCodec {
+    length_max: usize,
+}
+
+impl FrameCodec {
+    /// For a connection whose other side has not yet been admitted.
+    #[must_use]
+    pub fn for_handshake() -> Self {
+        FrameCodec { length_max: HANDSHAKE_BYTES_MAX }
+    }
+
+    /// The other side was admitted: from now on, frames may be large.
+    pub fn admit(&mut self) {
+        self.length_max = FRAME_BYTES_MAX;
+    }
+
+    fn check(&self, length: usize) -> Result<(), FrameError> {
+        if length < FRAME_OVERHEAD {
+            return Err(FrameError::TooShort { length });
+        }
+        if length > self.length_max {
+            return Err(FrameError::TooLarge { length, max: self.length_max });
+        }
+        Ok(())
+    }
+}
+
+impl Encoder<Frame> for FrameCodec {
+    type Error = FrameError;
+
+    fn encode(&mut self, frame: Frame, bytes: &mut BytesMut) -> Result<(), FrameError> {
+        let length = FRAME_OVERHEAD + frame.payload.len();
+        self.check(length)?;
+        let length_field = u32::try_from(length).map_err(|_| FrameError::TooLarge { length, max: self.length_max })?;
+        let start = bytes.len();
+        bytes.reserve(LENGTH_BYTES + length);
+        bytes.put_u32_le(length_field);
+        bytes.put_u8(frame.kind.byte());
+        bytes.put_u64_le(frame.number);
+        bytes.put_slice(&frame.payload);
+        let checksum = fairhold_codec::checksum(&bytes[start..]);
+        bytes.put_u32_le(checksum);
+        Ok(())
+    }
+}
+
+impl Decoder for FrameCodec {
+    type Item = Frame;
+    type Error = FrameError;
+
+    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+        let Some(length_field) = bytes.first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length_field) as usize;
+        self.check(length)?;
+        let whole = LENGTH_BYTES + length;
+        if bytes.len() < whole {
+            bytes.reserve(whole - bytes.len());
+            return Ok(None);
+        }
+        parse(bytes.split_to(whole).freeze()).map(Some)
+    }
+
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
+        match self.decode(bytes)? {
+            Some(frame) => Ok(Some(frame)),
+            None if bytes.is_empty() => Ok(None),
+            None => Err(FrameError::Truncated { length: bytes.len() }),
+        }
+    }
+}
+
+/// Takes a whole frame apart; its payload stays where it is.
+fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
+    let truncated = || FrameError::Truncated { length: bytes.len() };
+    let (covered, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(truncated)?;
+    let (expected, found) = (u32::from_le_bytes(*checksum), fairhold_codec::checksum(covered));
+    if expected != found {
+        return Err(FrameError::Checksum { expected, found });
+    }
+    let (kind, rest) = covered.get(LENGTH_BYTES..).and_then(<[u8]>::split_first).ok_or_else(truncated)?;
+    let number = rest.first_chunk::<8>().ok_or_else(truncated)?;
+    Ok(Frame {
+        kind: Kind::from_byte(*kind)?,
+        number: u64::from_le_bytes(*number),
+        payload: bytes.slice(LENGTH_BYTES + HEAD_BYTES..bytes.len() - CHECKSUM_BYTES),
+    })
+}
+
+/// Frames that wait to be written together.
+#[derive(Debug)]
+pub(crate) struct WriteBuffer {
+    codec: FrameCodec,
+    bytes: BytesMut,
+}
+
+impl WriteBuffer {
+    /// For frames to a node that was admitted.
+    pub(crate) fn new() -> Self {
+        let mut codec = FrameCodec::for_handshake();
+        codec.admit();
+        WriteBuffer { codec, bytes: BytesMut::new() }
+    }
+
+    pub(crate) fn push(&mut self, frame: Frame) -> Result<(), FrameError> {
+        self.codec.encode(frame, &mut self.bytes)
+    }
+
+    /// Whether so much is waiting that it should be written before more is added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= WRITE_BYTES
+    }
+
+    /// Writes all that waits, at once.
+    pub(crate) async fn write_to(&mut self, socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        socket.write_all(&self.bytes).await?;
+        if self.bytes.capacity() > WRITE_BYTES_KEPT_MAX {
+            self.bytes = BytesMut::new();
+        } else {
+            self.bytes.clear();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Frame {
+        Frame { kind: Kind::Request, number: 7, payload: Bytes::from_static(b"printer") }
+    }
+
+    fn written(frame: Frame) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        WriteBuffer::new().codec.encode(frame, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let mut bytes = written(request());
+        bytes.extend_from_slice(&written(Frame { kind: Kind::Answer, number: u64::MAX, payload: Bytes::new() }));
+        let mut codec = FrameCodec::for_handshake();
+        assert_eq!(codec.decode(&mut bytes).unwrap(), Some(request()));
+        let second = codec.decode(&mut bytes).unwrap().unwrap();
+        assert_eq!((second.kind, second.number, second.payload.len()), (Kind::Answer, u64::MAX, 0));
+        assert_eq!(codec.decode_eof(&mut bytes).unwrap(), None);
+    }
+
+    #[test]
+    fn a_frame_that_comes_byte_by_byte_is_read_once_it_is_whole() {
+        let (mut codec, mut bytes) = (FrameCodec::for_handshake(), BytesMut::new());
+        let whole = written(request());
+        for byte in &whole[..whole.len() - 1] {
+            bytes.put_u8(*byte);
+            assert_eq!(codec.decode(&mut bytes).unwrap(), None);
+        }
+        bytes.put_u8(whole[whole.len() - 1]);
+        assert_eq!(codec.decode(&mut bytes).unwrap(), Some(request()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let whole = written(request());
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(FrameCodec::for_handshake().decode_eof(&mut flipped).is_err(), "bit {bit} was not noticed");
+        }
+    }
+
+    #[test]
+    fn every_cut_is_noticed() {
+        let whole = written(request());
+        for length in 1..whole.len() {
+            let error = FrameCodec::for_handshake().decode_eof(&mut BytesMut::from(&whole[..length])).unwrap_err();
+            assert!(matches!(error, FrameError::Truncated { .. }), "{length} bytes: {error}");
+        }
+    }
+
+    #[test]
+    fn a_giant_length_is_refused_before_anything_is_allocated_for_it() {
+        let mut admitted = FrameCodec::for_handshake();
+        admitted.admit();
+        for (mut codec, length_max) in [(FrameCodec::for_handshake(), HANDSHAKE_BYTES_MAX), (admitted, FRAME_BYTES_MAX)] {
+            let announce = |length: usize| BytesMut::from(&u32::try_from(length).unwrap().to_le_bytes()[..]);
+            let mut just_allowed = announce(length_max);
+            assert_eq!(codec.decode(&mut just_allowed).unwrap(), None);
+            for length in [length_max + 1, u32::MAX as usize] {
+                let mut bytes = announce(length);
+                let error = codec.decode(&mut bytes).unwrap_err();
+                assert!(matches!(error, FrameError::TooLarge { .. }), "{length}: {error}");
+                assert!(bytes.capacity() < 1024, "{} bytes were allocated", bytes.capacity());
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_too_short_for_a_frame_is_refused() {
+        for length in 0..u32::try_from(FRAME_OVERHEAD).unwrap() {
+            let error = FrameCodec::for_handshake().decode(&mut BytesMut::from(&length.to_le_bytes()[..])).unwrap_err();
+            assert!(matches!(error, FrameError::TooShort { .. }), "{length}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_with_a_right_checksum_is_refused() {
+        for kind in (0..=u8::MAX).filter(|kind| !(1..=5).contains(kind)) {
+            let mut bytes = written(request());
+            bytes[LENGTH_BYTES] = kind;
+            let end = bytes.len() - CHECKSUM_BYTES;
+            let checksum = fairhold_codec::checksum(&bytes[..end]);
+            bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+            let error = FrameCodec::for_handshake().decode(&mut bytes).unwrap_err();
+            assert!(matches!(error, FrameError::UnknownKind(found) if found == kind), "{error}");
+        }
+    }
+}

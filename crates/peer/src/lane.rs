@@ -1,0 +1,373 @@
+//! One lane to one node: one task that dials when there is something to send, writes, reads, and ends all that waits when the
+//! connection breaks.
+//!
+//! A request is in one of two places. In the queue, nothing of it has left this node: when it fails there, it is `Unreachable`.
+//! Once it was taken out to be written it is in flight: from then on only an answer or `Lost` ends it.
+
+use crate::{
+    client::{NOT_READY, SHUTTING_DOWN, Shared},
+    frame::{Frame, FrameCodec, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
+    handshake::{self, Connection, Purpose},
+};
+use bytes::Bytes;
+use fairhold_raft::peer::{Lane, PeerError, Refusal, Target};
+use futures_util::StreamExt;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::{
+    net::tcp::{OwnedReadHalf, OwnedWriteHalf},
+    sync::{Notify, mpsc, oneshot},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::codec::FramedRead;
+
+/// Requests that wait in a lane to be sent; more are `Unreachable`.
+pub const LANE_QUEUE_MAX: usize = 1024;
+
+/// Requests of a lane that were sent and wait for their answers; more stay in the queue.
+pub const LANE_IN_FLIGHT_MAX: usize = 1024;
+
+/// Bytes of all requests in a lane, in the queue and in flight; more are `Unreachable`.
+pub const LANE_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+
+/// A connection without a request for so long is closed; the next request opens it again.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// After the first dial that failed, the next one waits about this long, then twice as long, and so on.
+const BACK_OFF_FIRST: Duration = Duration::from_millis(25);
+
+/// But never longer than this: a node that comes back must soon be heard.
+const BACK_OFF_MAX: Duration = Duration::from_millis(200);
+
+/// After a refusal: it takes an operator to change it.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where a call's answer goes.
+type Answer = oneshot::Sender<Result<Bytes, PeerError>>;
+
+/// A request and where its answer goes.
+#[derive(Debug)]
+struct Call {
+    request: Bytes,
+    answer: Answer,
+    size: Size,
+}
+
+impl Call {
+    fn fail(self, error: PeerError) {
+        settle(self.answer, Err(error));
+    }
+}
+
+/// Nobody may be listening any more: giving up an answer is the caller's right.
+fn settle(answer: Answer, result: Result<Bytes, PeerError>) {
+    drop(answer.send(result));
+}
+
+/// A request's bytes, counted in its lane from the call until its end.
+#[derive(Debug)]
+struct Size {
+    bytes: usize,
+    held: Arc<AtomicUsize>,
+}
+
+impl Drop for Size {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// The near end of a lane: where requests take their place.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneQueue {
+    calls: mpsc::Sender<Call>,
+    held: Arc<AtomicUsize>,
+}
+
+impl LaneQueue {
+    /// Puts a request in the lane, or says why it surely will not be sent.
+    pub(crate) fn push(&self, request: Bytes) -> Result<oneshot::Receiver<Result<Bytes, PeerError>>, String> {
+        let bytes = request.len();
+        let others = self.held.fetch_add(bytes, Relaxed);
+        let size = Size { bytes, held: self.held.clone() };
+        // A lone request may have any size that a frame may have.
+        if others > 0 && others.saturating_add(bytes) > LANE_BYTES_MAX {
+            return Err(format!("{others} bytes of requests are waiting already"));
+        }
+        let (answer, answered) = oneshot::channel();
+        match self.calls.try_send(Call { request, answer, size }) {
+            Ok(()) => Ok(answered),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(format!("{LANE_QUEUE_MAX} requests are waiting already")),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(SHUTTING_DOWN.to_owned()),
+        }
+    }
+}
+
+/// The task of a lane.
+pub(crate) struct LaneTask {
+    to: Target,
+    lane: Lane,
+    calls: mpsc::Receiver<Call>,
+    shared: Arc<Shared>,
+    failures: u32,
+}
+
+/// Why a connection was given up.
+enum Ending {
+    /// Nobody needs the lane any more.
+    Abandoned,
+    /// Nothing was asked for long.
+    Idle,
+    /// It broke.
+    Broken(FrameError),
+    /// The other side ended it.
+    Closed,
+}
+
+impl LaneTask {
+    /// A lane, with the queue that feeds it.
+    pub(crate) fn new(to: Target, lane: Lane, shared: Arc<Shared>) -> (LaneQueue, LaneTask) {
+        let (sender, calls) = mpsc::channel(LANE_QUEUE_MAX);
+        (LaneQueue { calls: sender, held: Arc::default() }, LaneTask { to, lane, calls, shared, failures: 0 })
+    }
+
+    /// Runs until the lane is dropped or the whole client is closed.
+    pub(crate) async fn run(mut self) {
+        let shared = self.shared.clone();
+        tokio::select! {
+            biased;
+            () = shared.closed() => {}
+            () = self.carry() => {}
+        }
+        self.calls.close();
+        self.fail_queued(&PeerError::Unreachable(SHUTTING_DOWN.to_owned()));
+    }
+
+    async fn carry(&mut self) {
+        while let Some(first) = self.calls.recv().await {
+            match self.dial().await {
+                Ok(connection) => self.converse(connection, first).await,
+                Err(error) => {
+                    first.fail(error.clone());
+                    self.fail_queued(&error);
+                    let pause = self.note_failure(&error);
+                    self.fail_until(Instant::now() + pause, &error).await;
+                }
+            }
+        }
+    }
+
+    async fn dial(&self) -> Result<Connection, PeerError> {
+        let Some(service) = self.shared.service() else {
+            return Err(PeerError::Unreachable(NOT_READY.to_owned()));
+        };
+        let time_limit = self.shared.handshake_timeout();
+        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, time_limit).await;
+        let (connection, _) = dialled?;
+        self.shared.forget_refusal(self.to.id);
+        tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected");
+        Ok(connection)
+    }
+
+    /// Says what went wrong, once, and how long to wait before the next dial.
+    fn note_failure(&mut self, error: &PeerError) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        match error {
+            // It passes by itself, and a cluster that starts should not wait for it longer than needed.
+            PeerError::Refused(Refusal::Starting) => back_off(self.failures),
+            PeerError::Refused(refusal) => {
+                if self.shared.is_new_refusal(self.to.id, refusal) {
+                    let (peer, address) = (self.to.id, &self.to.address);
+                    tracing::warn!(peer, address, "this node and node {peer} do not speak to each other: {refusal}");
+                }
+                REFUSED_PAUSE
+            }
+            PeerError::Unreachable(_) | PeerError::Lost(_) => {
+                if self.failures == 1 {
+                    tracing::info!(peer = self.to.id, lane = ?self.lane, "{error}");
+                }
+                back_off(self.failures)
+            }
+        }
+    }
+
+    /// Answers at once, with the failure, whoever asks before the next dial is due.
+    async fn fail_until(&mut self, due: Instant, error: &PeerError) {
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(due) => return,
+                call = self.calls.recv() => match call {
+                    Some(call) => call.fail(error.clone()),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    fn fail_queued(&mut self, error: &PeerError) {
+        while let Ok(call) = self.calls.try_recv() {
+            call.fail(error.clone());
+        }
+    }
+
+    /// Writes and reads until one of them cannot go on.
+    async fn converse(&mut self, connection: Connection, first: Call) {
+        let Connection { mut reader, mut writer } = connection;
+        let (in_flight, mut first) = (InFlight::default(), Some(first));
+        let ending = tokio::select! {
+            biased;
+            ending = read_answers(&mut reader, &in_flight) => ending,
+            ending = write_requests(&mut writer, &mut self.calls, &in_flight, &mut first) => ending,
+        };
+        let reason = match ending {
+            Ending::Abandoned | Ending::Idle => {
+                tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed a connection that is not needed");
+                return;
+            }
+            Ending::Broken(error) => error.to_string(),
+            Ending::Closed => "the other side closed it".to_owned(),
+        };
+        tracing::info!(peer = self.to.id, lane = ?self.lane, "a connection broke: {reason}");
+        in_flight.fail_all(&PeerError::Lost(reason.clone()));
+        let unsent = PeerError::Unreachable(reason);
+        if let Some(first) = first {
+            first.fail(unsent.clone());
+        }
+        self.fail_queued(&unsent);
+        if in_flight.was_useful() {
+            // It worked until now: the next request dials at once.
+            self.failures = 0;
+        } else {
+            // A peer that lets this node in and then drops it must not be dialled in a tight loop.
+            self.failures = self.failures.saturating_add(1);
+            self.fail_until(Instant::now() + back_off(self.failures), &unsent).await;
+        }
+    }
+}
+
+/// How long to wait after so many failed dials: doubling, capped, and not in step with the other lanes and nodes.
+fn back_off(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(8);
+    let longest = BACK_OFF_FIRST.saturating_mul(1 << doublings).min(BACK_OFF_MAX);
+    rand::random_range(longest / 2..=longest)
+}
+
+async fn write_requests(
+    socket: &mut OwnedWriteHalf,
+    calls: &mut mpsc::Receiver<Call>,
+    in_flight: &InFlight,
+    first: &mut Option<Call>,
+) -> Ending {
+    let mut buffer = WriteBuffer::new();
+    let mut next = first.take();
+    let mut number = 0;
+    loop {
+        while let Some(Call { request, answer, size }) = next {
+            number += 1;
+            let frame = Frame { kind: Kind::Request, number, payload: request };
+            in_flight.insert(number, Waiting { answer, _size: size });
+            if let Err(error) = buffer.push(frame) {
+                return Ending::Broken(error);
+            }
+            next = match buffer.is_full() || in_flight.is_full() {
+                true => None,
+                false => calls.try_recv().ok(),
+            };
+        }
+        if let Err(error) = buffer.write_to(socket).await {
+            return Ending::Broken(error.into());
+        }
+        in_flight.room().await;
+        next = match timeout(IDLE_MAX, calls.recv()).await {
+            Ok(Some(call)) => Some(call),
+            Ok(None) => return Ending::Abandoned,
+            Err(_) if in_flight.is_empty() => return Ending::Idle,
+            Err(_) => None,
+        };
+    }
+}
+
+async fn read_answers(socket: &mut FramedRead<OwnedReadHalf, FrameCodec>, in_flight: &InFlight) -> Ending {
+    while let Some(frame) = socket.next().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Ending::Broken(error),
+        };
+        match frame.kind {
+            Kind::Answer => {
+                let Some(waiting) = in_flight.remove(frame.number) else {
+                    return Ending::Broken(FrameError::UnexpectedAnswer(frame.number));
+                };
+                settle(waiting.answer, Ok(frame.payload));
+            }
+            Kind::Hello | Kind::Welcome | Kind::Refused | Kind::Request => {
+                return Ending::Broken(FrameError::UnexpectedKind(frame.kind));
+            }
+        }
+    }
+    Ending::Closed
+}
+
+/// A request that was sent.
+#[derive(Debug)]
+struct Waiting {
+    answer: Answer,
+    _size: Size,
+}
+
+/// The requests of one connection that wait for their answers.
+#[derive(Debug, Default)]
+struct InFlight {
+    waiting: Mutex<HashMap<u64, Waiting>>,
+    room: Notify,
+    useful: AtomicBool,
+}
+
+impl InFlight {
+    fn insert(&self, number: u64, waiting: Waiting) {
+        self.lock().insert(number, waiting);
+    }
+
+    fn remove(&self, number: u64) -> Option<Waiting> {
+        let waiting = self.lock().remove(&number)?;
+        self.useful.store(true, Relaxed);
+        self.room.notify_one();
+        Some(waiting)
+    }
+
+    /// Whether any request was ever answered.
+    fn was_useful(&self) -> bool {
+        self.useful.load(Relaxed)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.lock().len() >= LANE_IN_FLIGHT_MAX
+    }
+
+    async fn room(&self) {
+        while self.is_full() {
+            self.room.notified().await;
+        }
+    }
+
+    fn fail_all(&self, error: &PeerError) {
+        for (_, waiting) in std::mem::take(&mut *self.lock()) {
+            settle(waiting.answer, Err(error.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

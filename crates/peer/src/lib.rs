@@ -1,0 +1,11 @@
+//! Framed TCP between nodes: one of the two transports behind raft's `Peer` trait. `proto/peer-protocol.md` has the bytes.
+//!
+//! A node dials each other node once for each lane, and answers what others dialled. Nothing here knows what a request means.
+
+pub mod client;
+pub mod frame;
+pub mod handshake;
+pub mod lane;
+mod notice;
+pub mod server;
+mod socket;

@@ -1,0 +1,177 @@
+//! A node of these tests: a service that notes what it is asked, and a server that can be stopped and started.
+
+use bytes::Bytes;
+use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
+use fairhold_types::{ClusterId, Incarnation, NodeId};
+use futures_util::future::BoxFuture;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// No test takes so long, unless something hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const CLUSTER: ClusterId = ClusterId(0xC1);
+
+/// Echoes every request; those that begin with `hold` only after `release`.
+pub(crate) struct Node {
+    pub(crate) introduction: Introduction,
+    /// The data directory that node 1 must have.
+    pub(crate) known: Option<Incarnation>,
+    pub(crate) served: Mutex<Vec<(NodeId, Lane, Bytes)>>,
+    pub(crate) arrivals: Semaphore,
+    pub(crate) release: Arc<Semaphore>,
+    pub(crate) admits: AtomicUsize,
+    pub(crate) starting: AtomicBool,
+    pub(crate) holding: Arc<AtomicUsize>,
+    pub(crate) holding_peak: AtomicUsize,
+}
+
+pub(crate) fn introduction(id: NodeId) -> Introduction {
+    let incarnation = Incarnation(u128::from(id));
+    Introduction {
+        id,
+        cluster: Some(CLUSTER),
+        incarnation,
+        empty: false,
+        members: vec![(1, Incarnation(1)), (2, Incarnation(2))],
+    }
+}
+
+impl Node {
+    pub(crate) fn new(id: NodeId) -> Node {
+        Node {
+            introduction: introduction(id),
+            known: None,
+            served: Mutex::default(),
+            arrivals: Semaphore::new(0),
+            release: Arc::new(Semaphore::new(0)),
+            admits: AtomicUsize::new(0),
+            starting: AtomicBool::new(false),
+            holding: Arc::default(),
+            holding_peak: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<Bytes> {
+        self.served.lock().unwrap().iter().map(|(_, _, request)| request.clone()).collect()
+    }
+
+    /// Waits until so many requests have arrived since the last time.
+    pub(crate) async fn arrived(&self, count: u32) {
+        timeout(PATIENCE, self.arrivals.acquire_many(count)).await.unwrap().unwrap().forget();
+    }
+}
+
+impl Service for Node {
+    fn introduction(&self) -> Introduction {
+        self.introduction.clone()
+    }
+
+    fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
+        self.admits.fetch_add(1, SeqCst);
+        if self.starting.load(SeqCst) {
+            return Err(Refusal::Starting);
+        }
+        match (self.introduction.cluster, other.cluster) {
+            (Some(ours), Some(theirs)) if ours != theirs => return Err(Refusal::Cluster { theirs, ours }),
+            _ => {}
+        }
+        match self.known {
+            Some(expected) if other.id == 1 && expected != other.incarnation => {
+                Err(Refusal::Incarnation { id: other.id, expected, found: other.incarnation })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        self.served.lock().unwrap().push((from, lane, request.clone()));
+        self.arrivals.add_permits(1);
+        if !request.starts_with(b"hold") {
+            return Box::pin(std::future::ready(request));
+        }
+        self.holding_peak.fetch_max(self.holding.fetch_add(1, SeqCst) + 1, SeqCst);
+        let (release, holding) = (self.release.clone(), self.holding.clone());
+        Box::pin(async move {
+            release.acquire().await.unwrap().forget();
+            holding.fetch_sub(1, SeqCst);
+            request
+        })
+    }
+}
+
+/// A server that serves.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    pub(crate) async fn start(service: Arc<Node>) -> Running {
+        Running::start_at("127.0.0.1:0".parse().unwrap(), service).await
+    }
+
+    pub(crate) async fn start_at(address: SocketAddr, service: Arc<Node>) -> Running {
+        // Longer than any test waits: what is closed here is closed for another reason.
+        let server = PeerServer::bind(address).await.unwrap().with_handshake_timeout(PATIENCE * 10);
+        Running::run(server, service)
+    }
+
+    pub(crate) fn run(server: PeerServer, service: Arc<Node>) -> Running {
+        let address = server.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move { server.serve(service, async { drop(stopped.await) }).await });
+        Running { address, stop, task }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.send(()).unwrap();
+        timeout(PATIENCE, self.task).await.unwrap().unwrap();
+    }
+}
+
+pub(crate) fn target(id: NodeId, address: SocketAddr) -> Target {
+    Target { id, address: address.to_string(), incarnation: None }
+}
+
+/// The client of node `node`.
+pub(crate) fn client(node: Node) -> TcpPeer {
+    let peer = TcpPeer::new(Handle::current());
+    peer.set_service(Arc::new(node));
+    peer
+}
+
+pub(crate) async fn call(peer: &TcpPeer, to: &Target, request: &'static [u8]) -> Result<Bytes, PeerError> {
+    timeout(PATIENCE, peer.call(to, Lane::Append, Bytes::from_static(request))).await.unwrap()
+}
+
+/// Asks until there is an answer.
+pub(crate) async fn call_until_answered(peer: &TcpPeer, to: &Target, lane: Lane, request: Bytes) {
+    let answered = async {
+        while peer.call(to, lane, request.clone()).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, answered).await.expect("it never answered");
+}
+
+/// That a server still answers a well-behaved node.
+pub(crate) async fn assert_serves(address: SocketAddr) {
+    let peer = client(Node::new(1));
+    assert_eq!(call(&peer, &target(2, address), b"still there?").await.unwrap(), b"still there?"[..]);
+    peer.close().await;
+}

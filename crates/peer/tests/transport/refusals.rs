@@ -1,0 +1,163 @@
+//! Nodes that must not speak to each other do not, and each time no request reaches the service.
+
+use crate::node::{CLUSTER, Node, PATIENCE, Running, assert_serves, call, call_until_answered, client, introduction, target};
+use bytes::Bytes;
+use fairhold_peer::{
+    handshake::{MAGIC, preamble},
+    lane::REFUSED_PAUSE,
+};
+use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Target, WIRE_VERSION};
+use fairhold_types::{ClusterId, Incarnation};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Instant,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+fn with_introduction(node: Node, change: impl FnOnce(&mut Introduction)) -> Node {
+    let mut node = node;
+    change(&mut node.introduction);
+    node
+}
+
+#[tokio::test]
+async fn a_node_of_another_cluster_is_refused() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let theirs = ClusterId(0xBAD);
+    let peer = client(with_introduction(Node::new(1), |own| own.cluster = Some(theirs)));
+    let error = call(&peer, &target(2, server.address), b"let me in").await.unwrap_err();
+    assert_eq!(error, PeerError::Refused(Refusal::Cluster { theirs, ours: CLUSTER }));
+    assert!(node.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_member_with_another_data_directory_is_refused_by_the_one_that_it_dials() {
+    let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
+    let server = Running::start(node.clone()).await;
+    let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
+    let error = call(&peer, &target(2, server.address), b"vote for me").await.unwrap_err();
+    let refusal = Refusal::Incarnation { id: 1, expected: Incarnation(1), found: Incarnation(99) };
+    assert_eq!(error, PeerError::Refused(refusal));
+    assert!(node.requests().is_empty());
+    assert_serves(server.address).await;
+}
+
+#[tokio::test]
+async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_it() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let peer = client(Node::new(1));
+    let to = Target { incarnation: Some(Incarnation(22)), ..target(2, server.address) };
+    let error = call(&peer, &to, b"your vote").await.unwrap_err();
+    let refusal = Refusal::Incarnation { id: 2, expected: Incarnation(22), found: Incarnation(2) };
+    assert_eq!(error, PeerError::Refused(refusal));
+    assert!(node.requests().is_empty());
+}
+
+#[tokio::test]
+async fn the_dialler_asks_its_own_service_too() {
+    // Node 2 would let anybody in; node 3 knows that node 1, which it dials, lost its disk.
+    let node = Arc::new(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(11)));
+    let server = Running::start(node.clone()).await;
+    let peer = client(Node { known: Some(Incarnation(1)), ..Node::new(3) });
+    let error = call(&peer, &target(1, server.address), b"your vote").await.unwrap_err();
+    let refusal = Refusal::Incarnation { id: 1, expected: Incarnation(1), found: Incarnation(11) };
+    assert_eq!(error, PeerError::Refused(refusal));
+    assert!(node.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_the_one_dialled_is_refused() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let peer = client(Node::new(1));
+    let refused = PeerError::Refused(Refusal::Identity { expected: 3, found: 2 });
+    assert_eq!(call(&peer, &target(3, server.address), b"node 3?").await.unwrap_err(), refused);
+    assert_eq!(timeout(PATIENCE, peer.greet(&target(3, server.address))).await.unwrap().unwrap_err(), refused);
+    assert!(node.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_dialler_of_another_version_learns_ours_and_nothing_more() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    // More than the preamble, which this version could not understand anyway: the answer must arrive nevertheless.
+    let [low, high] = (WIRE_VERSION + 1).to_le_bytes();
+    stream.write_all(&[&MAGIC[..], &[low, high], &[0; 1_000]].concat()).await.unwrap();
+    let mut answer = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(answer, preamble());
+    // The server hears it out: a reset, which the first write would provoke and the second report, could overtake the answer.
+    stream.write_all(&[0; 1_000]).await.unwrap();
+    stream.write_all(&[0; 1_000]).await.unwrap();
+    assert!(node.requests().is_empty());
+    assert_eq!(node.admits.load(SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_server_of_another_version_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let newer = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let [low, high] = 9_u16.to_le_bytes();
+        stream.write_all(&[&MAGIC[..], &[low, high]].concat()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await.unwrap();
+        said
+    });
+    let peer = client(Node::new(1));
+    let error = call(&peer, &target(2, address), b"a secret").await.unwrap_err();
+    assert_eq!(error, PeerError::Refused(Refusal::Version { theirs: 9, ours: WIRE_VERSION }));
+    let said = timeout(PATIENCE, newer).await.unwrap().unwrap();
+    assert!(!said.windows(8).any(|window| window == b"a secret"));
+}
+
+#[tokio::test]
+async fn a_greeting_is_answered_even_where_the_greeter_would_be_refused() {
+    let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
+    let server = Running::start(node.clone()).await;
+    let wiped = client(with_introduction(Node::new(1), |own| {
+        (own.cluster, own.incarnation, own.empty, own.members) = (None, Incarnation(99), true, Vec::new());
+    }));
+    let met = timeout(PATIENCE, wiped.greet(&target(2, server.address))).await.unwrap().unwrap();
+    assert_eq!(met, introduction(2));
+    assert!(matches!(call(&wiped, &target(2, server.address), b"hm").await, Err(PeerError::Refused(_))));
+    assert!(node.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_refused_lane_does_not_knock_again_at_once() {
+    let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
+    let server = Running::start(node.clone()).await;
+    let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
+    let to = target(2, server.address);
+    let begun = Instant::now();
+    let first = call(&peer, &to, b"let me in").await.unwrap_err();
+    for _ in 0..20_000 {
+        assert_eq!(peer.call(&to, Lane::Append, Bytes::new()).await.unwrap_err(), first);
+    }
+    let (dials, seconds) = (node.admits.load(SeqCst) as u64, begun.elapsed().as_secs());
+    assert!(dials <= 1 + seconds, "{dials} dials in {seconds} s");
+}
+
+#[tokio::test]
+async fn a_node_that_is_starting_is_asked_again_soon() {
+    let node = Arc::new(Node::new(2));
+    node.starting.store(true, SeqCst);
+    let server = Running::start(node.clone()).await;
+    let (peer, to) = (client(Node::new(1)), target(2, server.address));
+    assert_eq!(call(&peer, &to, b"ready?").await.unwrap_err(), PeerError::Refused(Refusal::Starting));
+    assert!(node.requests().is_empty());
+    node.starting.store(false, SeqCst);
+    let begun = Instant::now();
+    call_until_answered(&peer, &to, Lane::Append, Bytes::from_static(b"ready now?")).await;
+    assert!(begun.elapsed() < REFUSED_PAUSE, "only after {:?}", begun.elapsed());
+}

@@ -1,0 +1,93 @@
+//! What a replica is told at its start, and what openraft is told from it.
+
+use fairhold_types::{Incarnation, NodeId};
+use openraft::{Config, ConfigError, SnapshotPolicy};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Entries between two snapshots. A restart applies at most that many again, twice over; a large state is not written too often.
+const SNAPSHOT_EVERY: u64 = 10_000;
+/// Entries kept behind a snapshot: a follower that was away for a moment is sent these, not a whole snapshot.
+const LOG_KEPT: u64 = 1_000;
+/// Entries purged at once, at least; never more than lie between two snapshots. Each purge is a write to the disk.
+const PURGE_BATCH: u64 = 512;
+/// Entries of one append request. An entry can have over a megabyte: what is too large is split, but should seldom have to be.
+const APPEND_ENTRIES_MAX: u64 = 64;
+/// The time for one part of a snapshot, and for installing it: generous, because a large state takes long to read.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How a dead peer is tried again: soon at first, so that a restarted one catches up at once.
+const BACKOFF: &str = "20ms 40ms 80ms ...500ms";
+
+/// Where a member is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberAddress {
+    /// Where clients reach it: `http://host:port`.
+    pub url: String,
+    /// Where peers reach it: `host:port`.
+    pub address: String,
+}
+
+/// What a replica is told at its start.
+#[derive(Debug, Clone)]
+pub struct ReplicaConfig {
+    /// This node.
+    pub id: NodeId,
+    /// All nodes with which the cluster is formed, this one among them. Once it has formed, the replicated membership counts.
+    pub members: BTreeMap<NodeId, MemberAddress>,
+    /// This node's data directory.
+    pub incarnation: Incarnation,
+    /// A follower that hears nothing for the longer one plus a random time between the two stands for election.
+    pub election_timeout_ms: (u64, u64),
+    /// How often the leader shows that it is alive. Several must fit into an election timeout.
+    pub heartbeat_ms: u64,
+    /// Entries between two snapshots.
+    pub snapshot_every: u64,
+    /// Entries kept behind a snapshot.
+    pub log_kept: u64,
+}
+
+impl ReplicaConfig {
+    /// The values that are right for nodes in one data centre: a new leader about half a second after the old one died.
+    #[must_use]
+    pub fn new(id: NodeId, members: BTreeMap<NodeId, MemberAddress>, incarnation: Incarnation) -> ReplicaConfig {
+        ReplicaConfig {
+            id,
+            members,
+            incarnation,
+            election_timeout_ms: (150, 300),
+            heartbeat_ms: 50,
+            snapshot_every: SNAPSHOT_EVERY,
+            log_kept: LOG_KEPT,
+        }
+    }
+
+    /// The longer election timeout, which is also the leader's lease.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.election_timeout_ms.1)
+    }
+
+    pub(crate) fn openraft(&self) -> Result<Config, ConfigError> {
+        let (election_timeout_min, election_timeout_max) = self.election_timeout_ms;
+        let config = Config {
+            cluster_name: "fairhold".to_owned(),
+            election_timeout_min,
+            election_timeout_max,
+            heartbeat_interval: self.heartbeat_ms,
+            max_payload_entries: APPEND_ENTRIES_MAX,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
+            max_in_snapshot_log_to_keep: self.log_kept,
+            purge_batch_size: PURGE_BATCH.min(self.snapshot_every),
+            // Above the snapshot interval: else a follower could be behind a snapshot again as soon as it has got it.
+            replication_lag_threshold: self.snapshot_every * 2,
+            install_snapshot_timeout: u64::try_from(SNAPSHOT_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+            backoff: BACKOFF.to_owned(),
+            // A node that was cut off must not depose a healthy leader when it comes back.
+            enable_pre_vote: Some(true),
+            // A leader without a majority falls silent in turns, so that those whom it still reaches can elect another.
+            quorum_loss_probe_interval: Some(election_timeout_max * 4),
+            // The state is in memory: a restarted leader has to win an election before it answers anything.
+            enable_leader_restore: Some(false),
+            ..Config::default()
+        };
+        config.validate()
+    }
+}

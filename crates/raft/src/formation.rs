@@ -1,0 +1,207 @@
+//! A cluster forms by itself: when every configured node has answered that it is empty too, the one with the lowest id makes
+//! them members, each with its data directory.
+//!
+//! A node without a log that some cluster knows already is a wiped one: it must not vote, and its start ends with instructions.
+
+use crate::{
+    config::ReplicaConfig,
+    core::Core,
+    peer::{Introduction, PeerError, Refusal, Target},
+    service::{is_empty, known},
+    types::Member,
+};
+use fairhold_state::command::Command;
+use fairhold_types::{ClusterId, Incarnation, NodeId};
+use futures_util::future::join_all;
+use openraft::{
+    AsyncRuntime, Instant,
+    errors::{InitializeError, RaftError},
+};
+use rand::Rng;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The pause between two rounds of asking the other nodes. An operator starts them one by one.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
+/// The time for one node to say who it is.
+const GREETING_LIMIT: Duration = Duration::from_secs(2);
+
+/// The time for one try at naming the cluster.
+const NAMING_LIMIT: Duration = Duration::from_secs(2);
+
+/// Why a node cannot be part of the cluster that it was configured for. The text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormationError {
+    /// The cluster knows this node with another data directory.
+    #[error(
+        "node {id} is a member of the cluster with data directory {expected}, and this one is {found}: its log and its votes are \
+         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or remove node {id} \
+         from the cluster and add it again under a new id"
+    )]
+    Wiped {
+        /// This node.
+        id: NodeId,
+        /// The data directory that the cluster knows.
+        expected: Incarnation,
+        /// The one it has.
+        found: Incarnation,
+    },
+    /// The cluster formed without this node.
+    #[error(
+        "node {by} is in a cluster that formed without node {id}: add node {id} to that cluster, or check the --member lists"
+    )]
+    NotAMember {
+        /// This node.
+        id: NodeId,
+        /// The node that said so.
+        by: NodeId,
+    },
+    /// Another node does not speak with this one.
+    #[error("nodes {by} and {id} refuse each other: {refusal}")]
+    Refused {
+        /// This node.
+        id: NodeId,
+        /// The other one.
+        by: NodeId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The members cannot form a cluster.
+    #[error("the cluster cannot be formed: {0}")]
+    Impossible(String),
+}
+
+/// What a node without a log learns from asking another one.
+enum Found {
+    /// It is empty too, and this is its data directory.
+    Empty(Incarnation),
+    /// The cluster has formed, and this node is a member: its leader will send the log.
+    Formed,
+    /// Nothing yet: it is not up, or it is starting.
+    Nothing,
+}
+
+/// Waits until this node is part of a cluster, and forms it where that is this node's task.
+pub(crate) async fn form<RT: AsyncRuntime>(core: Arc<Core<RT>>, config: ReplicaConfig) -> Result<(), FormationError> {
+    let formed = core.until(|metrics| (!known(metrics).is_empty()).then_some(()));
+    tokio::select! {
+        biased;
+        formed = formed => formed.ok_or_else(|| FormationError::Impossible("the node has stopped".to_owned())),
+        result = ask_around(&core, &config) => result,
+    }
+}
+
+async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
+    let forms = config.members.keys().next() == Some(&config.id);
+    if config.members.len() > 1 {
+        tracing::info!(members = config.members.len(), "waiting for all members to be up, to form a cluster");
+    }
+    loop {
+        let others = config.members.iter().filter(|(id, _)| **id != config.id);
+        let answers = join_all(others.map(|(&id, member)| async move {
+            let target = Target { id, address: member.address.clone(), incarnation: None };
+            let greeting = RT::timeout(GREETING_LIMIT, core.peer.greet(&target)).await;
+            let found = greeting.map_or(Ok(Found::Nothing), |greeting| judge(config, id, greeting));
+            found.map(|found| (id, found))
+        }))
+        .await;
+        let mut empty = BTreeMap::from([(config.id, config.incarnation)]);
+        let mut formed = false;
+        for answer in answers {
+            match answer? {
+                (id, Found::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
+                (_, Found::Formed) => formed = true,
+                (_, Found::Nothing) => {}
+            }
+        }
+        if forms && !formed && empty.len() == config.members.len() && core.look(is_empty) {
+            return initialize(core, config, &empty).await;
+        }
+        RT::sleep(ROUND_PAUSE).await;
+    }
+}
+
+fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, PeerError>) -> Result<Found, FormationError> {
+    let id = config.id;
+    let introduction = match greeting {
+        Ok(introduction) => introduction,
+        Err(PeerError::Refused(refusal)) => return refused(config, by, refusal),
+        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(Found::Nothing),
+    };
+    if introduction.id != by {
+        let refusal = Refusal::Identity { expected: by, found: introduction.id };
+        return Err(FormationError::Refused { id, by, refusal });
+    }
+    match introduction.members.iter().find(|(member, _)| *member == id) {
+        Some((_, expected)) if *expected != config.incarnation => {
+            Err(FormationError::Wiped { id, expected: *expected, found: config.incarnation })
+        }
+        Some(_) => Ok(Found::Formed),
+        None if !introduction.members.is_empty() => Err(FormationError::NotAMember { id, by }),
+        None if introduction.empty => Ok(Found::Empty(introduction.incarnation)),
+        None => Ok(Found::Nothing),
+    }
+}
+
+fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found, FormationError> {
+    let id = config.id;
+    match refusal {
+        Refusal::Starting => Ok(Found::Nothing),
+        Refusal::Incarnation { id: refused, expected, found } if refused == id => {
+            Err(FormationError::Wiped { id, expected, found })
+        }
+        Refusal::Version { .. }
+        | Refusal::Cluster { .. }
+        | Refusal::Incarnation { .. }
+        | Refusal::Identity { .. }
+        | Refusal::Stranger { .. } => Err(FormationError::Refused { id, by, refusal }),
+    }
+}
+
+async fn initialize<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    config: &ReplicaConfig,
+    incarnations: &BTreeMap<NodeId, Incarnation>,
+) -> Result<(), FormationError> {
+    let members: BTreeMap<NodeId, Member> = config
+        .members
+        .iter()
+        .zip(incarnations.values())
+        .map(|((&id, at), &incarnation)| (id, Member { url: at.url.clone(), address: at.address.clone(), incarnation }))
+        .collect();
+    tracing::info!(members = members.len(), "forming the cluster");
+    match core.raft.initialize(members).await {
+        // Not allowed: it was formed a moment ago.
+        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+        Err(error) => Err(FormationError::Impossible(error.to_string())),
+    }
+}
+
+/// Names the cluster as its first change: whoever leads does it, if nobody has. Runs until it has a name, or Raft stops.
+pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
+    loop {
+        if core.until(crate::core::leadership_in).await.is_none() {
+            return;
+        }
+        // The state may be behind the log after a start: only after a barrier is it sure that there is no name in it.
+        if let Ok(index) = core.barriers.next(false).await {
+            if core.applied(index).await.is_none() || core.shared.read().cluster().is_some() {
+                return;
+            }
+            let cluster = ClusterId(u128::from(RT::thread_rng().next_u64()) << 64 | u128::from(RT::thread_rng().next_u64()));
+            if let Ok(submitted) = core.proposals.submit(Command::FormCluster { cluster }, false) {
+                // Whatever came of it, the next round looks.
+                drop(submitted.outcome::<RT>(deadline::<RT>()).await);
+                if core.shared.read().cluster() == Some(cluster) {
+                    tracing::info!(%cluster, "the cluster has formed");
+                    return;
+                }
+            }
+        }
+        // Just elected, or deposed: the next round looks again.
+        core.pause(deadline::<RT>()).await;
+    }
+}
+
+fn deadline<RT: AsyncRuntime>() -> RT::Instant {
+    RT::Instant::now() + NAMING_LIMIT
+}

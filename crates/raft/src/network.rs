@@ -1,0 +1,252 @@
+//! openraft's network over a `Peer`: one client for each target and purpose, each on its own lane.
+
+mod pipeline;
+
+use crate::{
+    aliases::LogId,
+    machine::SnapshotBlocks,
+    peer::{Lane, Peer, PeerError, Target},
+    types::{Member, Types},
+    wire::{self, Declined, Reply, Request, SnapshotBegin},
+};
+use bytes::Bytes;
+use fairhold_types::NodeId;
+use futures_util::{Stream, StreamExt, stream};
+use openraft::{
+    AsyncRuntime, OptionalSend, RPCTypes,
+    alias::{SnapshotOf, VoteOf},
+    base::{BoxFuture, BoxStream},
+    errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable},
+    network::{RPCOption, RaftNetworkFactory, RaftNetworkV2},
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+        TransferLeaderResponse, VoteRequest, VoteResponse,
+    },
+};
+use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
+
+/// Blocks of a snapshot under way to one peer at a time.
+const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
+
+type RpcError<RT> = RPCError<Types<RT>>;
+
+/// Makes the clients.
+pub(crate) struct Network<RT> {
+    id: NodeId,
+    peer: Arc<dyn Peer>,
+    runtime: PhantomData<fn() -> RT>,
+}
+
+impl<RT: AsyncRuntime> Network<RT> {
+    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>) -> Self {
+        Network { id, peer, runtime: PhantomData }
+    }
+
+    fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
+        Client { from: self.id, to: target(id, member), lane, peer: self.peer.clone(), runtime: PhantomData }
+    }
+}
+
+/// A member as the transport knows it.
+pub(crate) fn target(id: NodeId, member: &Member) -> Target {
+    Target { id, address: member.address.clone(), incarnation: Some(member.incarnation) }
+}
+
+impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
+    type Network = Client<RT>;
+
+    async fn new_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+        self.client(target, node, Lane::Append)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+        self.client(target, node, Lane::Heartbeat)
+    }
+
+    async fn new_snapshot_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+        self.client(target, node, Lane::Snapshot)
+    }
+}
+
+/// Speaks to one node on one lane.
+pub(crate) struct Client<RT> {
+    from: NodeId,
+    to: Target,
+    lane: Lane,
+    peer: Arc<dyn Peer>,
+    runtime: PhantomData<fn() -> RT>,
+}
+
+impl<RT: AsyncRuntime> Client<RT> {
+    /// Sends at once, in the order of the calls; the future only waits for the answer.
+    fn send(
+        &self,
+        lane: Lane,
+        request: Bytes,
+        action: RPCTypes,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
+        let answer = self.peer.call(&self.to, lane, request);
+        let timeout = Timeout { action, id: self.from, target: self.to.id, timeout: limit };
+        async move {
+            let bytes = match RT::timeout(limit, answer).await {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(error)) => return Err(peer_error(error)),
+                Err(_) => return Err(RPCError::Timeout(timeout)),
+            };
+            match wire::decode(&bytes) {
+                Ok(Reply::Declined(declined)) => Err(declined_error(declined)),
+                Ok(reply) => Ok(reply),
+                Err(error) => Err(unreadable(&error)),
+            }
+        }
+    }
+
+    async fn ask(&self, lane: Lane, request: Request<RT>, action: RPCTypes, limit: Duration) -> Result<Reply<RT>, RpcError<RT>> {
+        let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
+        self.send(lane, request, action, limit).await
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: VoteOf<Types<RT>>,
+        snapshot: SnapshotOf<Types<RT>, SnapshotBlocks>,
+        limit: Duration,
+    ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
+        let blocks = snapshot.snapshot.0;
+        let count = u32::try_from(blocks.len()).map_err(|error| unreadable(&error))?;
+        let begin = Request::SnapshotBegin(SnapshotBegin {
+            vote,
+            last_log_id: snapshot.meta.last_log_id,
+            members: snapshot.meta.last_membership,
+            blocks: count,
+        });
+        taken(self.ask(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        // `buffered` makes the calls in the order of the blocks, so they arrive in it.
+        let mut sent = stream::iter((0..count).zip(blocks))
+            .map(|(index, block)| {
+                let request = wire::encode(&Request::<RT>::SnapshotBlock { index, block: block.to_vec() });
+                let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
+                async move {
+                    match answer {
+                        Ok(answer) => taken(answer.await?),
+                        Err(error) => Err(unreadable(&error)),
+                    }
+                }
+            })
+            .buffered(SNAPSHOT_BLOCKS_IN_FLIGHT);
+        while let Some(result) = sent.next().await {
+            result?;
+        }
+        let Reply::SnapshotInstalled(response) =
+            self.ask(Lane::Snapshot, Request::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+}
+
+impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
+    type SnapshotData = SnapshotBlocks;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<Types<RT>>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types<RT>>, RpcError<RT>> {
+        let Reply::Append(response) =
+            self.ask(self.lane, Request::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, Result<StreamAppendResult<Types<RT>>, RpcError<RT>>>, RpcError<RT>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types<RT>>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move { Ok(pipeline::run(self, input)) })
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
+        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::Vote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<Types<RT>>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
+        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf<Types<RT>>,
+        snapshot: SnapshotOf<Types<RT>, SnapshotBlocks>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types<RT>>, StreamingError<Types<RT>>> {
+        tokio::select! {
+            biased;
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            result = self.send_snapshot(vote, snapshot, option.soft_ttl()) => Ok(result?),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        rpc: TransferLeaderRequest<Types<RT>>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types<RT>>, RpcError<RT>> {
+        let Reply::TransferLeader(response) =
+            self.ask(Lane::Heartbeat, Request::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+}
+
+/// The last log entry of an append request, or the one before it where it has none.
+fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -> Option<LogId> {
+    rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)
+}
+
+fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
+    match error {
+        PeerError::Unreachable(_) | PeerError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
+        // It was there a moment ago: one more try finds out whether it still is.
+        PeerError::Lost(_) => RPCError::Network(NetworkError::new(&error)),
+    }
+}
+
+fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::new(&declined))
+}
+
+fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
+fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::from_string("an answer to another question"))
+}
+
+fn taken<RT: AsyncRuntime>(reply: Reply<RT>) -> Result<(), RpcError<RT>> {
+    if let Reply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
+}

@@ -1,0 +1,352 @@
+//! Gathers commands into log entries: many in one entry while others are in flight, and no waiting for more.
+//!
+//! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
+//! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
+
+use crate::{
+    core::{CallError, Core, Route},
+    error::{NotProposed, ProposeError, UnknownReason},
+    peer::Target,
+    types::{Answers, Batch, Types},
+    wire::{Reply, Request},
+};
+use fairhold_state::command::{Answer, Command, Operation};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
+use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Entries, or batches to the leader, in flight at a time. More made the slowest answers slower and nothing faster.
+const BATCHES_IN_FLIGHT: usize = 4;
+/// Commands of one entry.
+const BATCH_COMMANDS_MAX: usize = 1_024;
+/// Bytes of an entry's commands, above which no further one is added.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// Commands that wait to be proposed on one node.
+const QUEUE_COMMANDS_MAX: usize = 16_384;
+/// Bytes of the commands that wait to be proposed on one node.
+const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What a command is counted with, besides the texts and values in it.
+const COMMAND_BYTES: usize = 128;
+
+type Outcome = Result<Answer, ProposeError>;
+
+const WAITING: u8 = 0;
+const HANDED_OVER: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// Whether a command was handed over already, which its caller and the batcher decide between them.
+#[derive(Debug, Default)]
+struct Ticket(AtomicU8);
+
+impl Ticket {
+    fn settle(&self, state: u8) -> bool {
+        self.0.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// A command in the queue.
+struct Proposal {
+    command: Command,
+    bytes: usize,
+    /// Came from another node: it is not passed on once more.
+    forwarded: bool,
+    ticket: Arc<Ticket>,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Proposal {
+    fn resolve(self, outcome: Outcome) {
+        // A caller that went away wants no answer.
+        self.answer.send(outcome).ok();
+    }
+}
+
+/// The queue's entrance.
+pub(crate) struct ProposalQueue {
+    sender: mpsc::Sender<Proposal>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// The queue's exit.
+pub(crate) struct ProposalOutlet {
+    receiver: mpsc::Receiver<Proposal>,
+    bytes: Arc<AtomicUsize>,
+}
+
+/// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
+pub(crate) struct Submitted {
+    ticket: Arc<Ticket>,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+pub(crate) fn queue() -> (ProposalQueue, ProposalOutlet) {
+    let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let bytes = Arc::new(AtomicUsize::new(0));
+    (ProposalQueue { sender, bytes: bytes.clone() }, ProposalOutlet { receiver, bytes })
+}
+
+impl ProposalQueue {
+    pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
+        let bytes = weight(&command);
+        let (ticket, (answer, receiver)) = (Arc::new(Ticket::default()), oneshot::channel());
+        // The count may pass the bound by what others add at the same time, which is harmless.
+        if self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES_MAX {
+            return Err(NotProposed::Overloaded);
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let proposal = Proposal { command, bytes, forwarded, ticket: ticket.clone(), answer };
+        self.sender.try_send(proposal).map_err(|error| {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            match error {
+                mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
+            }
+        })?;
+        Ok(Submitted { ticket, answer: receiver })
+    }
+}
+
+impl Submitted {
+    /// Waits for what becomes of the command.
+    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> Outcome {
+        let (answered, not_handed_over, handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),
+            // The answer may have come at the last moment.
+            Err(_) => (self.answer.try_recv().ok(), NotProposed::NoLeader, UnknownReason::Deadline),
+        };
+        match answered {
+            Some(outcome) => outcome,
+            None if self.ticket.settle(WITHDRAWN) => Err(not_handed_over.into()),
+            None => Err(handed_over.into()),
+        }
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        self.ticket.settle(WITHDRAWN);
+    }
+}
+
+impl ProposalOutlet {
+    /// Takes what waits, as much as fits into one batch, without waiting for more.
+    fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut next = Some(first);
+        while let Some(proposal) = next {
+            self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
+            if proposal.ticket.settle(HANDED_OVER) {
+                bytes += proposal.bytes;
+                batch.push(proposal);
+            }
+            let full = batch.len() >= BATCH_COMMANDS_MAX || bytes >= BATCH_BYTES_MAX;
+            next = if full { None } else { self.receiver.try_recv().ok() };
+        }
+        batch
+    }
+
+    /// Runs until Raft stops; then everything that waits is surely not proposed.
+    pub(crate) async fn run<RT: AsyncRuntime>(mut self, core: Arc<Core<RT>>) {
+        let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+        let mut stopped = std::pin::pin!(core.stopped());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut stopped => break,
+                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+                Some(first) = self.receiver.recv(), if in_flight.len() < BATCHES_IN_FLIGHT => {
+                    let batch = self.gather(first);
+                    if !batch.is_empty() {
+                        in_flight.push(hand_over(core.clone(), batch).boxed());
+                    }
+                }
+            }
+        }
+        self.receiver.close();
+        while let Some(proposal) = self.receiver.recv().await {
+            proposal.resolve(Err(NotProposed::ShuttingDown.into()));
+        }
+        // Raft has dropped what was in flight, or the leader answers it; either way each caller is told.
+        while let Some(()) = in_flight.next().await {}
+    }
+}
+
+async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
+    match core.route() {
+        Route::Here => {
+            let (ready, early) = if core.shared.read().cluster().is_some() {
+                (batch, Vec::new())
+            } else {
+                // Naming the cluster is its first change. This state may also just be behind the log, after a start.
+                batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
+            };
+            fail_all(early, NotProposed::NoLeader.into());
+            if !ready.is_empty() {
+                write(&core, ready).await;
+            }
+        }
+        Route::There(leader) => {
+            let (forwarded, own): (Vec<_>, Vec<_>) = batch.into_iter().partition(|proposal| proposal.forwarded);
+            fail_all(forwarded, NotProposed::NoLeader.into());
+            if !own.is_empty() {
+                forward(&core, &leader, own).await;
+            }
+        }
+        Route::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
+    }
+}
+
+/// Appends one entry with all commands, and gives each its answer.
+async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
+    let (commands, callers) = split(batch);
+    let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
+    if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
+        return tell_all(callers, Err(NotProposed::ShuttingDown.into()));
+    }
+    match core.while_led(completed).await {
+        Some(Ok(Ok(response))) => tell_each(callers, response.data),
+        Some(Ok(Err(error))) => tell_all(callers, Err(write_error(&error))),
+        // Raft stopped, or another node leads and this one was never told what became of the entry.
+        Some(Err(_)) | None => tell_all(callers, Err(UnknownReason::Deposed.into())),
+    }
+}
+
+/// What an entry's failure says about its commands.
+pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>) -> ProposeError {
+    match error {
+        // It was in the log when another leader's log took its place; another copy of it may have been committed.
+        ClientWriteError::LogEntryDiscarded(_) => UnknownReason::Deposed.into(),
+        ClientWriteError::ForwardToLeader(_)
+        | ClientWriteError::ChangeMembershipError(_)
+        | ClientWriteError::PreconditionFailed(_) => NotProposed::NoLeader.into(),
+    }
+}
+
+/// Passes commands on to the leader, which gathers them with its own.
+async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
+    let (commands, callers) = split(batch);
+    let count = commands.len();
+    let request = Request::Propose { commands, within_ms: millis(FORWARD_LIMIT) };
+    let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.ask(leader, &request))).await {
+        Some(Ok(Ok(Reply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
+        Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
+        Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),
+        Some(Err(_)) => Err(UnknownReason::Deadline.into()),
+        None => Err(UnknownReason::Deposed.into()),
+    };
+    match outcomes {
+        Ok(outcomes) => callers.into_iter().zip(outcomes).for_each(|(caller, outcome)| drop(caller.send(outcome))),
+        Err(error) => tell_all(callers, Err(error)),
+    }
+}
+
+/// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
+const FORWARD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
+pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Command>, within: Duration) -> Vec<Outcome> {
+    let deadline = RT::Instant::now() + within;
+    let submitted: Vec<_> = commands.into_iter().map(|command| core.proposals.submit(command, true)).collect();
+    join_all(submitted.into_iter().map(|submitted| async move {
+        match submitted {
+            Ok(submitted) => submitted.outcome::<RT>(deadline).await,
+            Err(reason) => Err(reason.into()),
+        }
+    }))
+    .await
+}
+
+type Caller = oneshot::Sender<Outcome>;
+
+fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
+    batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip()
+}
+
+fn fail_all(batch: Vec<Proposal>, error: ProposeError) {
+    for proposal in batch {
+        proposal.resolve(Err(error.clone()));
+    }
+}
+
+fn tell_all(callers: Vec<Caller>, outcome: Outcome) {
+    for caller in callers {
+        caller.send(outcome.clone()).ok();
+    }
+}
+
+fn tell_each(callers: Vec<Caller>, Answers(answers): Answers) {
+    debug_assert_eq!(callers.len(), answers.len(), "the machine answers each command");
+    for (caller, answer) in callers.into_iter().zip(answers) {
+        caller.send(Ok(answer)).ok();
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// About how many bytes a command has.
+fn weight(command: &Command) -> usize {
+    let inside = if let Command::Transact(transact) = command {
+        let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+        operations.map(|Operation::Put { path, value, .. }| path.as_str().len() + value.len()).sum()
+    } else if let Command::Acquire(acquire) = command {
+        acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    } else {
+        0
+    };
+    COMMAND_BYTES + inside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::Revision;
+
+    fn command(number: u64) -> Command {
+        Command::Forget { through: Revision(number) }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_at_once() {
+        let (queue, mut outlet) = queue();
+        let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
+        assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
+
+        let first = outlet.receiver.try_recv().unwrap();
+        assert_eq!(outlet.gather(first).len(), BATCH_COMMANDS_MAX);
+        assert!(queue.submit(command(3), false).is_ok(), "there is room again");
+        drop(waiting);
+    }
+
+    #[test]
+    fn the_queue_is_bounded_by_bytes_too() {
+        let (queue, _outlet) = queue();
+        queue.bytes.store(QUEUE_BYTES_MAX, Ordering::Relaxed);
+        assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
+    }
+
+    #[test]
+    fn what_its_caller_took_back_is_not_proposed() {
+        let (queue, mut outlet) = queue();
+        let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
+        drop(leaves);
+        let first = outlet.receiver.try_recv().unwrap();
+        let batch = outlet.gather(first);
+        assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
+        assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both are out of the queue");
+        assert!(!stays.ticket.settle(WITHDRAWN), "it was handed over: its caller cannot take it back");
+    }
+}

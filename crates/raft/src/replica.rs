@@ -1,0 +1,288 @@
+//! One node's part of the replicated state: proposes, reads, and says who leads.
+
+use crate::{
+    core::{Attendant, CallError, Core, Leadership, Route, leadership_in},
+    error::{NotProposed, ProposeError, ReadError, UnknownReason},
+    formation::FormationError,
+    peer::Service,
+    proposals,
+    service::Reception,
+    start::FatalReason,
+    status::{ReplicaStatus, status},
+    types::{Answers, Batch, Member, Types},
+    wire::{Reply, Request},
+};
+use fairhold_state::{
+    State,
+    command::{Answer, Command},
+};
+use fairhold_types::{NodeId, Revision};
+use openraft::{
+    AsyncRuntime, LogIdOptionExt,
+    alias::WatchReceiverOf,
+    async_runtime::watch::WatchReceiver,
+    errors::{ClientWriteError, Fatal, ForwardReason},
+    impls::ProgressResponder,
+    raft::ClientWriteResult,
+};
+use std::{fmt, sync::Arc};
+
+/// How many leases a transfer of the leadership may take: the target has to win an election.
+const TRANSFER_LEASES: u32 = 4;
+
+pub(crate) type Formation = Option<Result<(), FormationError>>;
+
+/// One node's part of the replicated state. It is a handle: all clones are the same replica.
+pub struct Replica<RT: AsyncRuntime> {
+    pub(crate) core: Arc<Core<RT>>,
+    pub(crate) reception: Reception<RT>,
+    pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
+}
+
+impl<RT: AsyncRuntime> Replica<RT> {
+    /// What the transport's server and client need.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn Service> {
+        self.reception.service()
+    }
+
+    /// Waits until this node is part of a cluster.
+    pub async fn formed(&self) -> Result<(), FormationError> {
+        let mut formation = self.formation.clone();
+        loop {
+            let known: Formation = formation.borrow_and_update().clone();
+            match known {
+                Some(result) => return result,
+                None if formation.changed().await.is_err() => {
+                    return Err(FormationError::Impossible("the node has stopped".to_owned()));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Takes the messages that nodes send to whoever leads, from now on; `false` where there is an attendant already.
+    pub fn set_attendant(&self, attendant: Arc<dyn Attendant>) -> bool {
+        self.core.attendant.set(attendant).is_ok()
+    }
+
+    /// Proposes a command, on any node, and waits for the machine's answer.
+    ///
+    /// It is tried again within the deadline as long as it was surely not proposed, and never after that.
+    pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
+        loop {
+            let submitted = self.core.proposals.submit(command.clone(), false)?;
+            match submitted.outcome::<RT>(deadline).await {
+                Err(ProposeError::NotProposed(reason @ (NotProposed::NoLeader | NotProposed::Deposed))) => {
+                    if !self.core.pause(deadline).await {
+                        return Err(reason.into());
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Proposes a command in an entry of its own, on this node, and only if its leadership is still this one: else it is
+    /// `Deposed`. `NoLeader` means that this leadership has no majority, or not yet: it may be tried again. It may wait as long
+    /// as this node leads without reaching a majority.
+    pub async fn propose_alone(&self, command: Command, leadership: Leadership) -> Result<Answer, ProposeError> {
+        let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
+        let write = self.core.raft.write(Batch(vec![command])).with_leader(leadership.0).responder(responder);
+        if write.await.is_err() {
+            return Err(NotProposed::ShuttingDown.into());
+        }
+        match self.core.while_led(completed).await {
+            Some(Ok(Ok(response))) => {
+                let Answers(answers) = response.data;
+                answers.into_iter().next().ok_or(ProposeError::Unknown(UnknownReason::Deposed))
+            }
+            Some(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => Err(match forward.reason {
+                ForwardReason::LeaseExpired => NotProposed::NoLeader.into(),
+                ForwardReason::NotLeader | ForwardReason::LeadershipTransfer => NotProposed::Deposed.into(),
+            }),
+            Some(Ok(Err(error))) => Err(proposals::write_error::<RT>(&error)),
+            Some(Err(_)) | None => Err(UnknownReason::Deposed.into()),
+        }
+    }
+
+    /// When it returns, the state here has all that was acknowledged anywhere before it was called.
+    pub async fn read_barrier(&self, deadline: RT::Instant) -> Result<(), ReadError> {
+        let index = loop {
+            match RT::timeout_at(deadline, self.core.barriers.next(false)).await {
+                Ok(Ok(index)) => break index,
+                Ok(Err(NotProposed::NoLeader | NotProposed::Deposed)) => {
+                    if !self.core.pause(deadline).await {
+                        return Err(NotProposed::NoLeader.into());
+                    }
+                }
+                Ok(Err(reason @ (NotProposed::Overloaded | NotProposed::ShuttingDown))) => return Err(reason.into()),
+                Err(_) => return Err(NotProposed::NoLeader.into()),
+            }
+        };
+        caught_up(RT::timeout_at(deadline, self.core.applied(index)).await)
+    }
+
+    /// Waits until the state here has a revision.
+    pub async fn wait_for_revision(&self, revision: Revision, deadline: RT::Instant) -> Result<(), ReadError> {
+        caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
+    }
+
+    /// Reads the state as it is here and now. No change is applied meanwhile: be quick.
+    pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
+        read(&self.core.shared.read())
+    }
+
+    /// A copy of the state as it is here and now; it costs next to nothing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.core.shared.read().clone()
+    }
+
+    /// This node's leadership, if it leads as far as it knows.
+    #[must_use]
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.core.leadership()
+    }
+
+    /// Waits until this node's leadership is another than the known one. After the replica has stopped it is `None` for ever.
+    pub async fn leadership_change(&self, known: Option<Leadership>) -> Option<Leadership> {
+        let changed = self.core.until(|metrics| {
+            let now = leadership_in(metrics);
+            (now != known).then_some(now)
+        });
+        match changed.await {
+            Some(now) => now,
+            None if known.is_some() => None,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Who leads, as far as this node knows.
+    #[must_use]
+    pub fn leader(&self) -> Option<(NodeId, Member)> {
+        self.core.leader()
+    }
+
+    /// What this node knows of itself and of its cluster.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        let (cluster, revision) = self.read(|state| (state.cluster(), state.revision()));
+        self.core.look(|metrics| status(metrics, cluster, revision))
+    }
+
+    /// Sends a message to whoever leads, and waits for its answer; on the leader itself without a detour. It is sent again within
+    /// the deadline as long as it surely did not arrive.
+    pub async fn call_leader(&self, request: Vec<u8>, deadline: RT::Instant) -> Result<Vec<u8>, ProposeError> {
+        loop {
+            match RT::timeout_at(deadline, self.call_leader_once(&request)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(CallError::Lost)) => return Err(UnknownReason::ConnectionLost.into()),
+                Ok(Err(CallError::NotDelivered(NotProposed::NoLeader | NotProposed::Deposed))) => {
+                    if !self.core.pause(deadline).await {
+                        return Err(NotProposed::NoLeader.into());
+                    }
+                }
+                Ok(Err(CallError::NotDelivered(reason @ (NotProposed::Overloaded | NotProposed::ShuttingDown)))) => {
+                    return Err(reason.into());
+                }
+                Err(_) => return Err(UnknownReason::Deadline.into()),
+            }
+        }
+    }
+
+    async fn call_leader_once(&self, request: &[u8]) -> Result<Vec<u8>, CallError> {
+        if self.core.look(|metrics| metrics.running_state.is_err()) {
+            return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
+        }
+        match self.core.route() {
+            Route::Here => match self.core.attendant.get() {
+                Some(attendant) => Ok(attendant.attend(request.to_vec(), self.core.id).await),
+                None => Err(CallError::NotDelivered(NotProposed::NoLeader)),
+            },
+            Route::There(leader) => {
+                let request = Request::Attend(request.to_vec());
+                match self.core.while_led(self.core.ask(&leader, &request)).await {
+                    Some(Ok(Reply::Attended(answer))) => Ok(answer),
+                    Some(Err(error)) => Err(error),
+                    Some(Ok(_)) | None => Err(CallError::Lost),
+                }
+            }
+            Route::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
+        }
+    }
+
+    /// Hands the leadership to the voter that has most of the log, if this node leads and has another one; waits a moment for it.
+    pub async fn transfer_leadership(&self) {
+        let best = self.core.look(|metrics| {
+            leadership_in(metrics)?;
+            let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
+            let matched = |id: &NodeId| metrics.replication.as_ref()?.get(id).copied().flatten();
+            voters.max_by_key(|id| matched(id).next_index())
+        });
+        let Some(best) = best else { return };
+        tracing::info!(node = best, "handing the leadership to node {best}");
+        if self.core.raft.trigger().transfer_leader(best).await.is_err() {
+            return;
+        }
+        let moved = self.core.until(|metrics| {
+            let elsewhere = metrics.current_leader.is_some_and(|leader| leader != metrics.id);
+            elsewhere.then_some(())
+        });
+        if RT::timeout(self.core.lease * TRANSFER_LEASES, moved).await.is_err() {
+            tracing::warn!(node = best, "node {best} did not take the leadership in time; the others will elect a leader");
+        }
+    }
+
+    /// Stops taking part. What was in flight is answered first, as unknown where it is.
+    pub async fn shutdown(&self) {
+        stop(&self.core).await;
+    }
+
+    /// Resolves when the replica has stopped, and says why. Unless it was shut down, the process has to end.
+    pub async fn stopped(&self) -> FatalReason {
+        let refused = async {
+            match self.formed().await {
+                Err(error) => FatalReason::Formation(error),
+                Ok(()) => std::future::pending().await,
+            }
+        };
+        let died = async {
+            match self.core.until(|metrics| metrics.running_state.clone().err()).await {
+                Some(Fatal::Stopped) | None => FatalReason::Stopped,
+                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => FatalReason::Failed(error.to_string()),
+            }
+        };
+        tokio::select! {
+            biased;
+            reason = died => reason,
+            reason = refused => reason,
+        }
+    }
+}
+
+pub(crate) async fn stop<RT: AsyncRuntime>(core: &Core<RT>) {
+    if let Err(error) = core.raft.shutdown().await {
+        tracing::error!(%error, "raft did not stop as it should");
+    }
+}
+
+fn caught_up<E>(waited: Result<Option<()>, E>) -> Result<(), ReadError> {
+    match waited {
+        Ok(Some(())) => Ok(()),
+        Ok(None) => Err(NotProposed::ShuttingDown.into()),
+        Err(_) => Err(ReadError::Deadline),
+    }
+}
+
+impl<RT: AsyncRuntime> Clone for Replica<RT> {
+    fn clone(&self) -> Self {
+        Replica { core: self.core.clone(), reception: self.reception.clone(), formation: self.formation.clone() }
+    }
+}
+
+impl<RT: AsyncRuntime> fmt::Debug for Replica<RT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("id", &self.core.id).field("shared", &self.core.shared).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,253 @@
+//! The receiving side: who may speak to this node, and what becomes of a request.
+
+mod append;
+mod snapshot;
+
+use crate::{
+    config::ReplicaConfig,
+    core::{Core, Route},
+    peer::{Introduction, Lane, Refusal, Service},
+    proposals,
+    types::Types,
+    wire::{self, Declined, Reply, Request},
+};
+use append::Appenders;
+use bytes::Bytes;
+use fairhold_types::{Incarnation, NodeId};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use openraft::{AsyncRuntime, RaftMetrics};
+use snapshot::Incoming;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+/// Where other nodes are received. It is made first, because the transport needs it; it answers when the replica has started.
+pub struct Reception<RT: AsyncRuntime>(Arc<Inner<RT>>);
+
+struct Inner<RT: AsyncRuntime> {
+    id: NodeId,
+    incarnation: Incarnation,
+    /// Who may speak to this node until it knows a membership.
+    configured: BTreeSet<NodeId>,
+    /// Weak, because the core owns the transport, and the transport this.
+    core: OnceLock<Weak<Core<RT>>>,
+    /// With which data directory each node introduced itself last.
+    introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
+    /// The last refusal of each node that was logged, so that a node which tries again and again is logged once.
+    logged: Mutex<BTreeMap<NodeId, Refusal>>,
+    appenders: Appenders<RT>,
+    incoming: Incoming,
+}
+
+/// What a node knows of the members: their data directories. Empty before the cluster formed.
+type Known = BTreeMap<NodeId, Incarnation>;
+
+impl<RT: AsyncRuntime> Reception<RT> {
+    /// Receives nobody until the replica has started with it.
+    #[must_use]
+    pub fn new(config: &ReplicaConfig) -> Reception<RT> {
+        Reception(Arc::new(Inner {
+            id: config.id,
+            incarnation: config.incarnation,
+            configured: config.members.keys().copied().collect(),
+            core: OnceLock::new(),
+            introduced: Mutex::new(BTreeMap::new()),
+            logged: Mutex::new(BTreeMap::new()),
+            appenders: Appenders::default(),
+            incoming: Incoming::default(),
+        }))
+    }
+
+    /// The service that a transport's server and client need.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn Service> {
+        Arc::new(self.clone())
+    }
+
+    /// From now on requests are served. openraft must have told its first metrics: they say who the members are.
+    pub(crate) fn open(&self, core: &Arc<Core<RT>>) -> bool {
+        self.0.core.set(Arc::downgrade(core)).is_ok()
+    }
+
+    fn core(&self) -> Option<Arc<Core<RT>>> {
+        self.0.core.get()?.upgrade()
+    }
+
+    fn decide(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
+        if let (Some(ours), Some(theirs)) = (core.shared.read().cluster(), other.cluster)
+            && ours != theirs
+        {
+            return Err(Refusal::Cluster { theirs, ours });
+        }
+        self.decide_on(&core.look(known), other.id, other.incarnation)
+    }
+
+    fn decide_on(&self, known: &Known, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
+        match known.get(&id) {
+            Some(&expected) if expected != found => Err(Refusal::Incarnation { id, expected, found }),
+            Some(_) => Ok(()),
+            None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
+            None => Err(Refusal::Stranger { id }),
+        }
+    }
+
+    /// A connection may be older than what this node knows of the members by now.
+    fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
+        let introduced = lock(&self.0.introduced).get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
+        core.look(|metrics| {
+            let mut nodes = metrics.membership_config.nodes().peekable();
+            if nodes.peek().is_none() {
+                return Ok(());
+            }
+            match metrics.membership_config.get_node(&from) {
+                Some(member) if member.incarnation == introduced => Ok(()),
+                Some(member) => Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced }),
+                None => Err(Refusal::Stranger { id: from }),
+            }
+        })
+    }
+
+    fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
+        if *refusal == Refusal::Starting {
+            return;
+        }
+        if lock(&self.0.logged).insert(other, refusal.clone()).as_ref() != Some(refusal) {
+            tracing::warn!(node = other, "node {other} is refused: {refusal}");
+        }
+    }
+}
+
+impl<RT: AsyncRuntime> Service for Reception<RT> {
+    fn introduction(&self) -> Introduction {
+        let Inner { id, incarnation, .. } = *self.0;
+        match self.core() {
+            // Not `empty`: whether it is, is not known yet, and a cluster must not be formed on a guess.
+            None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
+            Some(core) => Introduction {
+                id,
+                cluster: core.shared.read().cluster(),
+                incarnation,
+                empty: core.look(is_empty),
+                members: core.look(known).into_iter().collect(),
+            },
+        }
+    }
+
+    fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
+        let decision = match self.core() {
+            Some(core) => self.decide(&core, other),
+            None => Err(Refusal::Starting),
+        };
+        match &decision {
+            Ok(()) => {
+                lock(&self.0.introduced).insert(other.id, other.incarnation);
+                lock(&self.0.logged).remove(&other.id);
+            }
+            Err(refusal) => self.log_refusal(other.id, refusal),
+        }
+        decision
+    }
+
+    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        let Some(core) = self.core() else {
+            return ready(reply::<RT>(&Reply::Declined(Declined::NotRunning))).boxed();
+        };
+        if let Err(refusal) = self.still_admitted(&core, from) {
+            self.log_refusal(from, &refusal);
+            return ready(reply::<RT>(&Reply::Declined(Declined::Refused(refusal)))).boxed();
+        }
+        let request = match wire::decode::<Request<RT>>(&request) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::warn!(node = from, %error, "a request of node {from} cannot be read");
+                return ready(reply::<RT>(&Reply::Declined(Declined::Malformed))).boxed();
+            }
+        };
+        let answer = self.0.answer(core, from, lane, request);
+        async move { reply(&answer.await) }.boxed()
+    }
+}
+
+impl<RT: AsyncRuntime> Inner<RT> {
+    /// What must keep its order takes its place here; the rest happens in the future.
+    fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
+        match request {
+            Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
+            Request::Append(rpc) => async move { answer(core.raft.append_entries(rpc).await.map(Reply::Append)) }.boxed(),
+            Request::Vote(rpc) => async move { answer(core.raft.vote(rpc).await.map(Reply::Vote)) }.boxed(),
+            Request::PreVote(rpc) => async move { answer(core.raft.pre_vote(rpc).await.map(Reply::Vote)) }.boxed(),
+            Request::TransferLeader(rpc) => {
+                async move { answer(core.raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader)) }.boxed()
+            }
+            Request::SnapshotBegin(begin) => ready(self.incoming.begin(from, begin)).boxed(),
+            Request::SnapshotBlock { index, block } => ready(self.incoming.block(from, index, block)).boxed(),
+            Request::SnapshotEnd => match self.incoming.end::<RT>(from) {
+                Ok((vote, snapshot)) => {
+                    async move { answer(core.raft.install_full_snapshot(vote, snapshot).await.map(Reply::SnapshotInstalled)) }
+                        .boxed()
+                }
+                Err(declined) => ready(Reply::Declined(declined)).boxed(),
+            },
+            Request::Propose { commands, within_ms } => async move {
+                if !matches!(core.route(), Route::Here) {
+                    return Reply::Declined(Declined::NotLeader);
+                }
+                Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+            }
+            .boxed(),
+            Request::ReadIndex => async move { Reply::ReadIndex(core.barriers.next(true).await) }.boxed(),
+            Request::Attend(message) => async move {
+                match (core.route(), core.attendant.get()) {
+                    (Route::Here, Some(attendant)) => Reply::Attended(attendant.attend(message, from).await),
+                    (Route::Here | Route::There(_) | Route::Unknown, _) => Reply::Declined(Declined::NotLeader),
+                }
+            }
+            .boxed(),
+        }
+    }
+}
+
+/// openraft answers everything but when it has stopped.
+fn answer<RT: AsyncRuntime, E>(result: Result<Reply<RT>, E>) -> Reply<RT> {
+    result.unwrap_or(Reply::Declined(Declined::NotRunning))
+}
+
+fn reply<RT: AsyncRuntime>(reply: &Reply<RT>) -> Bytes {
+    wire::encode(reply).unwrap_or_else(|error| {
+        tracing::error!(%error, "an answer to another node cannot be encoded");
+        // The other side cannot read nothing, and takes it for an unknown outcome: which it is.
+        Bytes::new()
+    })
+}
+
+pub(crate) fn known<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Known {
+    metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
+}
+
+/// Nothing was ever written, not even a vote.
+pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
+    metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these locks guard is whole after every single statement.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<RT: AsyncRuntime> Clone for Reception<RT> {
+    fn clone(&self) -> Self {
+        Reception(self.0.clone())
+    }
+}
+
+impl<RT: AsyncRuntime> fmt::Debug for Reception<RT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reception").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}

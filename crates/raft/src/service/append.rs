@@ -1,0 +1,90 @@
+//! Append requests in the order of their arrival: one queue for each node that sends them.
+
+use super::lock;
+use crate::{
+    core::Core,
+    types::Types,
+    wire::{Declined, Reply},
+};
+use fairhold_types::NodeId;
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, ready},
+    stream::FuturesUnordered,
+};
+use openraft::{AsyncRuntime, raft::AppendEntriesRequest};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests of one node that wait. A leader has at most 64 under way; more is another leader's remains.
+const QUEUE_MAX: usize = 256;
+/// Requests of one node that openraft has at a time, written to the disk together.
+const IN_FLIGHT_MAX: usize = 64;
+
+type Queued<RT> = (AppendEntriesRequest<Types<RT>>, oneshot::Sender<Reply<RT>>);
+
+/// The queues, made when first needed. Only members get here, so they are few.
+pub(super) struct Appenders<RT: AsyncRuntime>(Mutex<BTreeMap<NodeId, mpsc::Sender<Queued<RT>>>>);
+
+impl<RT: AsyncRuntime> Default for Appenders<RT> {
+    fn default() -> Self {
+        Appenders(Mutex::new(BTreeMap::new()))
+    }
+}
+
+impl<RT: AsyncRuntime> Appenders<RT> {
+    /// Takes a request's place in the queue now; the future waits for its answer.
+    pub(super) fn append(
+        &self,
+        core: &Arc<Core<RT>>,
+        from: NodeId,
+        rpc: AppendEntriesRequest<Types<RT>>,
+    ) -> BoxFuture<'static, Reply<RT>> {
+        let (answer, answered) = oneshot::channel();
+        let sent = lock(&self.0)
+            .entry(from)
+            .or_insert_with(|| {
+                let (sender, receiver) = mpsc::channel(QUEUE_MAX);
+                // It ends with Raft, or with this map.
+                drop(RT::spawn(run(core.clone(), receiver)));
+                sender
+            })
+            .try_send((rpc, answer));
+        match sent {
+            Ok(()) => async move { answered.await.unwrap_or(Reply::Declined(Declined::NotRunning)) }.boxed(),
+            Err(mpsc::error::TrySendError::Full(_)) => ready(Reply::Declined(Declined::Busy)).boxed(),
+            Err(mpsc::error::TrySendError::Closed(_)) => ready(Reply::Declined(Declined::NotRunning)).boxed(),
+        }
+    }
+}
+
+/// Hands the requests to openraft in their order, without waiting for one before the next. Each is complete in itself and is
+/// checked against the log, so that one which follows a refused one needs no special care.
+async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Queued<RT>>) {
+    let mut in_flight = FuturesUnordered::new();
+    let mut stopped = std::pin::pin!(core.stopped());
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
+            next = queue.recv(), if in_flight.len() < IN_FLIGHT_MAX => {
+                let Some((rpc, answer)) = next else { return };
+                let raft = &core.raft;
+                let mut handed = async move {
+                    let reply = raft.append_entries(rpc).await.map_or(Reply::Declined(Declined::NotRunning), Reply::Append);
+                    // The connection may be gone, and the answer with it.
+                    answer.send(reply).ok();
+                }
+                .boxed();
+                // The first poll is what puts it into openraft's queue: now, before the next request is looked at.
+                if (&mut handed).now_or_never().is_none() {
+                    in_flight.push(handed);
+                }
+            }
+        }
+    }
+}

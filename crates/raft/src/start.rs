@@ -1,0 +1,150 @@
+//! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
+
+use crate::{
+    aliases::RaftOf,
+    barrier,
+    config::ReplicaConfig,
+    core::Core,
+    formation::{self, FormationError},
+    machine::{Audience, Machine},
+    network::Network,
+    peer::Peer,
+    proposals,
+    replica::{Replica, stop},
+    service::{Reception, known},
+    snapshot::SnapshotStore,
+    types::Types,
+};
+use fairhold_types::NodeId;
+use openraft::{
+    AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
+};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+/// Why a replica cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The newest snapshot cannot be read.
+    #[error("the snapshot cannot be read: {0}")]
+    Snapshot(#[source] io::Error),
+    /// The configuration contradicts itself.
+    #[error("the configuration is not valid: {0}")]
+    Config(String),
+    /// The log cannot be read, or contradicts itself.
+    #[error("the log cannot be read: {0}")]
+    Log(String),
+    /// This data directory is not the one that the cluster knows.
+    #[error(transparent)]
+    Formation(#[from] FormationError),
+}
+
+/// Why a replica has stopped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FatalReason {
+    /// It was shut down.
+    #[error("it was shut down")]
+    Stopped,
+    /// It cannot be part of its cluster.
+    #[error(transparent)]
+    Formation(#[from] FormationError),
+    /// The disk failed, or the machine did: nothing more may be acknowledged.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl<RT: AsyncRuntime> Replica<RT> {
+    /// Starts with what is in the log and in the newest snapshot, and forms the cluster or joins it in the background.
+    ///
+    /// The transport's server has to listen with `reception.service()` soon after: the other nodes ask this one who it is.
+    pub async fn start<L>(
+        config: ReplicaConfig,
+        reception: Reception<RT>,
+        peer: Arc<dyn Peer>,
+        log: L,
+        snapshots: Arc<dyn SnapshotStore>,
+        audience: Arc<dyn Audience>,
+    ) -> Result<Replica<RT>, StartError>
+    where
+        L: RaftLogStorage<Types<RT>>,
+    {
+        if !config.members.contains_key(&config.id) {
+            return Err(StartError::Config(format!("node {} is not among its own members", config.id)));
+        }
+        let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
+        let machine = Machine::<RT>::load(snapshots, audience).await.map_err(StartError::Snapshot)?;
+        let shared = machine.shared();
+        let network = Network::<RT>::new(config.id, peer.clone());
+        let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
+            .await
+            .map_err(|error| StartError::Log(error.to_string()))?;
+        // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
+        raft.with_raft_state(|_| ()).await.map_err(|error| StartError::Log(error.to_string()))?;
+
+        let (proposals, proposal_outlet) = proposals::queue();
+        let (barriers, barrier_outlet) = barrier::queue();
+        let core = Arc::new(Core {
+            id: config.id,
+            raft,
+            shared,
+            peer,
+            proposals,
+            barriers,
+            attendant: OnceLock::new(),
+            lease: config.lease(),
+        });
+        if let Err(error) = recognise(&core, &config) {
+            stop(&core).await;
+            return Err(error.into());
+        }
+        drop(RT::spawn(proposal_outlet.run(core.clone())));
+        drop(RT::spawn(barrier_outlet.run(core.clone())));
+        drop(RT::spawn(log_leaders(core.clone())));
+        drop(RT::spawn(formation::name(core.clone())));
+        let (told, formation) = Types::<RT>::watch_channel(None);
+        let forming = formation::form(core.clone(), config);
+        drop(RT::spawn(async move {
+            let result = forming.await;
+            // Nobody may be left who would want to know.
+            told.send(Some(result)).ok();
+        }));
+        if !reception.open(&core) {
+            stop(&core).await;
+            return Err(StartError::Config("another replica was started with this reception".to_owned()));
+        }
+        Ok(Replica { core, reception, formation })
+    }
+}
+
+/// A node with a log that lists this node with another data directory has somebody else's log.
+fn recognise<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
+    match core.look(known).get(&config.id) {
+        Some(&expected) if expected != config.incarnation => {
+            Err(FormationError::Wiped { id: config.id, expected, found: config.incarnation })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Logs each change of the leader once.
+async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
+    let mut last: (Option<NodeId>, u64) = (None, 0);
+    let id = core.id;
+    loop {
+        let seen = core.until(|metrics| {
+            let now = (metrics.current_leader, metrics.current_term);
+            // While there is none, each vain election has a new term: that is no news.
+            let news = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
+            news.then_some(now)
+        });
+        let Some((leader, term)) = seen.await else { return };
+        match leader {
+            Some(leader) if leader == id => tracing::info!(term, "this node leads"),
+            Some(leader) => tracing::info!(term, leader, "node {leader} leads"),
+            None => tracing::info!(term, "no leader is known"),
+        }
+        last = (leader, term);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a node knows of itself and of its cluster, for people and for metrics.
+
+use crate::{
+    aliases::LogId,
+    types::{Member, Types},
+};
+use fairhold_types::{ClusterId, NodeId, Revision};
+use openraft::{AsyncRuntime, RaftMetrics, ServerState};
+
+/// What a node does in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It leads.
+    Leader,
+    /// It follows a leader, or waits for one.
+    Follower,
+    /// It stands for election.
+    Candidate,
+    /// It has no vote, or no cluster yet.
+    Learner,
+    /// It has stopped.
+    Stopped,
+}
+
+/// What a node knows of itself and of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// This node.
+    pub id: NodeId,
+    /// The cluster, once it has formed and this node has heard of it.
+    pub cluster: Option<ClusterId>,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// What it does.
+    pub role: Role,
+    /// The last entry of its log.
+    pub last_log_index: Option<u64>,
+    /// The last entry in its state.
+    pub applied: Option<u64>,
+    /// The last entry in its newest snapshot.
+    pub snapshot: Option<u64>,
+    /// The last entry that was purged from its log.
+    pub purged: Option<u64>,
+    /// Its state's revision.
+    pub revision: Revision,
+    /// The members; none before the cluster has formed.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A member, as a node knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The member.
+    pub id: NodeId,
+    /// Where it is, and its data directory.
+    pub member: Member,
+    /// Whether it votes.
+    pub voter: bool,
+    /// The last entry that it is known to have; only the leader knows.
+    pub matched: Option<u64>,
+    /// How many entries it is behind the leader; only the leader knows.
+    pub lag: Option<u64>,
+}
+
+pub(crate) fn status<RT: AsyncRuntime>(
+    metrics: &RaftMetrics<Types<RT>>,
+    cluster: Option<ClusterId>,
+    revision: Revision,
+) -> ReplicaStatus {
+    let index = |id: &Option<LogId>| id.map(|id| id.index);
+    let membership = &metrics.membership_config;
+    let member = |(&id, member): (&NodeId, &Member)| {
+        let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
+        let matched = known.and_then(index);
+        MemberStatus {
+            id,
+            member: member.clone(),
+            voter: membership.voter_ids().any(|voter| voter == id),
+            matched,
+            // Entries count from 0: a node that has none is behind by one more than the last index.
+            lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
+        }
+    };
+    let (role, leader) = match (&metrics.running_state, metrics.state) {
+        (Err(_), _) | (Ok(()), ServerState::Shutdown) => (Role::Stopped, None),
+        (Ok(()), ServerState::Leader) => (Role::Leader, metrics.current_leader),
+        (Ok(()), ServerState::Follower) => (Role::Follower, metrics.current_leader),
+        (Ok(()), ServerState::Candidate) => (Role::Candidate, metrics.current_leader),
+        (Ok(()), ServerState::Learner) => (Role::Learner, metrics.current_leader),
+    };
+    ReplicaStatus {
+        id: metrics.id,
+        cluster,
+        term: metrics.current_term,
+        leader,
+        role,
+        last_log_index: metrics.last_log_index,
+        applied: index(&metrics.last_applied),
+        snapshot: index(&metrics.snapshot),
+        purged: index(&metrics.purged),
+        revision,
+        members: membership.nodes().map(member).collect(),
+    }
+}
+
+fn next(index: Option<u64>) -> u64 {
+    index.map_or(0, |index| index + 1)
+}

@@ -1,0 +1,231 @@
+//! What the nodes say to one another, in `fairhold_codec`'s envelope with `WIRE_VERSION` as its version byte.
+//!
+//! Variants and fields stand by position: any change to one of them, or to openraft's own types inside, needs a new
+//! `WIRE_VERSION`.
+
+use crate::{
+    aliases::{LeaderId, LogId, Members},
+    error::{NotProposed, ProposeError},
+    peer::{Refusal, WIRE_VERSION},
+    types::Types,
+};
+use bytes::Bytes;
+use fairhold_codec::{DecodeError, EncodeError};
+use fairhold_state::command::{Answer, Command};
+use openraft::{
+    AsyncRuntime, Vote,
+    raft::{
+        AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
+        VoteRequest, VoteResponse,
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+const WIRE_FORMAT: u8 = 1;
+const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
+
+/// A request, on the lane that `peer::Lane` says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "RT: AsyncRuntime")]
+pub(crate) enum Request<RT: AsyncRuntime> {
+    /// Log entries, or none: a heartbeat.
+    Append(AppendEntriesRequest<Types<RT>>),
+    /// A candidate asks for a vote.
+    Vote(VoteRequest<Types<RT>>),
+    /// Whether a vote would be given.
+    PreVote(VoteRequest<Types<RT>>),
+    /// The leader wants another node to lead.
+    TransferLeader(TransferLeaderRequest<Types<RT>>),
+    /// A snapshot begins; it ends one that was under way from the same node.
+    SnapshotBegin(SnapshotBegin),
+    /// The next block of a snapshot.
+    SnapshotBlock {
+        /// Its place, from 0.
+        index: u32,
+        /// The block, sealed by the machine.
+        #[serde(with = "raw")]
+        block: Vec<u8>,
+    },
+    /// The snapshot is complete: install it.
+    SnapshotEnd,
+    /// Commands that a follower took for its clients.
+    Propose {
+        /// In no order among one another.
+        commands: Vec<Command>,
+        /// How long the follower still waits.
+        within_ms: u64,
+    },
+    /// Up to where must a read have applied the log?
+    ReadIndex,
+    /// A message for the node that leads, opaque here.
+    Attend(#[serde(with = "raw")] Vec<u8>),
+}
+
+/// The head of a snapshot's transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SnapshotBegin {
+    /// The vote under which the sender leads.
+    pub(crate) vote: Vote<LeaderId>,
+    /// The last log entry that the snapshot covers.
+    pub(crate) last_log_id: Option<LogId>,
+    /// The membership at that entry.
+    pub(crate) members: Members,
+    /// How many blocks follow.
+    pub(crate) blocks: u32,
+}
+
+/// The answer to a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound = "RT: AsyncRuntime")]
+pub(crate) enum Reply<RT: AsyncRuntime> {
+    /// To `Append`.
+    Append(AppendEntriesResponse<Types<RT>>),
+    /// To `Vote` and `PreVote`.
+    Vote(VoteResponse<Types<RT>>),
+    /// To `TransferLeader`.
+    TransferLeader(TransferLeaderResponse<Types<RT>>),
+    /// To `SnapshotBegin` and `SnapshotBlock`.
+    SnapshotTaken,
+    /// To `SnapshotEnd`.
+    SnapshotInstalled(SnapshotResponse<Types<RT>>),
+    /// To `Propose`: one for each command, in the same order.
+    Proposed(Vec<Result<Answer, ProposeError>>),
+    /// To `ReadIndex`.
+    ReadIndex(Result<u64, NotProposed>),
+    /// To `Attend`.
+    Attended(#[serde(with = "raw")] Vec<u8>),
+    /// To any of them: it was not acted upon.
+    Declined(Declined),
+}
+
+/// Why a request was not acted upon. Nothing came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum Declined {
+    /// The node is starting or stopping.
+    #[error("the node is starting or stopping")]
+    NotRunning,
+    /// The node does not lead.
+    #[error("the node does not lead")]
+    NotLeader,
+    /// Too many requests wait already.
+    #[error("too many requests wait already")]
+    Busy,
+    /// The request could not be read.
+    #[error("the request could not be read")]
+    Malformed,
+    /// A snapshot's parts came in the wrong order.
+    #[error("the parts of a snapshot came in the wrong order")]
+    OutOfOrder,
+    /// The sender may not speak to this node.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+}
+
+/// Writes a request or a reply.
+pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Bytes, EncodeError> {
+    fairhold_codec::encode(WIRE_FORMAT, message).map(Bytes::from)
+}
+
+/// Reads a request or a reply.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    fairhold_codec::decode(WIRE_FORMAT, bytes)
+}
+
+/// Bytes as one piece: as a plain `Vec<u8>`, serde would take them one by one.
+mod raw {
+    use serde::{Deserializer, Serializer, de};
+    use std::fmt;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        struct Raw;
+
+        impl de::Visitor<'_> for Raw {
+            type Value = Vec<u8>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+
+            fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<Vec<u8>, E> {
+                Ok(bytes)
+            }
+        }
+
+        deserializer.deserialize_byte_buf(Raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::UnknownReason;
+    use fairhold_state::command::Outcome;
+    use fairhold_types::Revision;
+    use openraft::Membership;
+    use openraft_rt_tokio::TokioRuntime;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn back<T: Serialize + DeserializeOwned + std::fmt::Debug>(message: &T) -> String {
+        format!("{:?}", decode::<T>(&encode(message).unwrap()).unwrap())
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were_sent() {
+        let leader_id = LeaderId { term: 3, node_id: 2 };
+        let log_id = Some(LogId { leader_id, index: 7 });
+        let vote = Vote { leader_id, committed: false };
+        let append = AppendEntriesRequest { vote, prev_log_id: log_id, entries: vec![], leader_commit: log_id };
+        let nodes = BTreeMap::from([(1, crate::types::Member::default())]);
+        let members = Members::new(log_id, Membership::new(vec![BTreeSet::from([1])], nodes).unwrap());
+        let requests: Vec<Request<TokioRuntime>> = vec![
+            Request::Append(append),
+            Request::Vote(VoteRequest::new(vote, log_id)),
+            Request::PreVote(VoteRequest::new(vote, None)),
+            Request::TransferLeader(TransferLeaderRequest::new(vote, 3, log_id)),
+            Request::SnapshotBegin(SnapshotBegin { vote, last_log_id: log_id, members, blocks: 4 }),
+            Request::SnapshotBlock { index: 3, block: vec![0, 1, 255] },
+            Request::SnapshotEnd,
+            Request::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
+            Request::ReadIndex,
+            Request::Attend(vec![1, 2, 3]),
+        ];
+        for request in &requests {
+            assert_eq!(back(request), format!("{request:?}"));
+        }
+    }
+
+    #[test]
+    fn replies_come_back_as_they_were_sent() {
+        let vote = Vote { leader_id: LeaderId { term: 3, node_id: 2 }, committed: true };
+        let answer = Answer { result: Ok(Outcome::Done), revision: Revision(9) };
+        let replies: Vec<Reply<TokioRuntime>> = vec![
+            Reply::Append(AppendEntriesResponse::HigherVote(vote)),
+            Reply::Vote(VoteResponse::new(vote, None, true)),
+            Reply::TransferLeader(Ok(())),
+            Reply::SnapshotTaken,
+            Reply::SnapshotInstalled(SnapshotResponse::new(vote)),
+            Reply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
+            Reply::ReadIndex(Ok(12)),
+            Reply::ReadIndex(Err(NotProposed::NoLeader)),
+            Reply::Attended(vec![]),
+            Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+        ];
+        for reply in &replies {
+            assert_eq!(back(reply), format!("{reply:?}"));
+        }
+    }
+
+    #[test]
+    fn a_block_is_written_in_one_piece() {
+        let request = Request::<TokioRuntime>::SnapshotBlock { index: 0, block: vec![255; 1_000] };
+        assert!(encode(&request).unwrap().len() < 1_020, "a byte is a byte");
+    }
+}

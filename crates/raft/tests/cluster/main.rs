@@ -1,0 +1,450 @@
+//! Whole clusters in one process: a net and logs in memory, the real Raft and the real machine.
+
+#![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
+
+mod log;
+mod net;
+
+use fairhold_raft::{
+    Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
+    error::{NotProposed, ProposeError, ReadError, UnknownReason},
+    peer::{Introduction, Refusal},
+    snapshot::{SnapshotImage, SnapshotStore},
+};
+use fairhold_state::{
+    State,
+    command::{Answer, Command, Event, Meta, OpenSession, Outcome},
+};
+use fairhold_types::{ClusterId, Incarnation, NodeId, Revision, SessionId, time::WallMillis};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
+use log::MemoryLog;
+use net::Net;
+use openraft_rt_tokio::TokioRuntime;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+type Instant = <TokioRuntime as openraft::AsyncRuntime>::Instant;
+
+/// Far enough away that only a defect gets there.
+fn soon() -> Instant {
+    after(Duration::from_secs(30))
+}
+
+fn after(duration: Duration) -> Instant {
+    <Instant as openraft::Instant>::now() + duration
+}
+
+#[derive(Clone, Default)]
+struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>);
+
+impl SnapshotStore for MemorySnapshots {
+    fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
+        *self.0.lock().unwrap() = Some(image);
+        async { Ok(()) }.boxed()
+    }
+
+    fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
+        let image = self.0.lock().unwrap().clone();
+        async { Ok(image) }.boxed()
+    }
+}
+
+/// Remembers what it heard.
+#[derive(Default)]
+struct Listener {
+    heard: Mutex<Vec<(Revision, Event)>>,
+    replaced: AtomicUsize,
+}
+
+impl Audience for Listener {
+    fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        assert_eq!(state.revision(), revision, "the state is already the one after the change");
+        self.heard.lock().unwrap().extend(events.iter().map(|event| (revision, event.clone())));
+    }
+
+    fn replaced(&self, _: &State) {
+        self.replaced.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a node keeps over a restart.
+#[derive(Clone)]
+struct Disk {
+    incarnation: Incarnation,
+    log: MemoryLog,
+    snapshots: MemorySnapshots,
+}
+
+impl Disk {
+    fn new(incarnation: u128) -> Disk {
+        Disk { incarnation: Incarnation(incarnation), log: MemoryLog::default(), snapshots: MemorySnapshots::default() }
+    }
+}
+
+struct Cluster {
+    net: Net,
+    size: u64,
+    disks: BTreeMap<NodeId, Disk>,
+    nodes: BTreeMap<NodeId, Replica<TokioRuntime>>,
+    listeners: BTreeMap<NodeId, Arc<Listener>>,
+    snapshot_every: u64,
+}
+
+impl Cluster {
+    /// Starts all nodes and waits until each is part of the cluster.
+    async fn form(size: u64, snapshot_every: u64) -> Cluster {
+        let disks = (1..=size).map(|id| (id, Disk::new(u128::from(id) * 100))).collect();
+        let (nodes, listeners) = (BTreeMap::new(), BTreeMap::new());
+        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every };
+        for id in 1..=size {
+            cluster.start(id).await;
+        }
+        for node in cluster.nodes.values() {
+            node.formed().await.unwrap();
+        }
+        cluster
+    }
+
+    async fn start(&mut self, id: NodeId) {
+        let member = |id: u64| (id, MemberAddress { url: format!("http://n{id}:1"), address: format!("n{id}:2") });
+        let disk = self.disks[&id].clone();
+        let mut config = ReplicaConfig::new(id, (1..=self.size).map(member).collect(), disk.incarnation);
+        config.snapshot_every = self.snapshot_every;
+        config.log_kept = 5;
+        let reception = Reception::new(&config);
+        let listener = Arc::new(Listener::default());
+        let peer = self.net.peer(reception.service());
+        let replica =
+            Replica::start(config, reception, peer, disk.log, Arc::new(disk.snapshots), listener.clone()).await.unwrap();
+        self.net.plug_in(id, replica.service());
+        self.nodes.insert(id, replica);
+        self.listeners.insert(id, listener);
+    }
+
+    async fn stop(&mut self, id: NodeId) {
+        self.net.unplug(id);
+        self.nodes.remove(&id).unwrap().shutdown().await;
+    }
+
+    fn node(&self, id: NodeId) -> &Replica<TokioRuntime> {
+        &self.nodes[&id]
+    }
+
+    /// Waits until one of the given nodes leads.
+    async fn leader_among(&self, ids: impl IntoIterator<Item = NodeId>) -> NodeId {
+        let lead = ids.into_iter().map(|id| {
+            let node = self.node(id);
+            async move {
+                while node.leadership().is_none() {
+                    node.leadership_change(None).await;
+                }
+                id
+            }
+            .boxed()
+        });
+        futures_util::future::select_all(lead).await.0
+    }
+
+    fn others(&self, id: NodeId) -> Vec<NodeId> {
+        (1..=self.size).filter(|other| *other != id).collect()
+    }
+
+    async fn open_session(&self, at: NodeId) -> Result<Answer, ProposeError> {
+        self.node(at).propose(open_session(), soon()).await
+    }
+}
+
+/// A command that is a change of its own each time.
+fn open_session() -> Command {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = SessionId(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)));
+    let (name, meta, at) = (String::new(), Meta::new(), WallMillis(0));
+    Command::OpenSession(OpenSession { key: None, id, timeout_ms: 10_000, name, meta, at })
+}
+
+fn opened(answer: &Answer) -> Revision {
+    assert!(matches!(answer.result, Ok(Outcome::SessionOpened { .. })), "{answer:?}");
+    answer.revision
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_node_forms_at_once_and_remembers_over_a_restart() {
+    let mut cluster = Cluster::form(1, 1_000).await;
+    let revision = opened(&cluster.open_session(1).await.unwrap());
+    let id = cluster.node(1).state().cluster();
+    assert!(id.is_some(), "the cluster's name is its first change");
+    cluster.stop(1).await;
+
+    cluster.start(1).await;
+    cluster.node(1).read_barrier(soon()).await.unwrap();
+    assert_eq!(cluster.node(1).read(State::revision), revision);
+    assert_eq!(cluster.node(1).state().cluster(), id);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_follower_proposes_is_seen_everywhere_and_survives_the_leader() {
+    let mut cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let followers = cluster.others(leader);
+
+    let revision = opened(&cluster.open_session(followers[0]).await.unwrap());
+    for node in cluster.nodes.values() {
+        node.read_barrier(soon()).await.unwrap();
+        assert!(node.read(State::revision) >= revision, "a barrier that started after the answer shows the change");
+        node.wait_for_revision(revision, soon()).await.unwrap();
+    }
+
+    cluster.stop(leader).await;
+    let next = cluster.leader_among(followers.clone()).await;
+    assert_ne!(next, leader);
+    let later = opened(&cluster.open_session(followers[0]).await.unwrap());
+    assert!(later > revision);
+
+    cluster.start(leader).await;
+    cluster.node(leader).wait_for_revision(later, soon()).await.unwrap();
+    cluster.node(leader).read_barrier(soon()).await.unwrap();
+    let states = cluster.nodes.values().map(|node| (node.read(State::revision), node.state().cluster()));
+    assert_eq!(states.collect::<std::collections::BTreeSet<_>>().len(), 1, "all nodes have the same state");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_node_tells_the_same_events_at_the_same_revisions() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let answers = join_all((0..60).map(|number| cluster.open_session(number % 3 + 1))).await;
+    let last = answers.iter().map(|answer| opened(answer.as_ref().unwrap())).max().unwrap();
+    for node in cluster.nodes.values() {
+        node.wait_for_revision(last, soon()).await.unwrap();
+    }
+    let heard: Vec<_> = cluster.listeners.values().map(|listener| listener.heard.lock().unwrap().clone()).collect();
+    assert_eq!(heard[0].len(), 60);
+    assert!(heard[0] == heard[1] && heard[1] == heard[2]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_commands_share_an_entry_and_each_has_its_own_answer() {
+    let cluster = Cluster::form(3, 100_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let follower = cluster.others(leader)[0];
+    cluster.open_session(leader).await.unwrap();
+    let before = cluster.disks[&leader].log.entries();
+
+    let commands: Vec<_> = (0..1_000).map(|_| open_session()).collect();
+    let id = |command: &Command| if let Command::OpenSession(open) = command { open.id } else { panic!("{command:?}") };
+    let wanted: Vec<_> = commands.iter().map(id).collect();
+    let places = [leader, follower].into_iter().cycle();
+    let answers = join_all(commands.into_iter().zip(places).map(|(command, at)| cluster.node(at).propose(command, soon()))).await;
+
+    let mut revisions = Vec::new();
+    for (answer, wanted) in answers.into_iter().zip(wanted) {
+        let answer = answer.unwrap();
+        revisions.push(opened(&answer));
+        assert!(matches!(answer.result, Ok(Outcome::SessionOpened { id, .. }) if id == wanted), "another's answer");
+    }
+    revisions.sort();
+    revisions.dedup();
+    assert_eq!(revisions.len(), 1_000, "each command is a change of its own");
+    let entries = cluster.disks[&leader].log.entries() - before;
+    assert!(entries < 200, "{entries} entries for 1,000 commands that came at once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_was_away_for_long_gets_a_snapshot() {
+    let mut cluster = Cluster::form(3, 20).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let away = cluster.others(leader)[0];
+    cluster.stop(away).await;
+    let mut last = Revision(0);
+    for _ in 0..100 {
+        last = opened(&cluster.open_session(leader).await.unwrap());
+    }
+    cluster.disks[&leader].log.purged(40).await;
+
+    cluster.start(away).await;
+    cluster.node(away).wait_for_revision(last, soon()).await.unwrap();
+    assert!(cluster.listeners[&away].replaced.load(Ordering::Relaxed) >= 2, "at the start, and with the snapshot");
+    assert_eq!(cluster.node(away).read(State::session_count), cluster.node(leader).read(State::session_count));
+
+    // What it was sent is on its disk too.
+    cluster.stop(away).await;
+    cluster.start(away).await;
+    cluster.node(away).read_barrier(soon()).await.unwrap();
+    assert_eq!(cluster.node(away).read(State::session_count), cluster.node(leader).read(State::session_count));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_proves_nothing_and_acknowledges_nothing() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let old = cluster.leader_among(1..=3).await;
+    let leadership = cluster.node(old).leadership().unwrap();
+    cluster.open_session(old).await.unwrap();
+    cluster.net.isolate(old);
+
+    let late = after(Duration::from_secs(1));
+    let (read, write) = tokio::join!(cluster.node(old).read_barrier(late), cluster.node(old).propose(open_session(), late));
+    assert_eq!(read, Err(ReadError::NotServed(NotProposed::NoLeader)));
+    let appended = Err(ProposeError::Unknown(UnknownReason::Deadline));
+    // Where the lease was over before it was appended, it surely was not.
+    assert!(write == appended || write == Err(ProposeError::NotProposed(NotProposed::NoLeader)), "{write:?}");
+
+    let next = cluster.leader_among(cluster.others(old)).await;
+    let revision = opened(&cluster.open_session(next).await.unwrap());
+
+    cluster.net.heal(old);
+    while cluster.node(old).leadership() == Some(leadership) {
+        cluster.node(old).leadership_change(Some(leadership)).await;
+    }
+    cluster.node(old).wait_for_revision(revision, soon()).await.unwrap();
+    let late = cluster.node(old).propose_alone(open_session(), leadership).await;
+    assert_eq!(late, Err(ProposeError::NotProposed(NotProposed::Deposed)), "an old leadership's verdict must not get in");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verdict_is_proposed_under_the_leadership_that_judged() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let leadership = cluster.node(leader).leadership().unwrap();
+    let answer = loop {
+        match cluster.node(leader).propose_alone(open_session(), leadership).await {
+            // Just elected: a barrier passes when a majority has answered it.
+            Err(ProposeError::NotProposed(NotProposed::NoLeader)) => cluster.node(leader).read_barrier(soon()).await.unwrap(),
+            outcome => break outcome.unwrap(),
+        }
+    };
+    opened(&answer);
+    let follower = cluster.others(leader)[0];
+    let elsewhere = cluster.node(follower).propose_alone(open_session(), leadership).await;
+    assert_eq!(elsewhere, Err(ProposeError::NotProposed(NotProposed::Deposed)), "it is never passed on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wiped_node_is_told_so_and_takes_no_part() {
+    let mut cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let wiped = cluster.others(leader)[0];
+    let revision = opened(&cluster.open_session(leader).await.unwrap());
+    cluster.stop(wiped).await;
+    let expected = cluster.disks.insert(wiped, Disk::new(999)).unwrap().incarnation;
+
+    cluster.start(wiped).await;
+    let error = FormationError::Wiped { id: wiped, expected, found: Incarnation(999) };
+    assert_eq!(cluster.node(wiped).stopped().await, FatalReason::Formation(error.clone()));
+    assert_eq!(cluster.node(wiped).formed().await, Err(error));
+    assert_eq!(cluster.node(wiped).status().last_log_index, None, "it was sent nothing");
+
+    assert!(opened(&cluster.open_session(leader).await.unwrap()) > revision, "the others go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_cluster_forms_before_every_member_is_there() {
+    let mut cluster = Cluster {
+        net: Net::new(),
+        size: 3,
+        disks: (1..=3).map(|id| (id, Disk::new(u128::from(id)))).collect(),
+        nodes: BTreeMap::new(),
+        listeners: BTreeMap::new(),
+        snapshot_every: 1_000,
+    };
+    cluster.start(1).await;
+    cluster.start(2).await;
+    let early = cluster.node(1).propose(open_session(), after(Duration::from_millis(600))).await;
+    assert_eq!(early, Err(ProposeError::NotProposed(NotProposed::NoLeader)));
+    assert!(cluster.node(1).status().members.is_empty() && cluster.node(2).status().members.is_empty());
+
+    cluster.start(3).await;
+    for node in cluster.nodes.values() {
+        node.formed().await.unwrap();
+    }
+    opened(&cluster.open_session(2).await.unwrap());
+    let incarnations: Vec<_> = cluster.node(3).status().members.iter().map(|member| member.member.incarnation.0).collect();
+    assert_eq!(incarnations, [1, 2, 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_hands_over_before_it_stops() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    cluster.open_session(leader).await.unwrap();
+    let leadership = cluster.node(leader).leadership();
+    cluster.node(leader).transfer_leadership().await;
+    assert_ne!(cluster.node(leader).leadership(), leadership);
+    let next = cluster.leader_among(cluster.others(leader)).await;
+    let status = cluster.node(next).status();
+    assert_eq!((status.role, status.leader), (Role::Leader, Some(next)));
+    opened(&cluster.open_session(leader).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_not_speak_is_refused_before_the_first_request() {
+    let cluster = Cluster::form(3, 1_000).await;
+    opened(&cluster.open_session(1).await.unwrap());
+    let ours = cluster.node(1).state().cluster();
+    let service = cluster.node(1).service();
+    let other = |id, incarnation, cluster| {
+        let incarnation = Incarnation(incarnation);
+        service.admit(&Introduction { id, cluster, incarnation, empty: false, members: Vec::new() })
+    };
+
+    assert_eq!(other(2, 200, ours), Ok(()));
+    assert_eq!(other(2, 200, None), Ok(()), "it may not have heard of the cluster's name yet");
+    let (id, expected, found) = (2, Incarnation(200), Incarnation(7));
+    assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
+    assert_eq!(other(9, 900, None), Err(Refusal::Stranger { id: 9 }));
+    let theirs = ClusterId(ours.unwrap().0 ^ 1);
+    assert_eq!(other(2, 200, Some(theirs)), Err(Refusal::Cluster { theirs, ours: ours.unwrap() }));
+
+    let config = ReplicaConfig::new(4, BTreeMap::new(), Incarnation(4));
+    let starting = Reception::<TokioRuntime>::new(&config).service();
+    assert_eq!(starting.admit(&service.introduction()), Err(Refusal::Starting));
+    assert!(!starting.introduction().empty, "what is not known yet must not let a cluster form");
+}
+
+/// Answers with its own number, who asks, and what.
+struct Desk(NodeId);
+
+impl Attendant for Desk {
+    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+        let answer = format!("{} heard {} from {from}", self.0, String::from_utf8(request).unwrap());
+        async move { answer.into_bytes() }.boxed()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_finds_whoever_leads() {
+    let mut cluster = Cluster::form(3, 1_000).await;
+    for (id, node) in &cluster.nodes {
+        assert!(node.set_attendant(Arc::new(Desk(*id))));
+    }
+    let leader = cluster.leader_among(1..=3).await;
+    let followers = cluster.others(leader);
+    for from in 1..=3 {
+        let answer = cluster.node(from).call_leader(b"hello".to_vec(), soon()).await.unwrap();
+        assert_eq!(String::from_utf8(answer).unwrap(), format!("{leader} heard hello from {from}"));
+    }
+
+    cluster.stop(leader).await;
+    let answer = cluster.node(followers[0]).call_leader(b"again".to_vec(), soon()).await.unwrap();
+    let next = cluster.leader_among(followers.clone()).await;
+    assert_eq!(String::from_utf8(answer).unwrap(), format!("{next} heard again from {}", followers[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_shutdown_everything_is_refused_at_once() {
+    let cluster = Cluster::form(1, 1_000).await;
+    let node = cluster.node(1);
+    cluster.open_session(1).await.unwrap();
+    node.shutdown().await;
+    assert_eq!(node.stopped().await, FatalReason::Stopped);
+    assert_eq!(node.propose(open_session(), soon()).await, Err(ProposeError::NotProposed(NotProposed::ShuttingDown)));
+    assert_eq!(node.read_barrier(soon()).await, Err(ReadError::NotServed(NotProposed::ShuttingDown)));
+    assert_eq!(node.leadership(), None);
+}

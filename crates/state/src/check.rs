@@ -1,0 +1,107 @@
+//! Compares the caches with the truth and looks for what must never be. For tests and simulators: it walks the whole state.
+
+use crate::{
+    State,
+    index::Index,
+    record::{Contender, Kind, Role},
+    snapshot::rebuild_caches,
+};
+use fairhold_types::{Mode, SessionNumber, limits};
+use std::collections::BTreeMap;
+
+impl State {
+    /// Says what is wrong, or nothing: every index equals what the tree says, and every invariant of one state holds.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_tree()?;
+        self.check_caches()?;
+        self.check_sessions()?;
+        self.index.queues.keys().try_for_each(|lock| self.check_lock(lock))
+    }
+
+    fn check_tree(&self) -> Result<(), String> {
+        let mut children: BTreeMap<_, u32> = BTreeMap::new();
+        for (path, node) in self.tree.iter() {
+            if node.mzxid.max(node.pzxid).max(node.czxid) > self.revision {
+                return Err(format!("{path} is of a later revision than the state"));
+            }
+            let Some(parent) = path.parent() else { continue };
+            *children.entry(parent.clone()).or_default() += 1;
+            match self.tree.get(&parent) {
+                None => return Err(format!("{path} has no parent")),
+                Some(parent_node) if parent_node.kind == Kind::Ephemeral => {
+                    return Err(format!("{path} is below an ephemeral node"));
+                }
+                Some(_) => {}
+            }
+            let owned = node.ephemeral_owner != SessionNumber(0);
+            if owned && !self.sessions.contains_key(&node.ephemeral_owner) {
+                return Err(format!("{path} outlives its session {}", node.ephemeral_owner));
+            }
+        }
+        for (path, node) in self.tree.iter() {
+            if node.num_children != children.get(path).copied().unwrap_or(0) {
+                return Err(format!("{path} counts {} children", node.num_children));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_caches(&self) -> Result<(), String> {
+        let (mut index, mut in_session) = (Index::default(), imbl::OrdMap::new());
+        rebuild_caches(self, &mut index, &mut in_session);
+        if index != self.index {
+            return Err("an index differs from the tree".to_owned());
+        }
+        if in_session != self.memory.in_session || !self.memory.is_consistent() {
+            return Err("the memory's caches differ from what is remembered".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_sessions(&self) -> Result<(), String> {
+        for session in self.sessions.values() {
+            let number = session.number;
+            if session.id.is_none() && self.grants_of(number).len() != 1 {
+                return Err(format!("session {number} was made for one grant and has {}", self.grants_of(number).len()));
+            }
+            if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
+                return Err(format!("session {number} remembers {} grants", session.ended.len()));
+            }
+            if session.ended.keys().next() <= session.floor.as_ref() && !session.ended.is_empty() && session.floor.is_some() {
+                return Err(format!("session {number} remembers a grant below its floor"));
+            }
+        }
+        for grant in self.index.grants.keys() {
+            if self.ended_reason(grant).is_some() {
+                return Err("a live grant is remembered as ended".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_lock(&self, lock: &fairhold_types::LockName) -> Result<(), String> {
+        let view = self.lock(lock);
+        let limit = view.limit.unwrap_or(1);
+        let (shared, exclusive): (Vec<&Contender>, Vec<&Contender>) =
+            view.holders.iter().partition(|holder| holder.mode == Mode::Shared);
+        let permits: u64 = exclusive.iter().map(|holder| u64::from(holder.permits)).sum();
+        if !shared.is_empty() && !exclusive.is_empty() {
+            return Err(format!("{lock} is held shared and exclusive at once"));
+        }
+        if permits > u64::from(limit) {
+            return Err(format!("{lock} has {permits} permits out and a limit of {limit}"));
+        }
+        if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
+            return Err(format!("a token of {lock} is newer than the last that was given out"));
+        }
+        if view.holders.is_empty() && view.waiting > 0 {
+            return Err(format!("{lock} is free and {} wait for it", view.waiting));
+        }
+        for path in self.index.contenders.values() {
+            if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
+                return Err(format!("{path} is no contender"));
+            }
+        }
+        Ok(())
+    }
+}

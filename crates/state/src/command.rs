@@ -1,0 +1,574 @@
+//! All that crosses the machine's boundary, on one page: commands in, outcomes, rejections and events out.
+//!
+//! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
+//! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
+
+use fairhold_types::{
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
+    time::WallMillis,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version byte of commands in the log.
+pub const LOG_FORMAT: u8 = 1;
+
+/// Pairs of text that an owner hangs on a session or a grant, for people to read.
+pub type Meta = BTreeMap<String, String>;
+
+/// One change asked of the machine. Parsing, clocks and randomness came before: ids and times are fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Names the cluster, once, as its first change.
+    FormCluster {
+        /// The cluster's random identity.
+        cluster: ClusterId,
+    },
+    /// Opens a named session.
+    OpenSession(OpenSession),
+    /// Ends a session at its owner's wish, with all that it owns.
+    CloseSession {
+        /// The session's secret id.
+        session: SessionId,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// The leader's verdict: the session went its full timeout without a keepalive.
+    ExpireSession {
+        /// The session's public number.
+        session: SessionNumber,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// Takes a place in a lock's queue, or attaches again to the place that was taken before with the same id.
+    Acquire(Acquire),
+    /// A caller that still listens gives up waiting.
+    Withdraw {
+        /// The grant to take out of the queue.
+        grant: GrantId,
+        /// The attempt that gives up; ignored where a newer one exists.
+        attempt: u64,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// A caller went away without a word.
+    Abandon {
+        /// The grant to end, held or queued.
+        grant: GrantId,
+        /// The attempt whose caller went away; ignored where a newer one exists.
+        attempt: u64,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// Gives a grant back, or leaves the queue. An unknown id is remembered as ended.
+    Release {
+        /// The grant to end.
+        grant: GrantId,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// Sets the timeout of a grant's own session.
+    SetGrantTimeout {
+        /// A grant without a named session.
+        grant: GrantId,
+        /// The new timeout.
+        timeout_ms: u64,
+    },
+    /// The leader's verdict: a lock delay is over.
+    EndCooling {
+        /// The lock.
+        lock: LockName,
+        /// The contender that cools.
+        contender: GrantNumber,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// The leader's verdict: what was remembered without a session up to this revision is old enough to be forgotten.
+    Forget {
+        /// The last revision to forget.
+        through: Revision,
+    },
+    /// The leader's verdict: a lock was long without contenders; its settings and its node go.
+    ForgetLock {
+        /// The lock.
+        lock: LockName,
+        /// Since when it had been without contenders: ignored where it was used again.
+        since: Revision,
+    },
+    /// Checks conditions and changes the tree, in one step.
+    Transact(Transact),
+}
+
+impl Command {
+    /// The wall-clock time that rides in it, for people to read.
+    #[must_use]
+    pub fn at(&self) -> WallMillis {
+        match self {
+            Command::OpenSession(open) => open.at,
+            Command::Acquire(acquire) => acquire.at,
+            Command::Transact(transact) => transact.at,
+            Command::CloseSession { at, .. }
+            | Command::ExpireSession { at, .. }
+            | Command::Withdraw { at, .. }
+            | Command::Abandon { at, .. }
+            | Command::Release { at, .. }
+            | Command::EndCooling { at, .. } => *at,
+            Command::FormCluster { .. }
+            | Command::SetGrantTimeout { .. }
+            | Command::Forget { .. }
+            | Command::ForgetLock { .. } => WallMillis(0),
+        }
+    }
+}
+
+/// Opens a named session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenSession {
+    /// The caller's idempotency key, where it gave one.
+    pub key: Option<GrantId>,
+    /// The new session's secret id.
+    pub id: SessionId,
+    /// How long it lives without a keepalive.
+    pub timeout_ms: u64,
+    /// Its name, for people.
+    pub name: String,
+    /// Its pairs of text, for people.
+    pub meta: Meta,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
+/// Who will own a grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Claimant {
+    /// A session that was opened before.
+    Session(SessionId),
+    /// Nobody yet: a session is made for this grant alone.
+    Anonymous {
+        /// How long the grant lives without a renewal.
+        timeout_ms: u64,
+    },
+}
+
+/// What to do where a grant cannot be given at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IfBusy {
+    /// Take a place in the queue.
+    Queue,
+    /// Change nothing and say who holds it.
+    Refuse,
+}
+
+/// The text by which people know a grant's owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The text.
+    pub text: String,
+    /// Whether the caller gave it; else it was made from the connection, and a retry may come with another.
+    pub given: bool,
+}
+
+/// One lock of an acquire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// The lock.
+    pub lock: LockName,
+    /// Alone or shared.
+    pub mode: Mode,
+}
+
+/// Takes a place in the queue of one lock. Several locks at once, reentrant holds, an election's value and a bound on
+/// holding are in the format and are refused by this version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acquire {
+    /// The grant's id, which makes the command safe to repeat.
+    pub grant: GrantId,
+    /// The locks; exactly one in this version.
+    pub wants: Vec<Want>,
+    /// Who will own it.
+    pub claimant: Claimant,
+    /// What to do where it must wait.
+    pub if_busy: IfBusy,
+    /// How many permits the lock has; `None`: what is set, else 1.
+    pub limit: Option<u32>,
+    /// How many permits are asked for.
+    pub permits: u32,
+    /// Higher stands before lower.
+    pub priority: i32,
+    /// Who owns it, for people.
+    pub owner: Owner,
+    /// Pairs of text, for people.
+    pub meta: Meta,
+    /// How long the lock stays blocked when the holder's session expires.
+    pub lock_delay_ms: u64,
+    /// Later: another hold of a grant that the same owner has.
+    pub reentrant: bool,
+    /// Later: the longest time of holding.
+    pub max_hold_ms: Option<u64>,
+    /// Later: an election's value.
+    pub value: Option<Vec<u8>>,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
+/// Conditions, then operations: all or nothing, one revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transact {
+    /// The caller's idempotency key and what it is the key of, where it gave one.
+    pub key: Option<WriteKey>,
+    /// What must hold.
+    pub conditions: Vec<Condition>,
+    /// What is done where all hold.
+    pub then: Vec<Operation>,
+    /// What is done where one does not; `None`: it is refused with that condition's rejection.
+    pub otherwise: Option<Vec<Operation>>,
+    /// When the request was taken; it becomes `ctime` and `mtime`.
+    pub at: WallMillis,
+}
+
+/// An idempotency key of a write, with a fingerprint of the request that it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteKey {
+    /// The caller's key.
+    pub key: GrantId,
+    /// The first 128 bits of SHA-256 over the request.
+    pub fingerprint: [u8; 16],
+}
+
+/// Something that must hold for a write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition {
+    /// A held grant with that token exists, and it is this grant where one is named.
+    Fence {
+        /// The lock.
+        lock: LockName,
+        /// The token.
+        token: FencingToken,
+        /// The grant, to be exact among readers who share a token.
+        grant: Option<GrantId>,
+    },
+    /// The node's data version is this one.
+    Version {
+        /// The node.
+        path: Path,
+        /// Its version; `None`: the node must not exist.
+        version: Option<i32>,
+    },
+}
+
+/// One change of the tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// Writes a persistent node's value, and creates it where it does not exist.
+    Put {
+        /// The node.
+        path: Path,
+        /// Its new value.
+        value: Vec<u8>,
+        /// Whether missing parents are created too.
+        parents: bool,
+    },
+}
+
+/// What the machine answers: the same on every node and for ever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// What came of it.
+    pub result: Result<Outcome, Rejection>,
+    /// The state's revision after it.
+    pub revision: Revision,
+}
+
+/// What `apply` returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// What the proposer is told.
+    pub answer: Answer,
+    /// What happened, for those who watch and wait; all at `answer.revision`.
+    pub events: Vec<Event>,
+}
+
+/// A command's effect, as its proposer needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It had nothing to change: it was done before, or a newer attempt took over.
+    Nothing,
+    /// It changed what it named, and there is no more to say.
+    Done,
+    /// The session is open (also for a repeated key: the same session).
+    SessionOpened {
+        /// Its secret id.
+        id: SessionId,
+        /// Its public number.
+        number: SessionNumber,
+        /// Its timeout.
+        timeout_ms: u64,
+    },
+    /// The grant is held.
+    Held(Held),
+    /// The grant waits.
+    Queued(Queued),
+    /// The operations were done.
+    Written {
+        /// Whether the conditions held, so that `then` was done rather than `otherwise`.
+        succeeded: bool,
+        /// One for each operation.
+        results: Vec<OperationResult>,
+    },
+}
+
+/// A held grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its public number.
+    pub number: GrantNumber,
+    /// Its fencing token.
+    pub token: FencingToken,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// The attempt that this answer belongs to.
+    pub attempt: u64,
+}
+
+/// A waiting grant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queued {
+    /// Its public number.
+    pub number: GrantNumber,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// The attempt that this answer belongs to.
+    pub attempt: u64,
+}
+
+/// What one operation of a write did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperationResult {
+    /// The node has a new value.
+    Put {
+        /// Whether it was created by it.
+        created: bool,
+        /// Its version now.
+        version: i32,
+    },
+}
+
+/// A refusal: definite, the same on every node, and nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Rejection {
+    /// No such session, or it has ended.
+    #[error("the session does not exist or has ended")]
+    NoSession,
+    /// The session that this key opened has ended.
+    #[error("the session that this key opened has ended")]
+    SessionEnded,
+    /// No such grant.
+    #[error("no grant has this id")]
+    NoGrant,
+    /// The lock is held and the caller does not wait.
+    #[error("the lock is held by {}", .holder.owner)]
+    LockHeld {
+        /// The first of those who hold it or stand first in its queue.
+        holder: HolderFacts,
+        /// How many stand before the caller would.
+        ahead: u64,
+    },
+    /// The grant has ended.
+    #[error("the grant was {reason}")]
+    GrantEnded {
+        /// How.
+        reason: EndReason,
+    },
+    /// An id so old that it may have ended and been forgotten.
+    #[error("the id is older than what the session remembers")]
+    Forgotten,
+    /// The same key came with another request.
+    #[error("the same Idempotency-Key was used with another {field}")]
+    IdempotencyMismatch {
+        /// What differs.
+        field: String,
+    },
+    /// The lock has another limit.
+    #[error("the lock's limit is {limit}")]
+    LimitMismatch {
+        /// The one that is set.
+        limit: u32,
+    },
+    /// More permits than the lock has.
+    #[error("{permits} permits are more than the lock's limit of {limit}")]
+    PermitsOverLimit {
+        /// The permits asked for.
+        permits: u32,
+        /// The limit in force.
+        limit: u32,
+    },
+    /// Shared grants are for locks with a limit of 1.
+    #[error("a lock with a limit of {limit} has no shared mode")]
+    SharedWithLimit {
+        /// The limit in force.
+        limit: u32,
+    },
+    /// Too many wait for the lock.
+    #[error("{max} wait for the lock already")]
+    QueueFull {
+        /// How many may.
+        max: u64,
+    },
+    /// Too many sessions.
+    #[error("the cluster has {max} sessions already")]
+    SessionsFull {
+        /// How many it may have.
+        max: u64,
+    },
+    /// The table of ended ids is full; it never forgets sooner than promised.
+    #[error("{max} ended ids are remembered already")]
+    MemoryFull {
+        /// How many may be.
+        max: u64,
+    },
+    /// The grant belongs to a named session, which is what must be renewed.
+    #[error("the grant belongs to session {session}")]
+    SessionOwned {
+        /// The session's public number.
+        session: SessionNumber,
+    },
+    /// The token is not that of a held grant.
+    #[error("the fencing token is not current")]
+    StaleToken {
+        /// The token of the present holder, if there is one.
+        current: Option<FencingToken>,
+    },
+    /// The node's version is another.
+    #[error("the node's version is not the expected one")]
+    VersionMismatch {
+        /// The present version, if the node exists.
+        current: Option<i32>,
+    },
+    /// No such node, or no such parent.
+    #[error("there is no node {path}")]
+    NoNode {
+        /// The path that is missing.
+        path: Path,
+    },
+    /// Nodes under `/locks` are written by the lock calls only, and the root by nobody.
+    #[error("{path} cannot be written")]
+    ReadOnly {
+        /// The path.
+        path: Path,
+    },
+    /// In the format, and not yet in this version.
+    #[error("{what} is not supported by this version")]
+    Unsupported {
+        /// What.
+        what: String,
+    },
+}
+
+/// Who holds a lock, as a refused caller is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderFacts {
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// Its token, unless it only stands first in the queue or cools.
+    pub token: Option<FencingToken>,
+    /// When it was granted, or queued where it only stands first, by the clock of the node that took that request.
+    pub since: WallMillis,
+}
+
+/// A fact about a change, for those who watch and wait. Facts name numbers, never ids.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// A session began.
+    SessionOpened {
+        /// Its number.
+        session: SessionNumber,
+        /// Its timeout.
+        timeout_ms: u64,
+    },
+    /// A session's timeout is another now.
+    SessionRetimed {
+        /// Its number.
+        session: SessionNumber,
+        /// Its timeout.
+        timeout_ms: u64,
+    },
+    /// A session was ended by its owner, or with its only grant.
+    SessionClosed {
+        /// Its number.
+        session: SessionNumber,
+    },
+    /// A session was ended by the leader's verdict.
+    SessionExpired {
+        /// Its number.
+        session: SessionNumber,
+    },
+    /// A contender took its place in a queue.
+    Queued {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+    },
+    /// A caller attached to a grant; earlier attempts on it are over.
+    Attached {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+        /// The attempt that counts from now on.
+        attempt: u64,
+    },
+    /// A contender became a holder.
+    Granted {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+        /// Its token.
+        token: FencingToken,
+    },
+    /// A grant ended.
+    Ended {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+        /// How.
+        reason: EndReason,
+    },
+    /// A grant expired, and its lock stays blocked for the lock delay.
+    Cooling {
+        /// The lock.
+        lock: LockName,
+        /// The grant that expired.
+        grant: GrantNumber,
+        /// The delay.
+        delay_ms: u64,
+    },
+    /// A lock delay is over.
+    Cooled {
+        /// The lock.
+        lock: LockName,
+        /// The grant that had expired.
+        grant: GrantNumber,
+    },
+    /// A lock without contenders was forgotten.
+    LockForgotten {
+        /// The lock.
+        lock: LockName,
+    },
+    /// A node was created.
+    NodeCreated {
+        /// Its path.
+        path: Path,
+    },
+    /// A node's value was written.
+    NodeChanged {
+        /// Its path.
+        path: Path,
+        /// Its version now.
+        version: i32,
+    },
+}

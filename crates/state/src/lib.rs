@@ -1,0 +1,68 @@
+//! The replicated machine: a pure function from state and command to outcome and events.
+//!
+//! Same state, same command: same answer, same events, same next state, on every node and for ever. So there is no clock, no
+//! randomness, no I/O and no hash order here; times and ids come in as fields, verdicts about time come in as commands.
+//!
+//! # Model
+//!
+//! - The tree of nodes is the only truth about locks. A lock is a container node under `/locks`; a contender is an ephemeral
+//!   sequential child of it, and its record (grant id, mode, attempt, `granted_at` …) belongs to that child.
+//! - Being granted is stored, who is next is derived: `granted_at` is set once and ends only with the contender.
+//! - A revision counts changes. A command that changes something takes the next one; a refused or repeated one takes none.
+//! - A fencing token is the revision at which the grant was given.
+//! - The indexes (`index`) are caches of the tree; `State::check` compares them with it.
+//!
+//! # Caveats
+//!
+//! Several locks in one acquire, reentrant holds, an election's value and `max_hold` are in the commands' format and are refused
+//! with `Rejection::Unsupported`. Only persistent nodes are written through the tree's own operation.
+
+mod apply;
+mod check;
+pub mod command;
+mod grant;
+mod index;
+mod lock;
+mod memory;
+pub mod read;
+pub mod record;
+mod session;
+pub mod snapshot;
+mod transact;
+mod tree;
+
+use fairhold_types::{ClusterId, Revision, SessionNumber};
+use imbl::OrdMap;
+
+/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
+/// goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    revision: Revision,
+    cluster: Option<ClusterId>,
+    sessions: OrdMap<SessionNumber, record::Session>,
+    tree: tree::Tree,
+    memory: memory::Memory,
+    index: index::Index,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::new()
+    }
+}
+
+impl State {
+    /// The state before the first change: the nodes `/` and `/locks`, at revision 0.
+    #[must_use]
+    pub fn new() -> State {
+        State {
+            revision: Revision(0),
+            cluster: None,
+            sessions: OrdMap::new(),
+            tree: tree::Tree::new(),
+            memory: memory::Memory::default(),
+            index: index::Index::default(),
+        }
+    }
+}

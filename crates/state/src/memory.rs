@@ -1,0 +1,78 @@
+//! What is remembered of grants, sessions and writes that are over, so that a late retry is answered for what it was.
+//!
+//! A named session remembers its own ended grants (`Session::ended`); all else is in the table here, for at least
+//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work, it never forgets sooner.
+
+use crate::command::OperationResult;
+use fairhold_types::{EndReason, GrantId, Revision, SessionNumber};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+/// What became of an id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Remembered {
+    /// It was a grant.
+    Grant(EndReason),
+    /// It was the key of a session.
+    Session,
+    /// It was the key of a write.
+    Write { fingerprint: [u8; 16], succeeded: bool, results: Vec<OperationResult> },
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Memory {
+    /// Ids remembered without a session, with the revision since when.
+    table: OrdMap<GrantId, (Revision, Remembered)>,
+    /// The same by age: a cache.
+    by_age: OrdMap<(Revision, GrantId), ()>,
+    /// Which session remembers an ended grant: a cache of `Session::ended`.
+    pub(crate) in_session: OrdMap<GrantId, SessionNumber>,
+}
+
+impl Memory {
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn get(&self, id: &GrantId) -> Option<&Remembered> {
+        self.table.get(id).map(|(_, remembered)| remembered)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Remembered))> {
+        self.table.iter()
+    }
+
+    pub(crate) fn remember(&mut self, id: GrantId, at: Revision, what: Remembered) {
+        if let Some((earlier, _)) = self.table.insert(id, (at, what)) {
+            self.by_age.remove(&(earlier, id));
+        }
+        self.by_age.insert((at, id), ());
+    }
+
+    /// Forgets what was remembered up to that revision; says whether there was anything.
+    pub(crate) fn forget(&mut self, through: Revision) -> bool {
+        let mut changed = false;
+        while let Some((oldest, ())) = self.by_age.get_min() {
+            let (at, id) = *oldest;
+            if at > through {
+                break;
+            }
+            self.by_age.remove(&(at, id));
+            self.table.remove(&id);
+            changed = true;
+        }
+        changed
+    }
+
+    /// The revision of the oldest and of the newest thing remembered.
+    pub(crate) fn span(&self) -> Option<(Revision, Revision)> {
+        let ((oldest, _), ()) = self.by_age.get_min()?;
+        let ((newest, _), ()) = self.by_age.get_max()?;
+        Some((*oldest, *newest))
+    }
+
+    /// Whether the cache by age says the same as the table.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.table.len() == self.by_age.len() && self.table.iter().all(|(id, (at, _))| self.by_age.contains_key(&(*at, *id)))
+    }
+}

@@ -1,0 +1,209 @@
+//! What can be asked of the state without changing it.
+
+use crate::{
+    State,
+    command::Rejection,
+    record::{Contender, Role, Session, Znode},
+};
+use fairhold_types::{
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
+};
+
+/// What an id of a grant leads to.
+#[derive(Debug)]
+pub enum GrantStatus<'a> {
+    /// A grant that is held or waits.
+    Live(&'a Contender),
+    /// A grant that is over.
+    Ended(EndReason),
+    /// Nothing that is known, or that is known any more.
+    Unknown,
+}
+
+/// Who stands in a lock.
+#[derive(Debug)]
+pub struct LockView<'a> {
+    /// Those who hold it, in the order in which they queued; those who cool among them.
+    pub holders: Vec<&'a Contender>,
+    /// How many wait.
+    pub waiting: usize,
+    /// The limit that is set; `None`: none was named, and it counts as 1.
+    pub limit: Option<u32>,
+    /// The token that was given out last, as long as the lock's node lives.
+    pub last_token: Option<FencingToken>,
+}
+
+/// One who stands in a lock's queue.
+#[derive(Debug)]
+pub struct QueueEntry<'a> {
+    /// Who.
+    pub contender: &'a Contender,
+    /// Those ahead, holders counted, and 1.
+    pub position: u64,
+    /// The one whose end lets it go on; none for a holder.
+    pub waits_for: Option<&'a Contender>,
+}
+
+impl State {
+    /// The revision of the last change.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The cluster's identity, once it has formed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
+    }
+
+    /// A session by its number.
+    #[must_use]
+    pub fn session(&self, number: SessionNumber) -> Option<&Session> {
+        self.sessions.get(&number)
+    }
+
+    /// A named session by its secret id.
+    #[must_use]
+    pub fn session_by_id(&self, id: &SessionId) -> Option<&Session> {
+        self.index.session_ids.get(id).and_then(|number| self.sessions.get(number))
+    }
+
+    /// All sessions, by number; those that were made for one grant among them.
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.values()
+    }
+
+    /// The sessions with a higher number than that, by number.
+    pub fn sessions_after(&self, number: SessionNumber) -> impl Iterator<Item = &Session> {
+        self.sessions.range(SessionNumber(number.0.saturating_add(1))..).map(|(_, session)| session)
+    }
+
+    /// How many sessions there are.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The live grants of a session, by number.
+    pub fn contenders_of(&self, session: SessionNumber) -> impl Iterator<Item = &Contender> {
+        self.index.of_session.get(&session).into_iter().flatten().filter_map(|number| self.contender(*number))
+    }
+
+    /// What an id of a grant leads to.
+    #[must_use]
+    pub fn grant(&self, id: &GrantId) -> GrantStatus<'_> {
+        match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
+            Some(contender) => GrantStatus::Live(contender),
+            None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
+        }
+    }
+
+    /// A contender by its number, in whatever phase it is.
+    #[must_use]
+    pub fn contender(&self, number: GrantNumber) -> Option<&Contender> {
+        match &self.tree.get(self.index.contenders.get(&number)?)?.role {
+            Role::Contender(contender) => Some(contender),
+            Role::Data | Role::Lock(_) => None,
+        }
+    }
+
+    /// Who stands in a lock; a lock that was never used has nobody.
+    #[must_use]
+    pub fn lock(&self, name: &LockName) -> LockView<'_> {
+        let settings = self.settings(name);
+        let queue = self.index.queues.get(name);
+        LockView {
+            holders: queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender(*number)).collect(),
+            waiting: queue.map_or(0, |queue| queue.waiting.len()),
+            limit: settings.and_then(|settings| settings.limit),
+            last_token: settings.and_then(|settings| settings.last_token),
+        }
+    }
+
+    /// All who stand in a lock: those who hold it, then those who wait, in their order.
+    #[must_use]
+    pub fn queue(&self, name: &LockName) -> Vec<QueueEntry<'_>> {
+        let Some(queue) = self.index.queues.get(name) else {
+            return Vec::new();
+        };
+        let mutex = self.settings(name).and_then(|settings| settings.limit).unwrap_or(1) == 1;
+        let holders = queue.holders.iter().copied();
+        let waiting = queue.waiting.iter().map(|place| place.number());
+        let mut entries: Vec<QueueEntry<'_>> = Vec::new();
+        let mut last_exclusive: Option<&Contender> = None;
+        for (ahead, contender) in (0_u64..).zip(holders.chain(waiting).filter_map(|number| self.contender(number))) {
+            let first = entries.first().map(|entry| entry.contender);
+            let predecessor = entries.last().map(|entry| entry.contender);
+            let waits_for = match (contender.granted_at, contender.mode) {
+                (Some(_), _) => None,
+                (None, Mode::Exclusive) if mutex => predecessor,
+                // A semaphore's contender waits for whichever release leaves it room; the first holder stands for it.
+                (None, Mode::Exclusive) => first,
+                (None, Mode::Shared) => last_exclusive,
+            };
+            if contender.mode == Mode::Exclusive {
+                last_exclusive = Some(contender);
+            }
+            entries.push(QueueEntry { contender, position: ahead + 1, waits_for });
+        }
+        entries
+    }
+
+    /// Passes exactly while a held grant has that token, and is that grant where one is named.
+    pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
+        let holders = self.lock(lock).holders;
+        let holds = |holder: &&Contender| holder.token() == Some(token) && grant.is_none_or(|grant| holder.grant == *grant);
+        if holders.iter().any(holds) {
+            return Ok(());
+        }
+        Err(Rejection::StaleToken { current: holders.iter().filter_map(|holder| holder.token()).max() })
+    }
+
+    /// A node of the tree.
+    #[must_use]
+    pub fn node(&self, path: &Path) -> Option<&Znode> {
+        self.tree.get(path)
+    }
+
+    /// How many nodes the tree has.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// Contenders whose lock delay runs: a new leader starts it again in full.
+    pub fn cooling(&self) -> impl Iterator<Item = &Contender> {
+        self.index.cooling.iter().filter_map(|number| self.contender(*number))
+    }
+
+    /// Locks in which nobody stands, with the revision since when, for `Command::ForgetLock`.
+    pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
+        self.tree.iter().filter_map(|(path, node)| match &node.role {
+            Role::Lock(_) if node.num_children == 0 => Some((path.lock_name()?, node.pzxid)),
+            Role::Lock(_) | Role::Data | Role::Contender(_) => None,
+        })
+    }
+
+    /// Since which revision nobody stands in a lock; `None` where somebody does, or where it has no node.
+    #[must_use]
+    pub fn idle_since(&self, lock: &LockName) -> Option<Revision> {
+        let node = self.tree.get(&lock.path())?;
+        (node.num_children == 0 && matches!(node.role, Role::Lock(_))).then_some(node.pzxid)
+    }
+
+    /// The revisions at which the oldest and the newest of the ids that are remembered without a session ended, for
+    /// `Command::Forget`.
+    #[must_use]
+    pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
+        self.memory.span()
+    }
+
+    pub(crate) fn session_of_key(&self, key: &GrantId) -> Option<&Session> {
+        self.index.session_keys.get(key).and_then(|number| self.sessions.get(number))
+    }
+
+    pub(crate) fn grants_of(&self, session: SessionNumber) -> Vec<GrantNumber> {
+        self.index.of_session.get(&session).into_iter().flatten().copied().collect()
+    }
+}

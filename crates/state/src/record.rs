@@ -1,0 +1,149 @@
+//! What the state stores: sessions, nodes of the tree, contenders and a lock's settings.
+
+use crate::command::{Meta, Owner};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, time::WallMillis,
+};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its public number: the revision that opened it.
+    pub number: SessionNumber,
+    /// Its secret id; a session that was made for one grant has none, the grant's id stands for it.
+    pub id: Option<SessionId>,
+    /// The idempotency key with which it was opened, where one was given.
+    pub key: Option<GrantId>,
+    /// How long it lives without a keepalive.
+    pub timeout_ms: u64,
+    /// Its name, for people.
+    pub name: String,
+    /// Its pairs of text, for people.
+    pub meta: Meta,
+    /// When it was opened, by the clock of the node that took the request.
+    pub opened_at: WallMillis,
+    /// Its ended grants, the newest `SESSION_ENDED_IDS_MAX` by id.
+    pub ended: OrdMap<GrantId, EndReason>,
+    /// The newest ended id that was dropped from `ended`: an unknown id up to here may have ended and been forgotten.
+    pub floor: Option<GrantId>,
+}
+
+/// A node of the tree, with ZooKeeper's stat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Znode {
+    /// The revision that created it.
+    pub czxid: Revision,
+    /// The revision that last wrote its value.
+    pub mzxid: Revision,
+    /// The revision that last added or removed a child.
+    pub pzxid: Revision,
+    /// When it was created.
+    pub ctime: WallMillis,
+    /// When its value was last written.
+    pub mtime: WallMillis,
+    /// How often its value was written.
+    pub version: i32,
+    /// How often its access list was written.
+    pub aversion: i32,
+    /// How many children were ever created: ZooKeeper's counter for sequential names.
+    pub creates: u32,
+    /// How many children it has.
+    pub num_children: u32,
+    /// The session that it lives and dies with; 0 for none.
+    pub ephemeral_owner: SessionNumber,
+    /// What kind of node it is.
+    pub kind: Kind,
+    /// Its value.
+    pub value: Arc<[u8]>,
+    /// What it is to the lock recipe.
+    pub role: Role,
+}
+
+impl Znode {
+    /// How often a child was created or removed, as ZooKeeper counts: twice the creates, less those still there.
+    #[must_use]
+    pub fn cversion(&self) -> i32 {
+        self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
+    }
+}
+
+/// How long a node lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Until it is removed.
+    Persistent,
+    /// As long as the session that owns it.
+    Ephemeral,
+    /// Until it has been without children for some time.
+    Container,
+}
+
+/// What a node is to the lock recipe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Nothing: plain data.
+    Data,
+    /// A lock.
+    Lock(LockSettings),
+    /// One who holds a lock or waits for it.
+    Contender(Box<Contender>),
+}
+
+/// What a lock keeps while nobody may stand in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockSettings {
+    /// How many permits it has, once a grant has named a number.
+    pub limit: Option<u32>,
+    /// The token that was given out last.
+    pub last_token: Option<FencingToken>,
+}
+
+/// One who holds a lock or waits for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contender {
+    /// The grant's public number: the revision at which it queued, its node's `czxid`.
+    pub number: GrantNumber,
+    /// The grant's secret id.
+    pub grant: GrantId,
+    /// The lock.
+    pub lock: LockName,
+    /// The session that owns it; also after the session expired, while it cools.
+    pub session: SessionNumber,
+    /// Whether that session was made for this grant alone.
+    pub anonymous: bool,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// The limit that its request named.
+    pub limit: Option<u32>,
+    /// How many permits it holds or wants.
+    pub permits: u32,
+    /// Higher stands before lower.
+    pub priority: i32,
+    /// Who owns it, for people.
+    pub owner: Owner,
+    /// Pairs of text, for people.
+    pub meta: Meta,
+    /// How often a caller attached to it; the newest attempt is the one that counts.
+    pub attempt: u64,
+    /// The revision at which it was granted, which is its token; set once.
+    pub granted_at: Option<Revision>,
+    /// How long the lock stays blocked when its session expires while it holds.
+    pub lock_delay_ms: u64,
+    /// Its session expired while it held: it blocks until the lock delay is over, and its token is dead.
+    pub cooling: bool,
+    /// When it queued, by the clock of the node that took the request.
+    pub queued_at: WallMillis,
+    /// When it was granted, by the clock of the node that took the request which led to it.
+    pub held_since: Option<WallMillis>,
+}
+
+impl Contender {
+    /// Its token, while it holds: neither before nor while it cools.
+    #[must_use]
+    pub fn token(&self) -> Option<FencingToken> {
+        if self.cooling { None } else { self.granted_at.map(|revision| FencingToken(revision.0)) }
+    }
+}

@@ -1,0 +1,181 @@
+//! The state as bytes: a header that says how much follows, then sessions, nodes and what is remembered, in blocks.
+//!
+//! A block is a list of items, sealed by `codec`, and of about `BLOCK_BYTES`. Caches are not written: they are made again.
+
+use crate::{
+    State,
+    index::Index,
+    memory::{Memory, Remembered},
+    record::{Role, Session, Znode},
+    tree::Tree,
+};
+use fairhold_codec::DecodeError;
+use fairhold_types::{ClusterId, GrantId, Path, Revision, SessionNumber};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The version byte of a snapshot's blocks.
+pub const SNAPSHOT_FORMAT: u8 = 1;
+
+/// How large a block grows before the next is begun.
+const BLOCK_BYTES: usize = 512 * 1024;
+
+/// About what an item needs besides its value: enough to size blocks by.
+const ITEM_BYTES: usize = 256;
+
+/// Why blocks are no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// A block is damaged, or from another version.
+    #[error("block {block} of the snapshot cannot be read")]
+    Block {
+        /// Which, from 0.
+        block: usize,
+        /// Why.
+        #[source]
+        source: DecodeError,
+    },
+    /// There is no header, or there are two.
+    #[error("the snapshot does not begin with its one header")]
+    Header,
+    /// The blocks hold more or less than the header says.
+    #[error("the snapshot has {found} {what}, its header says {expected}")]
+    Incomplete {
+        /// Of what.
+        what: &'static str,
+        /// As many as the header says.
+        expected: u64,
+        /// As many as there are.
+        found: u64,
+    },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Header {
+    revision: Revision,
+    cluster: Option<ClusterId>,
+    sessions: u64,
+    nodes: u64,
+    remembered: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Item {
+    Header(Header),
+    Session(Session),
+    Node(Path, Znode),
+    Remembered(GrantId, Revision, Remembered),
+}
+
+impl Item {
+    fn size(&self) -> usize {
+        ITEM_BYTES
+            + match self {
+                Item::Node(path, node) => path.as_str().len() + node.value.len(),
+                Item::Session(session) => session.ended.len() * 24,
+                Item::Header(_) | Item::Remembered(..) => 0,
+            }
+    }
+}
+
+impl State {
+    /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
+    pub fn snapshot_blocks(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let header = Item::Header(Header {
+            revision: self.revision,
+            cluster: self.cluster,
+            sessions: self.sessions.len() as u64,
+            nodes: self.tree.len() as u64,
+            remembered: self.memory.len() as u64,
+        });
+        let sessions = self.sessions.values().map(|session| Item::Session(session.clone()));
+        let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
+        let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
+        let mut items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
+        std::iter::from_fn(move || {
+            let (mut block, mut size) = (Vec::new(), 0);
+            while size < BLOCK_BYTES
+                && let Some(item) = items.next()
+            {
+                size += item.size();
+                block.push(item);
+            }
+            // An item is at most a value of 1 MiB and a path, so a block stays far below the codec's limit.
+            (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
+                Ok(bytes) => bytes,
+                Err(error) => unreachable!("a block of {size} bytes could not be encoded: {error}"),
+            })
+        })
+    }
+
+    /// Reads a state from its blocks, and makes its caches again.
+    pub fn from_snapshot_blocks<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Result<State, SnapshotError> {
+        let mut state = State {
+            revision: Revision(0),
+            cluster: None,
+            sessions: OrdMap::new(),
+            tree: Tree::empty(),
+            memory: Memory::default(),
+            index: Index::default(),
+        };
+        let mut header: Option<Header> = None;
+        for (block, bytes) in blocks.enumerate() {
+            let items: Vec<Item> =
+                fairhold_codec::decode(SNAPSHOT_FORMAT, bytes).map_err(|source| SnapshotError::Block { block, source })?;
+            for item in items {
+                match (item, header.is_some()) {
+                    (Item::Header(found), false) => header = Some(found),
+                    (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
+                    (Item::Session(session), true) => {
+                        state.sessions.insert(session.number, session);
+                    }
+                    (Item::Node(path, node), true) => state.tree.restore(path, node),
+                    (Item::Remembered(id, at, what), true) => state.memory.remember(id, at, what),
+                }
+            }
+        }
+        let header = header.ok_or(SnapshotError::Header)?;
+        for (what, expected, found) in [
+            ("sessions", header.sessions, state.sessions.len()),
+            ("nodes", header.nodes, state.tree.len()),
+            ("remembered ids", header.remembered, state.memory.len()),
+        ] {
+            let found = found as u64;
+            if expected != found {
+                return Err(SnapshotError::Incomplete { what, expected, found });
+            }
+        }
+        (state.revision, state.cluster) = (header.revision, header.cluster);
+        let (mut index, mut in_session) = (Index::default(), OrdMap::new());
+        rebuild_caches(&state, &mut index, &mut in_session);
+        (state.index, state.memory.in_session) = (index, in_session);
+        Ok(state)
+    }
+
+    /// The first 128 bits of SHA-256 over the snapshot, in hex: equal exactly where two nodes' states are equal. It walks the
+    /// whole state.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut hasher = Sha256::new();
+        for block in self.snapshot_blocks() {
+            hasher.update(&block);
+        }
+        hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Makes the caches from the truth.
+pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut OrdMap<GrantId, SessionNumber>) {
+    for session in state.sessions.values() {
+        index.add_session(session);
+        for grant in session.ended.keys() {
+            in_session.insert(*grant, session.number);
+        }
+    }
+    for (path, node) in state.tree.iter() {
+        if let Role::Contender(contender) = &node.role {
+            index.add_contender(contender, path.clone());
+        }
+    }
+}

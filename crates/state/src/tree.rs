@@ -1,0 +1,131 @@
+//! The tree of nodes: the only truth. Every path but the root has its parent in it.
+
+use crate::record::{Kind, LockSettings, Role, Znode};
+use fairhold_types::{Path, Revision, SessionNumber, time::WallMillis};
+use imbl::OrdMap;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tree {
+    nodes: OrdMap<Path, Znode>,
+}
+
+/// What a new node is to be.
+#[derive(Debug)]
+pub(crate) struct Create {
+    pub(crate) kind: Kind,
+    pub(crate) owner: SessionNumber,
+    pub(crate) value: Arc<[u8]>,
+    pub(crate) role: Role,
+}
+
+impl Create {
+    pub(crate) fn lock() -> Create {
+        Create { kind: Kind::Container, owner: SessionNumber(0), value: Arc::from([]), role: Role::Lock(LockSettings::default()) }
+    }
+
+    pub(crate) fn persistent(value: Vec<u8>) -> Create {
+        Create { kind: Kind::Persistent, owner: SessionNumber(0), value: Arc::from(value), role: Role::Data }
+    }
+}
+
+impl Tree {
+    pub(crate) fn new() -> Tree {
+        let mut tree = Tree { nodes: OrdMap::new() };
+        let (at, first) = (WallMillis(0), Revision(0));
+        tree.nodes.insert(Path::root(), znode(Create::persistent(Vec::new()), first, at));
+        tree.create(Path::root().child("locks"), Create::persistent(Vec::new()), first, at);
+        tree
+    }
+
+    pub(crate) fn empty() -> Tree {
+        Tree { nodes: OrdMap::new() }
+    }
+
+    /// Takes a node as a snapshot has it, its stat included.
+    pub(crate) fn restore(&mut self, path: Path, node: Znode) {
+        self.nodes.insert(path, node);
+    }
+
+    pub(crate) fn get(&self, path: &Path) -> Option<&Znode> {
+        self.nodes.get(path)
+    }
+
+    pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
+        self.nodes.get_mut(path)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Znode)> {
+        self.nodes.iter()
+    }
+
+    /// Creates a node whose parent exists and which does not: the parent's `pzxid` and counter of children move with it.
+    pub(crate) fn create(&mut self, path: Path, create: Create, revision: Revision, at: WallMillis) {
+        let parent = path.parent().and_then(|parent| self.nodes.get_mut(&parent));
+        assert!(parent.is_some(), "a node was created without its parent: {path}");
+        if let Some(parent) = parent {
+            parent.pzxid = revision;
+            parent.creates = parent.creates.wrapping_add(1);
+            parent.num_children += 1;
+        }
+        let displaced = self.nodes.insert(path, znode(create, revision, at));
+        assert!(displaced.is_none(), "a node was created twice");
+    }
+
+    /// Creates those levels of a path that are missing above it, each as `make` says.
+    pub(crate) fn create_parents(
+        &mut self,
+        path: &Path,
+        make: impl Fn() -> Create,
+        revision: Revision,
+        at: WallMillis,
+    ) -> Vec<Path> {
+        let mut missing = Vec::new();
+        let mut level = path.parent();
+        while let Some(path) = level {
+            if self.nodes.contains_key(&path) {
+                break;
+            }
+            level = path.parent();
+            missing.push(path);
+        }
+        missing.reverse();
+        for path in &missing {
+            self.create(path.clone(), make(), revision, at);
+        }
+        missing
+    }
+
+    /// Removes a node without children: the parent's `pzxid` moves with it.
+    pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
+        let node = self.nodes.remove(path)?;
+        assert!(node.num_children == 0, "a node was removed from above its children: {path}");
+        if let Some(parent) = path.parent().and_then(|parent| self.nodes.get_mut(&parent)) {
+            parent.pzxid = revision;
+            parent.num_children -= 1;
+        }
+        Some(node)
+    }
+}
+
+fn znode(create: Create, revision: Revision, at: WallMillis) -> Znode {
+    Znode {
+        czxid: revision,
+        mzxid: revision,
+        pzxid: revision,
+        ctime: at,
+        mtime: at,
+        version: 0,
+        aversion: 0,
+        creates: 0,
+        num_children: 0,
+        ephemeral_owner: create.owner,
+        kind: create.kind,
+        value: create.value,
+        role: create.role,
+    }
+}

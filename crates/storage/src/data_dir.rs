@@ -1,0 +1,263 @@
+//! The data directory: one process, one node, one identity.
+
+use crate::durable;
+use fairhold_codec::DecodeError;
+use fairhold_types::{ClusterId, Incarnation, NodeId};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// The version byte of the `IDENTITY` file.
+pub const IDENTITY_FORMAT: u8 = 1;
+
+const LOCK: &str = "LOCK";
+const IDENTITY: &str = "IDENTITY";
+const IDENTITY_TEMPORARY: &str = "IDENTITY.new";
+const LOG: &str = "log";
+const SNAPSHOT: &str = "snapshot";
+
+/// What may stand in a directory that was never used: our own first steps, and what a fresh file system brings along.
+const HARMLESS_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
+
+/// A directory that this process alone uses, and whose it is.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    identity: Identity,
+    is_new: bool,
+    /// The lock lasts as long as the file is open.
+    _lock: File,
+}
+
+/// What `IDENTITY` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) cluster: Option<ClusterId>,
+    /// Whether there must be a log. It makes the difference between a log not made yet and a log lost.
+    pub(crate) has_log: bool,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// Another process has it open.
+    #[error("{path} is in use by another fairhold process{}: stop that one first", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    InUse {
+        /// The directory.
+        path: String,
+        /// The other process, where it is known.
+        pid: Option<u32>,
+    },
+    /// It belongs to another node.
+    #[error("{path} belongs to node {recorded}, and this is node {asked}: a data directory never changes its node")]
+    OtherNode {
+        /// The directory.
+        path: String,
+        /// The node that made it.
+        recorded: NodeId,
+        /// The node that asked.
+        asked: NodeId,
+    },
+    /// It belongs to another cluster.
+    #[error("{path} belongs to cluster {recorded}, not to {asked}")]
+    OtherCluster {
+        /// The directory.
+        path: String,
+        /// The cluster that it belongs to.
+        recorded: ClusterId,
+        /// The cluster that asked.
+        asked: ClusterId,
+    },
+    /// There are files, but nothing says whose.
+    #[error(
+        "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
+         the node from the cluster and add it again with an empty directory. If it was not, give fairhold a directory of its own"
+    )]
+    NoIdentity {
+        /// The directory.
+        path: String,
+        /// A file that is in it.
+        found: String,
+    },
+    /// The `IDENTITY` file is not what was written.
+    #[error("{path} is damaged: {source}")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The operating system refused.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl DataDir {
+    /// Opens a directory for one node, or makes it where there is none.
+    pub fn open(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
+        create_directory(path)?;
+        let lock = lock(path)?;
+        let file = path.join(IDENTITY);
+        let (identity, is_new) = match std::fs::read(&file) {
+            Ok(bytes) => (decode(&file, &bytes)?, false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                refuse_strangers(path)?;
+                (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
+            }
+            Err(error) => return Err(durable::naming(&file, error).into()),
+        };
+        if identity.node != node {
+            let path = path.display().to_string();
+            return Err(DataDirError::OtherNode { path, recorded: identity.node, asked: node });
+        }
+        let directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
+        if is_new {
+            directory.write(&directory.identity)?;
+        }
+        for name in [LOG, SNAPSHOT] {
+            create_directory(&path.join(name))?;
+        }
+        Ok(directory)
+    }
+
+    /// The random identity of this directory, made when it was.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        self.identity.incarnation
+    }
+
+    /// The node it belongs to.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.identity.node
+    }
+
+    /// The cluster it belongs to, once it does.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.identity.cluster
+    }
+
+    /// Whether this very opening made it. A directory that was opened before may be empty of everything else nonetheless.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Binds the directory to a cluster, durably and for ever.
+    pub fn set_cluster(&mut self, cluster: ClusterId) -> Result<(), DataDirError> {
+        match self.identity.cluster {
+            Some(recorded) if recorded == cluster => Ok(()),
+            Some(recorded) => {
+                let path = self.path.display().to_string();
+                Err(DataDirError::OtherCluster { path, recorded, asked: cluster })
+            }
+            None => self.replace(Identity { cluster: Some(cluster), ..self.identity.clone() }),
+        }
+    }
+
+    pub(crate) fn log_path(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    pub(crate) fn snapshot_path(&self) -> PathBuf {
+        self.path.join(SNAPSHOT)
+    }
+
+    pub(crate) fn has_log(&self) -> bool {
+        self.identity.has_log
+    }
+
+    /// Records that from now on a missing log is a lost log.
+    pub(crate) fn set_has_log(&mut self) -> Result<(), DataDirError> {
+        if self.identity.has_log {
+            return Ok(());
+        }
+        self.replace(Identity { has_log: true, ..self.identity.clone() })
+    }
+
+    fn replace(&mut self, identity: Identity) -> Result<(), DataDirError> {
+        self.write(&identity)?;
+        self.identity = identity;
+        Ok(())
+    }
+
+    fn write(&self, identity: &Identity) -> Result<(), DataDirError> {
+        let bytes = encode(identity)?;
+        durable::write(&self.path.join(IDENTITY_TEMPORARY), &self.path.join(IDENTITY), &[&bytes])?;
+        Ok(())
+    }
+}
+
+/// The bytes of an `IDENTITY` file.
+pub(crate) fn encode(identity: &Identity) -> io::Result<Vec<u8>> {
+    fairhold_codec::encode(IDENTITY_FORMAT, identity).map_err(io::Error::other)
+}
+
+fn decode(file: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
+    fairhold_codec::decode(IDENTITY_FORMAT, bytes)
+        .map_err(|source| DataDirError::Damaged { path: file.display().to_string(), source })
+}
+
+/// Nobody but the owner reads the log: it has ids that are secrets.
+fn create_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent()
+        && !parent.as_os_str().is_empty()
+    {
+        create_directory(parent)?;
+    }
+    // Recursive only so that it may be there by now.
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::naming(path, error))?;
+    durable::sync_parent(path)
+}
+
+fn lock(directory: &Path) -> Result<File, DataDirError> {
+    let path = directory.join(LOCK);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| durable::naming(&path, error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+            return Err(DataDirError::InUse { path: directory.display().to_string(), pid });
+        }
+        Err(error) => return Err(durable::naming(&path, error.into()).into()),
+    }
+    // The pid is for people; the lock itself is the kernel's, and ends with the process however it ends.
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::naming(&path, error))?;
+    Ok(file)
+}
+
+fn refuse_strangers(directory: &Path) -> Result<(), DataDirError> {
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
+        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+        if !HARMLESS_NAMES.iter().any(|harmless| name == *harmless) {
+            let (path, found) = (directory.display().to_string(), name.to_string_lossy().into_owned());
+            return Err(DataDirError::NoIdentity { path, found });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The RocksDB log store, the snapshot files and the data directory.
+//!
+//! ```text
+//! <data directory>/
+//!   LOCK        held by the process that uses the directory
+//!   IDENTITY    whose directory it is: node, incarnation, cluster
+//!   log/        RocksDB: entries, vote, committed
+//!   snapshot/   the newest snapshot, one checksummed file
+//! ```
+//!
+//! What was acknowledged survives a loss of power, or the node refuses to start and says which file is damaged. Nothing here
+//! tries again after an error: a failed fsync may have dropped the pages that it should have written, and a second one succeeds
+//! without them.
+
+pub mod data_dir;
+mod durable;
+mod log_db;
+pub mod log_store;
+mod log_tail;
+mod log_writer;
+mod record_file;
+pub mod snapshot_files;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    data_dir::{DataDir, DataDirError},
+    log_store::LogStore,
+    snapshot_files::SnapshotFiles,
+};
+use fairhold_raft::types::Types;
+use fairhold_types::NodeId;
+use std::{io, path::Path};
+
+/// openraft's types, on the runtime that has real threads and disks.
+pub type TypeConfig = Types<openraft_rt_tokio::TokioRuntime>;
+
+/// All that a node keeps on disk.
+#[derive(Debug)]
+pub struct Storage {
+    /// The directory and its identity. It holds the lock: keep it as long as the others.
+    pub data_dir: DataDir,
+    /// The replicated log and the vote.
+    pub log: LogStore,
+    /// The snapshots.
+    pub snapshots: SnapshotFiles,
+}
+
+/// Why a node's storage cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// The directory itself.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The log in it.
+    #[error("the log cannot be used: {0}")]
+    Log(#[source] io::Error),
+    /// The snapshots in it.
+    #[error("the snapshots cannot be used: {0}")]
+    Snapshots(#[source] io::Error),
+    /// The log goes on from a snapshot that is not there.
+    #[error(
+        "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot had them. \
+         Files were lost: remove this node from the cluster, then add it again with an empty directory"
+    )]
+    SnapshotLost {
+        /// Where the snapshot should be.
+        directory: String,
+        /// The index of the last entry that is gone.
+        purged: u64,
+    },
+}
+
+impl Storage {
+    /// Opens the directory, or makes it where there is none, and verifies all of it. It blocks: call it before the runtime has
+    /// work to do.
+    pub fn open(path: &Path, node: NodeId) -> Result<Storage, StorageError> {
+        let mut data_dir = DataDir::open(path, node)?;
+        let log = LogStore::open(&data_dir.log_path(), data_dir.has_log()).map_err(StorageError::Log)?;
+        data_dir.set_has_log()?;
+        let snapshots = SnapshotFiles::open(&data_dir.snapshot_path()).map_err(StorageError::Snapshots)?;
+        let purged = log.purged_index().map_err(StorageError::Log)?;
+        if let Some(purged) = purged
+            && snapshots.is_empty().map_err(StorageError::Snapshots)?
+        {
+            let directory = data_dir.snapshot_path().display().to_string();
+            return Err(StorageError::SnapshotLost { directory, purged });
+        }
+        Ok(Storage { data_dir, log, snapshots })
+    }
+}

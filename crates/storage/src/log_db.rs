@@ -1,0 +1,374 @@
+//! RocksDB as a Raft log: keys, options, recovery.
+//!
+//! ```text
+//! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
+//! ```
+//!
+//! Every value is sealed by `fairhold_codec` with its own checksum, and an entry must have the index of its key. One column
+//! family, so that one write-ahead log and one memtable hold all, and a flush frees the log whatever is in it.
+//!
+//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail; then RocksDB opens
+//! in `AbsoluteConsistency` mode, which tolerates nothing. Then all that the log must have is read: the entries from `first`
+//! through `last`, without a hole, each with its checksum. `last` is written in the same batch as the entries, so
+//! a table file that is missing, or is older than the rest, does not go unnoticed.
+
+use crate::{
+    TypeConfig, durable,
+    log_tail::{LogPointers, Tail},
+    record_file,
+};
+use fairhold_codec::DecodeError;
+use openraft::{
+    alias::{EntryOf, LogIdOf, VoteOf},
+    entry::RaftEntry,
+};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, LogLevel, Options, ReadOptions, WriteBatch,
+    WriteOptions,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+type Entry = EntryOf<TypeConfig>;
+type LogId = LogIdOf<TypeConfig>;
+type Vote = VoteOf<TypeConfig>;
+
+/// The version byte of all values in the log store, and of how they are laid out.
+pub(crate) const LOG_STORE_FORMAT: u8 = 1;
+
+const ENTRY_PREFIX: u8 = b'e';
+const VOTE: &[u8] = b"mvote";
+const COMMITTED: &[u8] = b"mcommitted";
+const PURGED: &[u8] = b"mpurged";
+const FIRST: &[u8] = b"mfirst";
+const LAST: &[u8] = b"mlast";
+const FORMAT: &[u8] = b"mformat";
+
+const MIB: usize = 1024 * 1024;
+
+/// One memtable, and the write-ahead log with it: what a start reads again at most, about.
+const MEMTABLE_BYTES: usize = 16 * MIB;
+
+/// Writes a batch. A value of its own, so that a test can make it fail.
+pub(crate) type WriteBatchFn = Box<dyn FnMut(Batch) -> io::Result<()> + Send>;
+
+/// The open database.
+pub(crate) struct LogDb {
+    db: DB,
+    path: PathBuf,
+}
+
+/// What is written at once.
+#[derive(Default)]
+pub(crate) struct Batch {
+    writes: WriteBatch,
+    /// Whether somebody waits for it to be on disk.
+    sync: bool,
+    /// No reader needs the entries before this index any more.
+    purged_end: Option<u64>,
+}
+
+impl LogDb {
+    /// Opens the database, where `exists` says that there must be one, or makes it.
+    pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogDb> {
+        if exists && !path.join("CURRENT").is_file() {
+            return Err(durable::damaged(path, "the log was here and is gone (there is no CURRENT file)"));
+        }
+        record_file::verify_directory(path)?;
+        let db = DB::open(&options(exists), path).map_err(|error| failed(path, &error))?;
+        let log = LogDb { db, path: path.to_owned() };
+        match (log.get::<u8>(FORMAT)?, exists) {
+            (Some(_), _) => {}
+            (None, true) => return Err(durable::damaged(path, "the log's format is not recorded")),
+            (None, false) => {
+                let mut batch = Batch { sync: true, ..Batch::default() };
+                batch.put(FORMAT, &LOG_STORE_FORMAT)?;
+                log.write(batch)?;
+            }
+        }
+        Ok(log)
+    }
+
+    /// Reads and verifies everything, and keeps the newest entries in memory.
+    pub(crate) fn recover(&self) -> io::Result<Tail> {
+        let pointers = LogPointers {
+            vote: self.get(VOTE)?,
+            committed: self.get::<Option<LogId>>(COMMITTED)?.flatten(),
+            purged: self.get(PURGED)?,
+            first: self.get(FIRST)?.unwrap_or(0),
+            last: self.get::<Option<LogId>>(LAST)?.flatten(),
+        };
+        let fits = |purged: &LogId| pointers.first == purged.index + 1 && pointers.last.as_ref() >= Some(purged);
+        if !pointers.purged.as_ref().is_none_or(fits) {
+            return Err(durable::damaged(&self.path, "what was purged and what is left do not fit"));
+        }
+        let entries = pointers.first..pointers.next_index();
+        let has_entries = pointers.has_entries();
+        let last = pointers.last;
+        let mut tail = Tail::new(pointers);
+        let mut newest = None;
+        if has_entries {
+            self.entries(entries.clone()).for_each(|entry, bytes| {
+                newest = Some(entry.log_id());
+                tail.recovered(entry, bytes);
+                true
+            })?;
+            if newest != last {
+                let what = format_args!("{last:?} must be the last entry, and {newest:?} is");
+                return Err(durable::damaged(&self.path, what));
+            }
+        }
+        if !self.entries(entries.end..u64::MAX).is_empty()? {
+            return Err(durable::damaged(&self.path, format_args!("there are entries behind {last:?}, the last")));
+        }
+        Ok(tail)
+    }
+
+    /// The entries of these indexes as they are now, whatever is written while they are read.
+    pub(crate) fn entries(&self, range: Range<u64>) -> Entries<'_> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(entry_key(range.end));
+        let mut iterator = self.db.raw_iterator_opt(options);
+        iterator.seek(entry_key(range.start));
+        Entries { iterator, range, path: &self.path }
+    }
+
+    /// Writes, and where it must last, makes it last before it returns.
+    pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
+        let mut options = WriteOptions::default();
+        // Without a sync it is in the kernel's hands: it survives the process, not the power. Only `committed` alone goes so.
+        options.set_sync(batch.sync);
+        self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))?;
+        if let Some(end) = batch.purged_end {
+            // The range deletion hides the entries, and compaction would free them in its own time. Table files of nothing
+            // else go at once. What may come back of older entries below them is under `first`, which nobody reads.
+            self.db
+                .delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1)))
+                .map_err(|error| failed(&self.path, &error))?;
+        }
+        Ok(())
+    }
+
+    fn get<T: DeserializeOwned>(&self, key: &[u8]) -> io::Result<Option<T>> {
+        let Some(value) = self.db.get_pinned(key).map_err(|error| failed(&self.path, &error))? else { return Ok(None) };
+        let value = unseal(&value).map_err(|error| damaged_value(&self.path, key, &error))?;
+        Ok(Some(value))
+    }
+}
+
+/// Entries on disk, at one moment.
+pub(crate) struct Entries<'a> {
+    iterator: DBRawIterator<'a>,
+    range: Range<u64>,
+    path: &'a Path,
+}
+
+impl Entries<'_> {
+    /// The entries, all of which must be there; up to about so many bytes, but at least one. Their bytes come with them.
+    pub(crate) fn read(self, bytes_max: usize) -> io::Result<(Vec<Entry>, usize)> {
+        let mut entries = Vec::new();
+        let mut total = 0;
+        self.for_each(|entry, bytes| {
+            if total > 0 && total + bytes > bytes_max {
+                return false;
+            }
+            total += bytes;
+            entries.push(entry);
+            true
+        })?;
+        Ok((entries, total))
+    }
+
+    /// Feeds entries in order until `take` wants no more.
+    fn for_each(mut self, mut take: impl FnMut(Entry, usize) -> bool) -> io::Result<()> {
+        for index in self.range.clone() {
+            let value = match self.iterator.item() {
+                Some((key, value)) if key == entry_key(index) => value,
+                Some(_) | None => {
+                    self.iterator.status().map_err(|error| failed(self.path, &error))?;
+                    return Err(durable::damaged(self.path, format_args!("entry {index} is missing")));
+                }
+            };
+            let entry: Entry =
+                unseal(value).map_err(|error| durable::damaged(self.path, format_args!("entry {index}: {error}")))?;
+            if entry.index() != index {
+                let says = entry.index();
+                return Err(durable::damaged(self.path, format_args!("entry {index} says that it is {says}")));
+            }
+            if !take(entry, value.len()) {
+                return Ok(());
+            }
+            self.iterator.next();
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> io::Result<bool> {
+        self.iterator.status().map_err(|error| failed(self.path, &error))?;
+        Ok(!self.iterator.valid())
+    }
+}
+
+impl Batch {
+    /// About how many bytes it writes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.writes.size_in_bytes()
+    }
+
+    pub(crate) fn put_entries(&mut self, entries: &[(u64, Vec<u8>)]) {
+        self.sync = true;
+        for (index, sealed) in entries {
+            self.writes.put(entry_key(*index), sealed);
+        }
+    }
+
+    pub(crate) fn delete_entries(&mut self, removed: &Range<u64>) {
+        self.sync = true;
+        if !removed.is_empty() {
+            self.writes.delete_range(entry_key(removed.start), entry_key(removed.end));
+        }
+    }
+
+    pub(crate) fn purge_entries(&mut self, removed: &Range<u64>) {
+        self.delete_entries(removed);
+        self.purged_end = Some(removed.end);
+    }
+
+    /// Records that the log begins and ends there.
+    pub(crate) fn put_bounds(&mut self, first: u64, last: Option<&LogId>) -> io::Result<()> {
+        self.put(FIRST, &first)?;
+        self.put_last(last)
+    }
+
+    pub(crate) fn put_last(&mut self, last: Option<&LogId>) -> io::Result<()> {
+        self.put(LAST, &last)
+    }
+
+    pub(crate) fn put_purged(&mut self, purged: &LogId) -> io::Result<()> {
+        self.put(PURGED, purged)
+    }
+
+    pub(crate) fn put_vote(&mut self, vote: &Vote) -> io::Result<()> {
+        self.sync = true;
+        self.put(VOTE, vote)
+    }
+
+    /// Alone, this needs no sync: it says only how far the machine may apply right after a start. An older value is as safe, the
+    /// leader tells the newer one; and it can never name an entry that is not there, since it is written after the entry,
+    /// in the same log, whose tail alone can be lost.
+    pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
+        self.put(COMMITTED, &committed)
+    }
+
+    fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> io::Result<()> {
+        self.writes.put(key, seal(value)?);
+        Ok(())
+    }
+}
+
+/// The bytes of a value in the log store.
+pub(crate) fn seal<T: Serialize>(value: &T) -> io::Result<Vec<u8>> {
+    fairhold_codec::encode(LOG_STORE_FORMAT, value).map_err(io::Error::other)
+}
+
+fn unseal<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    fairhold_codec::decode(LOG_STORE_FORMAT, bytes)
+}
+
+fn entry_key(index: u64) -> [u8; 9] {
+    let mut key = [ENTRY_PREFIX; 9];
+    key[1..].copy_from_slice(&index.to_be_bytes());
+    key
+}
+
+fn damaged_value(path: &Path, key: &[u8], error: &DecodeError) -> io::Error {
+    durable::damaged(path, format_args!("{}: {error}", String::from_utf8_lossy(key)))
+}
+
+/// RocksDB names the file where it knows it; where it does not, the candidates are named.
+fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
+    use rocksdb::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::Corruption => io::ErrorKind::InvalidData,
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+        ErrorKind::Busy | ErrorKind::TryAgain => io::ErrorKind::ResourceBusy,
+        ErrorKind::NotSupported => io::ErrorKind::Unsupported,
+        ErrorKind::InvalidArgument => io::ErrorKind::InvalidInput,
+        ErrorKind::MergeInProgress
+        | ErrorKind::Incomplete
+        | ErrorKind::ShutdownInProgress
+        | ErrorKind::Aborted
+        | ErrorKind::Expired
+        | ErrorKind::CompactionTooLarge
+        | ErrorKind::ColumnFamilyDropped
+        | ErrorKind::IOError
+        | ErrorKind::Unknown => io::ErrorKind::Other,
+    };
+    let text = error.to_string();
+    // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it says of the manifest now.
+    let unnamed = matches!(kind, io::ErrorKind::InvalidData) && !text.contains(".sst");
+    let hint = if unnamed { format!(". One of its tables is damaged: {}", table_names(path)) } else { String::new() };
+    io::Error::new(kind, format!("{}: {text}{hint}", path.display()))
+}
+
+fn table_names(path: &Path) -> String {
+    let Ok(files) = std::fs::read_dir(path) else { return "(none can be listed)".to_owned() };
+    let mut names: Vec<_> = files.filter_map(|file| file.ok()?.file_name().into_string().ok()).collect();
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names.join(", ")
+}
+
+fn options(exists: bool) -> Options {
+    let mut tables = BlockBasedOptions::default();
+    // The newest entries are in memory already; the cache serves a follower that lags.
+    tables.set_block_cache(&Cache::new_lru_cache(8 * MIB));
+
+    let mut options = Options::default();
+    // A log that was there and is gone must not be taken for a new one.
+    options.create_if_missing(!exists);
+    // `record_file` has cut what a crash may leave: anything else is damage. Point-in-time recovery would drop acknowledged writes.
+    options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
+    options.set_paranoid_checks(true);
+    // A write-ahead log that is missing, or is shorter than it was when it was closed, is noticed.
+    options.set_track_and_verify_wals_in_manifest(true);
+    // In a reused log, old records behind the new ones could not be told from damage.
+    options.set_recycle_log_file_num(0);
+    // Every write reaches the kernel at once: it survives the end of the process even without a sync.
+    options.set_manual_wal_flush(false);
+
+    // Entries are written once, read rarely and soon purged: a small memtable means a short recovery; a few of them,
+    // so that a flush does not stop the writer.
+    options.set_write_buffer_size(MEMTABLE_BYTES);
+    options.set_max_write_buffer_number(4);
+    options.set_max_total_wal_size(4 * MEMTABLE_BYTES as u64);
+    // Commands are small and the values in them are the clients' business: compression would cost the writer more than it saves.
+    options.set_compression_type(DBCompressionType::None);
+    // Indexes only grow, so tables of one size move down without being rewritten, and a purge drops them whole.
+    options.set_level_zero_file_num_compaction_trigger(4);
+    options.set_target_file_size_base(MEMTABLE_BYTES as u64);
+    options.set_max_bytes_for_level_base(8 * MEMTABLE_BYTES as u64);
+    options.set_max_background_jobs(2);
+
+    options.set_block_based_table_factory(&tables);
+    // The log has a few dozen tables; sockets need descriptors more.
+    options.set_max_open_files(128);
+    // RocksDB's own diary and manifest, which would grow for ever.
+    options.set_log_level(LogLevel::Warn);
+    options.set_max_log_file_size(MIB);
+    options.set_keep_log_file_num(2);
+    options.set_stats_dump_period_sec(0);
+    options.set_max_manifest_file_size(4 * MIB);
+    options
+}
+
+impl std::fmt::Debug for LogDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LogDb").field("path", &self.path).finish_non_exhaustive()
+    }
+}

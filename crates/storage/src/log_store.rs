@@ -1,0 +1,278 @@
+//! The replicated log and the vote, as openraft wants them: `append` returns as soon as the entries can be read, and their
+//! callback comes when they are on disk.
+//!
+//! All writes go through one queue to one thread (`log_writer`), so they happen in the order of asking, and what waits while a
+//! sync runs shares the next one. The newest entries are in memory (`log_tail`), older ones are read from disk.
+//!
+//! After an error every later request fails with the same one: openraft stops, and with it the process.
+
+use crate::{
+    TypeConfig,
+    log_db::{self, Batch, LogDb, WriteBatchFn},
+    log_tail::{Tail, View, invalid},
+    log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
+};
+use futures_util::{Stream, TryStreamExt, stream};
+use openraft::{
+    OptionalSend,
+    alias::{EntryOf, LogIdOf, VoteOf},
+    entry::RaftEntry,
+    storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage},
+};
+use std::{
+    fmt::Debug,
+    io,
+    ops::{Bound, Range, RangeBounds},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+    thread::JoinHandle,
+};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+type Entry = EntryOf<TypeConfig>;
+type LogId = LogIdOf<TypeConfig>;
+type Vote = VoteOf<TypeConfig>;
+
+/// A read that may be cut short returns about this much, so that a follower that lags does not fill the leader's memory.
+pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The log store. Dropping it writes what waits and ends the writer's thread.
+#[derive(Debug)]
+pub struct LogStore {
+    shared: Arc<Shared>,
+    /// `None` only while it is being dropped.
+    requests: Option<mpsc::Sender<Request>>,
+    room: Arc<Semaphore>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// Reads the log, beside its store.
+#[derive(Debug, Clone)]
+pub struct LogReader {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    db: Arc<LogDb>,
+    tail: Arc<Mutex<Tail>>,
+}
+
+impl LogStore {
+    /// Opens the log in a directory and verifies it; where `exists` says that there was one, it must be there.
+    pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
+        let db = Arc::new(LogDb::open(path, exists)?);
+        let target = Arc::clone(&db);
+        LogStore::start(db, Box::new(move |batch: Batch| target.write(batch)))
+    }
+
+    /// Starts the writer's thread, which writes with `write`.
+    pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
+        let tail = Arc::new(Mutex::new(db.recover()?));
+        let (sender, requests) = mpsc::channel(REQUESTS_MAX);
+        let writer = Writer { requests, tail: Arc::clone(&tail), write };
+        let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
+        Ok(LogStore {
+            shared: Arc::new(Shared { db, tail }),
+            requests: Some(sender),
+            room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
+            writer: Some(writer),
+        })
+    }
+
+    /// The index of the last entry that was purged, if one was.
+    pub(crate) fn purged_index(&self) -> io::Result<Option<u64>> {
+        Ok(self.shared.tail()?.state.purged.as_ref().map(|purged| purged.index))
+    }
+
+    async fn ask(&self, request: Request) -> io::Result<()> {
+        let requests = self.requests.as_ref().ok_or_else(writer_is_gone)?;
+        requests.send(request).await.map_err(|_| writer_is_gone())
+    }
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the log's writer panicked");
+        }
+    }
+}
+
+impl RaftLogStorage<TypeConfig> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> Result<LogState<TypeConfig>, io::Error> {
+        let tail = self.shared.tail()?;
+        Ok(LogState { last_purged_log_id: tail.state.purged, last_log_id: tail.state.last })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        LogReader { shared: Arc::clone(&self.shared) }
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        self.shared.check()?;
+        let (done, result) = oneshot::channel();
+        self.ask(Request::Vote { vote: *vote, done }).await?;
+        result.await.map_err(|_| writer_is_gone())?
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.shared.tail()?.state.committed = committed;
+        self.ask(Request::Committed(committed)).await
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.shared.tail()?.state.committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut sealed = Vec::new();
+        let mut sized = Vec::new();
+        let mut total = 0;
+        for entry in entries {
+            let bytes = log_db::seal(&entry)?;
+            total += bytes.len();
+            sized.push((entry, bytes.len()));
+            sealed.push((sized[sized.len() - 1].0.index(), bytes));
+        }
+        // An append larger than all the room there is gets all of it.
+        let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
+        let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_is_gone())?;
+        let (change, first, last) = {
+            let mut tail = self.shared.tail()?;
+            let change = tail.append(sized)?;
+            (change, tail.state.first, tail.state.last)
+        };
+        self.ask(Request::Append { change, entries: sealed, first, last, flushed: callback, room }).await
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        let (change, removed, last) = {
+            let mut tail = self.shared.tail()?;
+            let (change, removed) = tail.truncate_after(last_log_id)?;
+            (change, removed, tail.state.last)
+        };
+        // Not awaited: until it is on disk the old entries may come back after a crash, which harms nobody, because whatever is
+        // appended later gets on disk later.
+        self.ask(Request::Truncate { change, removed, last }).await
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        let (removed, last) = {
+            let mut tail = self.shared.tail()?;
+            (tail.purge(log_id)?, tail.state.last)
+        };
+        if removed.end == 0 {
+            return Ok(());
+        }
+        self.ask(Request::Purge { removed, purged: log_id, last }).await
+    }
+}
+
+impl RaftLogReader<TypeConfig> for LogReader {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, io::Error> {
+        self.read(indexes(&range), usize::MAX).await
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.shared.tail()?.state.vote)
+    }
+
+    async fn entries_stream<RB>(&mut self, range: RB) -> impl Stream<Item = Result<Entry, io::Error>> + OptionalSend
+    where
+        RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        // In pieces: after a start, all entries behind the snapshot are applied through this.
+        let start = (self.clone(), indexes(&range), false);
+        let pieces = stream::try_unfold(start, |(reader, range, goes_on)| async move {
+            let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };
+            let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
+            if goes_on && first.index() != range.start {
+                return Err(invalid(format_args!("entry {} was purged while it was read", range.start)));
+            }
+            let rest = last.index() + 1..range.end;
+            Ok(Some((stream::iter(entries.into_iter().map(Ok)), (reader, rest, true))))
+        });
+        Box::pin(pieces.try_flatten())
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Result<Vec<Entry>, io::Error> {
+        self.read(start..end, READ_BYTES_MAX).await
+    }
+}
+
+impl LogReader {
+    async fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
+        {
+            let View { on_disk, in_memory, .. } = self.shared.tail()?.view(range.clone(), bytes_max);
+            if on_disk.is_empty() {
+                return Ok(in_memory);
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        tokio::task::spawn_blocking(move || shared.read_from_disk(range, bytes_max)).await.map_err(io::Error::other)?
+    }
+}
+
+impl Shared {
+    /// The tail, or the error that ended the store.
+    fn tail(&self) -> io::Result<MutexGuard<'_, Tail>> {
+        let tail = self.tail.lock().map_err(|_| poisoned())?;
+        tail.check()?;
+        Ok(tail)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.tail().map(drop)
+    }
+
+    fn read_from_disk(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
+        let (View { on_disk, in_memory, in_memory_bytes }, stored) = {
+            let tail = self.tail()?;
+            let view = tail.view(range, bytes_max);
+            // Opened under the lock: a purge or truncation that the view does not know reaches the disk after this.
+            let stored = self.db.entries(view.on_disk.clone());
+            (view, stored)
+        };
+        if on_disk.is_empty() {
+            return Ok(in_memory);
+        }
+        let wanted = on_disk.end - on_disk.start;
+        let (mut entries, bytes) = stored.read(bytes_max)?;
+        let all = entries.len() as u64 == wanted;
+        if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
+            entries.extend(in_memory);
+        }
+        Ok(entries)
+    }
+}
+
+fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start..end
+}
+
+fn writer_is_gone() -> io::Error {
+    io::Error::other("the log's writer is gone")
+}

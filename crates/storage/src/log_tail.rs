@@ -1,0 +1,201 @@
+//! The newest part of the log, in memory: readable from the moment it is appended, written to disk a little later.
+
+use crate::TypeConfig;
+use openraft::{
+    alias::{EntryOf, LogIdOf, VoteOf},
+    entry::RaftEntry,
+};
+use std::{collections::VecDeque, io, ops::Range, sync::Arc};
+
+type Entry = EntryOf<TypeConfig>;
+type LogId = LogIdOf<TypeConfig>;
+type Vote = VoteOf<TypeConfig>;
+
+/// Entries in memory beyond this many bytes leave it again, as soon as they are on disk.
+pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What is true of the log now, whether it is on disk yet or not. Only openraft's core changes it, the writer's thread tells it
+/// what has been written.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    pub(crate) state: LogPointers,
+    entries: VecDeque<TailEntry>,
+    bytes: usize,
+    /// The number of the last change that was handed to the writer.
+    change: u64,
+    /// The number of the last change that the writer has finished.
+    written: u64,
+    failure: Option<Failure>,
+}
+
+/// What stands in the store beside the entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LogPointers {
+    pub(crate) vote: Option<Vote>,
+    pub(crate) committed: Option<LogId>,
+    pub(crate) purged: Option<LogId>,
+    /// The index of the first entry, where there is one: the one after `purged`, or, where nothing was purged, the first appended.
+    pub(crate) first: u64,
+    /// The last entry, or where there is none, the last purged.
+    pub(crate) last: Option<LogId>,
+}
+
+#[derive(Debug)]
+struct TailEntry {
+    entry: Entry,
+    bytes: usize,
+    change: u64,
+}
+
+/// What a read finds: first what only the disk has, then what is in memory.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) on_disk: Range<u64>,
+    pub(crate) in_memory: Vec<Entry>,
+    pub(crate) in_memory_bytes: usize,
+}
+
+/// The error that ended the store. Every later request gets it.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    kind: io::ErrorKind,
+    message: Arc<str>,
+}
+
+impl Failure {
+    pub(crate) fn new(error: &io::Error) -> Failure {
+        Failure { kind: error.kind(), message: error.to_string().into() }
+    }
+
+    pub(crate) fn to_error(&self) -> io::Error {
+        io::Error::new(self.kind, self.message.to_string())
+    }
+}
+
+impl LogPointers {
+    /// The index that the next entry gets.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.last.as_ref().map_or(0, |last| last.index + 1)
+    }
+
+    pub(crate) fn has_entries(&self) -> bool {
+        self.last.is_some() && self.last != self.purged
+    }
+}
+
+impl Tail {
+    pub(crate) fn new(state: LogPointers) -> Tail {
+        Tail { state, ..Tail::default() }
+    }
+
+    /// An error where the store has failed.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()))
+    }
+
+    /// The first failure stays: what follows are its consequences.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Takes entries of these encoded sizes. The number is this change's.
+    pub(crate) fn append(&mut self, entries: Vec<(Entry, usize)>) -> io::Result<u64> {
+        self.check()?;
+        let mut next = self.state.next_index();
+        if let Some((entry, _)) = entries.first()
+            && self.state.last.is_none()
+        {
+            next = entry.index();
+            self.state.first = next;
+        }
+        let fits = entries.iter().zip(next..).all(|((entry, _), index)| entry.index() == index);
+        if !fits {
+            return Err(invalid(format_args!("entries do not follow the log's last one: {next} is next")));
+        }
+        self.change += 1;
+        for (entry, bytes) in entries {
+            self.state.last = Some(entry.log_id());
+            self.bytes += bytes;
+            self.entries.push_back(TailEntry { entry, bytes, change: self.change });
+        }
+        Ok(self.change)
+    }
+
+    /// Removes the entries after this one. The indexes are those that were removed.
+    pub(crate) fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<(u64, Range<u64>)> {
+        self.check()?;
+        if last.as_ref() < self.state.purged.as_ref() {
+            return Err(invalid("entries that were purged cannot be truncated"));
+        }
+        let removed = last.as_ref().map_or(0, |last| last.index + 1)..self.state.next_index();
+        while self.entries.back().is_some_and(|newest| newest.entry.index() >= removed.start) {
+            let newest = self.entries.pop_back();
+            self.bytes -= newest.map_or(0, |newest| newest.bytes);
+        }
+        if !removed.is_empty() {
+            self.state.last = last;
+        }
+        self.change += 1;
+        Ok((self.change, removed))
+    }
+
+    /// Removes the entries through this one. The indexes are those that were removed; they are empty where that was done before.
+    pub(crate) fn purge(&mut self, through: LogId) -> io::Result<Range<u64>> {
+        self.check()?;
+        if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {
+            return Ok(0..0);
+        }
+        let removed = self.state.first..through.index + 1;
+        while self.entries.front().is_some_and(|oldest| oldest.entry.index() < removed.end) {
+            self.forget_oldest();
+        }
+        if self.state.next_index() <= through.index {
+            self.state.last = Some(through);
+        }
+        self.state.first = removed.end;
+        self.state.purged = Some(through);
+        Ok(removed)
+    }
+
+    /// The changes through this number are on disk: their entries may leave memory.
+    pub(crate) fn written(&mut self, change: u64) {
+        self.written = self.written.max(change);
+        while self.bytes > TAIL_BYTES_MAX && self.entries.front().is_some_and(|oldest| oldest.change <= self.written) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Takes an entry that was on disk when the store was opened.
+    pub(crate) fn recovered(&mut self, entry: Entry, bytes: usize) {
+        self.bytes += bytes;
+        self.entries.push_back(TailEntry { entry, bytes, change: 0 });
+        self.written(0);
+    }
+
+    /// What the log has of these indexes. What is in memory is read up to about this many bytes, but at least one entry.
+    pub(crate) fn view(&self, range: Range<u64>, bytes_max: usize) -> View {
+        let start = range.start.max(self.state.first);
+        let end = range.end.min(self.state.next_index());
+        let in_memory_from = self.entries.front().map_or(self.state.next_index(), |oldest| oldest.entry.index());
+        let on_disk = start..end.min(in_memory_from);
+        let skipped = usize::try_from(start.saturating_sub(in_memory_from)).unwrap_or(usize::MAX);
+        let mut view = View { on_disk, in_memory: Vec::new(), in_memory_bytes: 0 };
+        for kept in self.entries.iter().skip(skipped).take_while(|kept| kept.entry.index() < end) {
+            if !view.in_memory.is_empty() && view.in_memory_bytes.saturating_add(kept.bytes) > bytes_max {
+                break;
+            }
+            view.in_memory_bytes += kept.bytes;
+            view.in_memory.push(kept.entry.clone());
+        }
+        view
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.entries.pop_front();
+        self.bytes -= oldest.map_or(0, |oldest| oldest.bytes);
+    }
+}
+
+pub(crate) fn invalid(what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what.to_string())
+}

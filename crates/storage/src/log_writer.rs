@@ -1,0 +1,165 @@
+//! The one thread that writes the log: it takes all that waits, writes it in one batch with one sync, and then says so in order.
+
+use crate::{
+    TypeConfig,
+    log_db::{Batch, WriteBatchFn},
+    log_tail::{Failure, Tail},
+};
+use openraft::{
+    alias::{LogIdOf, VoteOf},
+    storage::IOFlushed,
+};
+use std::{
+    io,
+    ops::Range,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+type LogId = LogIdOf<TypeConfig>;
+type Vote = VoteOf<TypeConfig>;
+
+/// Requests that may wait for the writer. Whoever comes then waits for room.
+pub(crate) const REQUESTS_MAX: usize = 1024;
+
+/// Bytes of entries that may wait for the writer.
+pub(crate) const WAITING_BYTES_MAX: u32 = 64 * 1024 * 1024;
+
+/// A batch takes no further request beyond this many bytes, so that the first of those that wait is not held up without end.
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What the writer is asked for, in the order of asking.
+pub(crate) enum Request {
+    Append {
+        change: u64,
+        entries: Vec<(u64, Vec<u8>)>,
+        /// The log's first index and last entry from this on.
+        first: u64,
+        last: Option<LogId>,
+        flushed: IOFlushed<TypeConfig>,
+        room: OwnedSemaphorePermit,
+    },
+    Vote {
+        vote: Vote,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Committed(Option<LogId>),
+    Truncate {
+        change: u64,
+        removed: Range<u64>,
+        last: Option<LogId>,
+    },
+    Purge {
+        removed: Range<u64>,
+        purged: LogId,
+        last: Option<LogId>,
+    },
+}
+
+/// Who waits for a batch.
+enum Waiter {
+    Append(IOFlushed<TypeConfig>, OwnedSemaphorePermit),
+    Vote(Vote, oneshot::Sender<io::Result<()>>),
+}
+
+/// The thread's own state.
+pub(crate) struct Writer {
+    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) tail: Arc<Mutex<Tail>>,
+    pub(crate) write: WriteBatchFn,
+}
+
+/// One batch in the making.
+#[derive(Default)]
+struct Round {
+    batch: Batch,
+    change: u64,
+    waiters: Vec<Waiter>,
+}
+
+impl Writer {
+    /// Runs until nobody can ask for anything any more, and all that was asked for is done.
+    pub(crate) fn run(mut self) {
+        while let Some(request) = self.requests.blocking_recv() {
+            let mut round = Round::default();
+            let mut added = round.add(request);
+            while added.is_ok() && round.batch.bytes() < BATCH_BYTES_MAX {
+                let Ok(request) = self.requests.try_recv() else { break };
+                added = round.add(request);
+            }
+            self.finish(round, added);
+        }
+    }
+
+    fn finish(&mut self, round: Round, added: io::Result<()>) {
+        let Round { batch, change, waiters } = round;
+        let result = added.and_then(|()| self.check()).and_then(|()| (self.write)(batch));
+        let failure = self.record(&result, change, &waiters).err();
+        for waiter in waiters {
+            let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
+            match waiter {
+                Waiter::Append(flushed, room) => {
+                    drop(room);
+                    flushed.io_completed(result);
+                }
+                // Who asked may be gone: then nobody relies on the answer.
+                Waiter::Vote(_, done) => drop(done.send(result)),
+            }
+        }
+    }
+
+    /// After the first error nothing is written any more: what is on disk is unknown, and only a new start finds out.
+    fn check(&self) -> io::Result<()> {
+        self.tail.lock().map_err(|_| poisoned())?.check()
+    }
+
+    /// Makes the result visible before anybody is told of it.
+    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[Waiter]) -> Result<(), Failure> {
+        let Ok(mut tail) = self.tail.lock() else { return Err(Failure::new(&poisoned())) };
+        if let Err(error) = result {
+            let failure = Failure::new(error);
+            tail.fail(failure.clone());
+            return Err(failure);
+        }
+        tail.written(change);
+        for waiter in waiters {
+            match waiter {
+                Waiter::Vote(vote, _) => tail.state.vote = Some(*vote),
+                Waiter::Append(..) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Round {
+    fn add(&mut self, request: Request) -> io::Result<()> {
+        match request {
+            Request::Append { change, entries, first, last, flushed, room } => {
+                self.waiters.push(Waiter::Append(flushed, room));
+                self.change = change;
+                self.batch.put_entries(&entries);
+                self.batch.put_bounds(first, last.as_ref())
+            }
+            Request::Vote { vote, done } => {
+                self.waiters.push(Waiter::Vote(vote, done));
+                self.batch.put_vote(&vote)
+            }
+            Request::Committed(committed) => self.batch.put_committed(committed.as_ref()),
+            Request::Truncate { change, removed, last } => {
+                self.change = change;
+                self.batch.delete_entries(&removed);
+                self.batch.put_last(last.as_ref())
+            }
+            Request::Purge { removed, purged, last } => {
+                self.batch.purge_entries(&removed);
+                self.batch.put_bounds(removed.end, last.as_ref())?;
+                self.batch.put_purged(&purged)
+            }
+        }
+    }
+}
+
+pub(crate) fn poisoned() -> io::Error {
+    io::Error::other("the log store broke in the middle of a change")
+}

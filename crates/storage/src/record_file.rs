@@ -1,0 +1,303 @@
+//! Verifies the files that RocksDB writes as a sequence of records: the write-ahead logs (`NNNNNN.log`) and the `MANIFEST`.
+//!
+//! RocksDB's own reader cannot be left alone with this. In each of its modes that start after a crash (`log_reader.cc`, 11.8)
+//!
+//! - a length that points past the end of the file counts as a torn tail, although all later records of the block may be there:
+//!   one flipped bit in a length drops acknowledged writes without a word, in the write-ahead log as in the `MANIFEST`;
+//! - a record type that a flipped bit turned into a recycled one ends the reading without a word, or never ends it;
+//! - a torn tail is tolerated in every file, not only in the newest.
+//!
+//! So the files are read here first, the incomplete tail of the newest log is cut here, and RocksDB opens in its strictest mode.
+//!
+//! ```text
+//! file   = blocks of 32 KiB
+//! record = masked CRC-32C of type and payload (4) │ length of the payload (2) │ type (1) │ payload      all little endian
+//! ```
+//!
+//! A record never crosses a block; a longer value is a first, middle ones and a last. Fewer than seven bytes at a block's end
+//! are zeros.
+//!
+//! **An incomplete tail** is a record whose end is missing, or zeros from a record's boundary to the end of the file. It is
+//! what a crash leaves of a write that nobody was told had succeeded.
+//!
+//! **Detected**: any damage to a complete record, its length too (the checksum does not cover a length, so the bytes that
+//! are there are tried at every length: one that fits proves that the record is whole); records in a wrong order; anything
+//! behind a zeroed part; an incomplete tail anywhere but in the newest log.
+//!
+//! **Not detected**: a tail that was cut by something else than a crash looks like one that was not written, and so do a last
+//! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a crash can do it**: a loss of power that
+//! wrote a later page of the last write and not an earlier one. That cannot be told from damage, and starting could lose a
+//! vote.
+
+use crate::durable;
+use std::{fs::OpenOptions, io, path::Path};
+
+const BLOCK_BYTES: usize = 32 * 1024;
+const HEADER_BYTES: usize = 7;
+
+const ZERO: u8 = 0;
+const FULL: u8 = 1;
+const FIRST: u8 = 2;
+const MIDDLE: u8 = 3;
+const LAST: u8 = 4;
+
+/// What a file of records holds, when nothing in it is damaged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Scan {
+    /// Complete records, each counted once however many parts it has.
+    pub(crate) records: u64,
+    /// Where the last complete record ends.
+    pub(crate) end: usize,
+    /// Whether something incomplete follows.
+    pub(crate) torn: bool,
+}
+
+/// What is wrong with a file of records.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("the record at byte {at} has a wrong checksum")]
+    Checksum { at: usize },
+    #[error("the record at byte {at} has a wrong length")]
+    Length { at: usize },
+    #[error("the record at byte {at} has the unknown type {found}")]
+    Type { at: usize, found: u8 },
+    #[error("the record at byte {at} is out of place")]
+    Order { at: usize },
+    #[error("zeros at byte {at}, and more behind them")]
+    Hole { at: usize },
+    #[error("it ends in the middle of a record at byte {at}, and later files follow")]
+    TornBeforeOthers { at: usize },
+}
+
+/// Verifies all record files in RocksDB's directory, and cuts the incomplete tail of the newest write-ahead log, if there is one.
+pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
+    verify_manifest(directory)?;
+    let mut logs = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
+        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".log")).and_then(|number| number.parse::<u64>().ok());
+        logs.extend(number.map(|number| (number, directory.join(&name))));
+    }
+    logs.sort();
+    let mut newest = true;
+    for (_, path) in logs.iter().rev() {
+        let bytes = std::fs::read(path).map_err(|error| durable::naming(path, error))?;
+        let scan = scan(&bytes).map_err(|damage| durable::damaged(path, damage))?;
+        if scan.torn && !newest {
+            return Err(durable::damaged(path, Damage::TornBeforeOthers { at: scan.end }));
+        }
+        if scan.torn {
+            cut(path, scan.end, bytes.len())?;
+        }
+        // A log that RocksDB had only just made does not make the one before it old.
+        newest &= scan.records == 0;
+    }
+    Ok(())
+}
+
+fn verify_manifest(directory: &Path) -> io::Result<()> {
+    let current = directory.join("CURRENT");
+    let name = match std::fs::read_to_string(&current) {
+        Ok(name) => name,
+        // A directory that RocksDB has not written to yet. Whether that may be is for the caller to know.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(durable::naming(&current, error)),
+    };
+    let number = name.strip_suffix('\n').and_then(|name| name.strip_prefix("MANIFEST-"));
+    let Some(number) = number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) else {
+        return Err(durable::damaged(&current, format_args!("it names no manifest: {name:?}")));
+    };
+    let path = directory.join(format!("MANIFEST-{number}"));
+    let bytes =
+        std::fs::read(&path).map_err(|error| durable::damaged(&current, format_args!("it names {}: {error}", path.display())))?;
+    // An incomplete tail may stay: RocksDB acts on a change only when its record is synced, and starts a new manifest anyway.
+    let scan = scan(&bytes).map_err(|damage| durable::damaged(&path, damage))?;
+    if scan.records == 0 {
+        return Err(durable::damaged(&path, "it is empty"));
+    }
+    Ok(())
+}
+
+fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
+    let bytes = length - end;
+    tracing::warn!(file = %path.display(), bytes, "cut off the incomplete end of the log, as a crash leaves it");
+    let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::naming(path, error))?;
+    // Lossless: a usize of this platform is at most 64 bits.
+    file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::naming(path, error))
+}
+
+/// Reads all records.
+pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
+    let mut scan = Scan { records: 0, end: 0, torn: false };
+    let mut in_parts = false;
+    let mut at = 0;
+    while at < bytes.len() {
+        let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
+        if block_end - at < HEADER_BYTES {
+            let trailer = &bytes[at..block_end.min(bytes.len())];
+            if trailer.iter().any(|byte| *byte != 0) {
+                return Err(Damage::Hole { at });
+            }
+            at += trailer.len();
+            continue;
+        }
+        match record(bytes, at, block_end)? {
+            None => {
+                scan.torn = true;
+                return Ok(scan);
+            }
+            Some((kind, end)) => {
+                let opens = matches!(kind, FULL | FIRST);
+                if !matches!(kind, FULL | FIRST | MIDDLE | LAST) {
+                    return Err(Damage::Type { at, found: kind });
+                }
+                if opens == in_parts {
+                    return Err(Damage::Order { at });
+                }
+                in_parts = matches!(kind, FIRST | MIDDLE);
+                at = end;
+                if !in_parts {
+                    scan.records += 1;
+                    scan.end = end;
+                }
+            }
+        }
+    }
+    scan.torn = scan.end < at;
+    Ok(scan)
+}
+
+/// The type of the record at a position, and where it ends. `None` where it is incomplete.
+fn record(bytes: &[u8], at: usize, block_end: usize) -> Result<Option<(u8, usize)>, Damage> {
+    let rest = &bytes[at..];
+    let Some((header, payload)) = rest.split_first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let [c0, c1, c2, c3, l0, l1, kind] = *header;
+    if header.iter().all(|byte| *byte == ZERO) {
+        return if payload.iter().all(|byte| *byte == ZERO) { Ok(None) } else { Err(Damage::Hole { at }) };
+    }
+    let expected = u32::from_le_bytes([c0, c1, c2, c3]);
+    let length = usize::from(u16::from_le_bytes([l0, l1]));
+    let end = at + HEADER_BYTES + length;
+    if end > block_end {
+        return Err(Damage::Length { at });
+    }
+    let mut checksum = Crc32c::new();
+    checksum.update(kind);
+    let Some(payload) = payload.get(..length) else {
+        return if is_whole_at_another_length(checksum, payload, expected) { Err(Damage::Length { at }) } else { Ok(None) };
+    };
+    payload.iter().for_each(|byte| checksum.update(*byte));
+    if checksum.masked() == expected { Ok(Some((kind, end))) } else { Err(Damage::Checksum { at }) }
+}
+
+fn is_whole_at_another_length(mut checksum: Crc32c, present: &[u8], expected: u32) -> bool {
+    checksum.masked() == expected
+        || present.iter().any(|byte| {
+            checksum.update(*byte);
+            checksum.masked() == expected
+        })
+}
+
+/// CRC-32C (Castagnoli), as RocksDB's files have it.
+#[derive(Clone, Copy)]
+struct Crc32c(u32);
+
+impl Crc32c {
+    const TABLE: [u32; 256] = Self::table();
+
+    fn new() -> Crc32c {
+        Crc32c(u32::MAX)
+    }
+
+    fn update(&mut self, byte: u8) {
+        let [low, ..] = self.0.to_le_bytes();
+        self.0 = Self::TABLE[usize::from(low ^ byte)] ^ (self.0 >> 8);
+    }
+
+    /// RocksDB stores checksums turned and shifted, so that the checksum of bytes with checksums in them is none of them.
+    fn masked(self) -> u32 {
+        (!self.0).rotate_right(15).wrapping_add(0xa282_ead8)
+    }
+
+    const fn table() -> [u32; 256] {
+        let mut table = [0; 256];
+        let mut index: u32 = 0;
+        while index < 256 {
+            let mut value = index;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { (value >> 1) ^ 0x82f6_3b78 } else { value >> 1 };
+                bit += 1;
+            }
+            table[index as usize] = value;
+            index += 1;
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(kind: u8, payload: &[u8]) -> Vec<u8> {
+        let mut checksum = Crc32c::new();
+        std::iter::once(&kind).chain(payload).for_each(|byte| checksum.update(*byte));
+        let mut bytes = checksum.masked().to_le_bytes().to_vec();
+        bytes.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_le_bytes());
+        bytes.push(kind);
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    fn three_records() -> Vec<u8> {
+        [write(FULL, b"one"), write(FULL, b"the second"), write(FULL, b"and a third one")].concat()
+    }
+
+    #[test]
+    fn the_checksum_is_the_castagnoli_one() {
+        let mut checksum = Crc32c::new();
+        b"123456789".iter().for_each(|byte| checksum.update(*byte));
+        assert_eq!(!checksum.0, 0xe306_9283);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let bytes = three_records();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(scan(&flipped).is_err(), "bit {bit} was not noticed: {:?}", scan(&flipped));
+        }
+    }
+
+    #[test]
+    fn every_cut_leaves_the_complete_records() {
+        let bytes = three_records();
+        let ends = [0, 10, 27, 49];
+        for length in 0..=bytes.len() {
+            let records = ends.iter().rposition(|end| *end <= length).unwrap();
+            let expected = Scan { records: u64::try_from(records).unwrap(), end: ends[records], torn: ends[records] < length };
+            assert_eq!(scan(&bytes[..length]), Ok(expected), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_zeroed_tail_is_incomplete_but_a_zeroed_middle_is_damage() {
+        let mut bytes = three_records();
+        bytes.extend_from_slice(&[0; 100]);
+        assert_eq!(scan(&bytes), Ok(Scan { records: 3, end: 49, torn: true }));
+        bytes.extend_from_slice(&write(FULL, b"later"));
+        assert_eq!(scan(&bytes), Err(Damage::Hole { at: 49 }));
+    }
+
+    #[test]
+    fn a_value_in_parts_counts_once_it_is_whole() {
+        let parts = [write(FIRST, b"a"), write(MIDDLE, b"b"), write(LAST, b"c")];
+        assert_eq!(scan(&parts.concat()), Ok(Scan { records: 1, end: 24, torn: false }));
+        assert_eq!(scan(&parts[..2].concat()), Ok(Scan { records: 0, end: 0, torn: true }));
+        assert_eq!(scan(&parts[1..].concat()), Err(Damage::Order { at: 0 }));
+    }
+}

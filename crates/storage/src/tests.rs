@@ -1,0 +1,90 @@
+//! Tests of the whole crate, on real files.
+
+mod crash;
+mod damage;
+mod directory;
+mod golden;
+mod log;
+mod machine;
+mod snapshots;
+
+use crate::{TypeConfig, log_db::LogDb, log_store::LogStore};
+use fairhold_raft::types::Batch;
+use fairhold_state::command::Command;
+use fairhold_types::{GrantNumber, LockName, time::WallMillis};
+use openraft::{
+    EntryPayload,
+    alias::{EntryOf, LogIdOf, VoteOf},
+    storage::{IOFlushed, RaftLogReader, RaftLogStorage},
+    type_config::TypeConfigExt,
+};
+use std::{io, path::Path};
+
+type Entry = EntryOf<TypeConfig>;
+type LogId = LogIdOf<TypeConfig>;
+type Vote = VoteOf<TypeConfig>;
+type LeaderId = openraft::impls::leader_id_adv::LeaderId<u64, u64>;
+
+fn log_id(term: u64, index: u64) -> LogId {
+    LogId::new(LeaderId { term, node_id: 1 }, index)
+}
+
+fn vote(term: u64) -> Vote {
+    Vote { leader_id: LeaderId { term, node_id: 1 }, committed: true }
+}
+
+/// An entry whose content tells its index, of about `commands` times 20 bytes.
+fn entry(term: u64, index: u64, commands: usize) -> Entry {
+    let lock = LockName::parse("orders/42").unwrap();
+    let command = Command::EndCooling { lock, contender: GrantNumber(index), at: WallMillis(1_800_000_000_000) };
+    Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch(vec![command; commands])) }
+}
+
+fn entries(term: u64, indexes: std::ops::Range<u64>) -> Vec<Entry> {
+    indexes.map(|index| entry(term, index, 1)).collect()
+}
+
+/// Appends, and returns once it is acknowledged.
+async fn append(log: &mut LogStore, entries: Vec<Entry>) -> io::Result<()> {
+    let (sender, receiver) = TypeConfig::oneshot();
+    log.append(entries, IOFlushed::signal(sender)).await?;
+    receiver.await.unwrap()
+}
+
+async fn read_all(log: &mut LogStore) -> io::Result<Vec<Entry>> {
+    log.get_log_reader().await.try_get_log_entries(..).await
+}
+
+async fn read_vote(log: &mut LogStore) -> io::Result<Option<Vote>> {
+    log.get_log_reader().await.read_vote().await
+}
+
+/// Moves what is in the memtable to a table file.
+fn flush(directory: &Path) {
+    drop(LogDb::open(directory, true).unwrap());
+}
+
+/// What a killed process leaves: the files as they are, without a word to those who have them open.
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let target = to.join(file.file_name());
+        if file.file_type().unwrap().is_dir() {
+            copy_files(&file.path(), &target);
+        } else {
+            std::fs::copy(file.path(), target).unwrap();
+        }
+    }
+}
+
+/// The files of one kind in a directory, newest last.
+fn files(directory: &Path, matches: impl Fn(&str) -> bool) -> Vec<std::path::PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| matches(path.file_name().unwrap().to_str().unwrap()))
+        .collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,436 @@
+//! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and what is not known is left out.
+
+use crate::{
+    Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
+};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, collections::BTreeMap};
+
+/// Pairs of text, for people.
+pub type Meta = BTreeMap<String, String>;
+
+/// Where a grant stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It waits.
+    Queued,
+    /// It is held.
+    Held,
+    /// Its session expired while it held, and its lock delay runs.
+    Cooling,
+}
+
+/// A live grant, as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Its secret id.
+    pub id: GrantId,
+    /// The lock.
+    pub lock: LockName,
+    /// Held or queued.
+    pub state: Standing,
+    /// Its fencing token, while it is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// How long it lives without a further renewal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<String>,
+    /// The same by this node's wall clock, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+    /// Its public number.
+    pub number: GrantNumber,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// How many permits.
+    pub permits: u32,
+    /// Those ahead and 1, while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The one that it waits for, while it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Contender>,
+    /// When it queued.
+    pub queued_at: String,
+    /// When it was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<String>,
+    /// Pairs of text, for people.
+    #[serde(default, skip_serializing_if = "Meta::is_empty")]
+    pub meta: Meta,
+}
+
+/// One who holds a lock or stands before the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contender {
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// Since when it holds, or waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Its token, while it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+    /// For how long it has held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<String>,
+}
+
+/// One who stands in a queue, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueItem {
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// Held, queued or cooling.
+    pub state: Standing,
+    /// Those ahead, holders counted, and 1.
+    pub position: u64,
+    /// Its token, while it holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How many permits.
+    pub permits: u32,
+    /// Who owns it, for people.
+    pub owner: String,
+    /// Since when it is in this state: granted, or queued while it waits.
+    pub since: String,
+    /// When it queued.
+    pub queued_at: String,
+    /// For how long it has held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<String>,
+    /// The one that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<Contender>,
+    /// Pairs of text, for people.
+    #[serde(default, skip_serializing_if = "Meta::is_empty")]
+    pub meta: Meta,
+}
+
+/// A lock, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    /// Its name.
+    pub lock: LockName,
+    /// Those who hold it.
+    pub holders: Vec<QueueItem>,
+    /// How many wait.
+    pub queue_length: u64,
+    /// How many permits it has.
+    pub limit: u32,
+    /// The token that was given out last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_token: Option<FencingToken>,
+}
+
+/// A lock's queue, in order, holders first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// The lock's name.
+    pub lock: LockName,
+    /// Those who stand in it.
+    pub items: Vec<QueueItem>,
+}
+
+/// A fencing token was checked and is that of a held grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceCheck {
+    /// Always true; a stale token is answered with a problem.
+    pub current: bool,
+}
+
+/// A renewal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewed {
+    /// How long it lives without a further one.
+    pub expires_in: String,
+    /// The same by this node's wall clock, for people.
+    pub expires_at: String,
+}
+
+/// A session that was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedSession {
+    /// Its secret id.
+    pub id: SessionId,
+    /// Its public number.
+    pub number: SessionNumber,
+    /// How long it lives without a keepalive.
+    pub ttl: String,
+    /// How long it lives from now on without a keepalive.
+    pub expires_in: String,
+}
+
+/// What came of one keepalive for many sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptAlive {
+    /// Those that go on living.
+    pub renewed: Vec<SessionId>,
+    /// Those that have ended, and those that are not known.
+    pub expired: Vec<SessionId>,
+}
+
+/// A session, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// Its number.
+    pub number: SessionNumber,
+    /// Its name; none for one that was made for a single grant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// How long it lives without a keepalive.
+    pub ttl: String,
+    /// Whether it was made for a single grant.
+    pub anonymous: bool,
+    /// When it was opened.
+    pub opened_at: String,
+    /// Its grants.
+    pub grants: Vec<SessionGrant>,
+    /// Pairs of text, for people.
+    #[serde(default, skip_serializing_if = "Meta::is_empty")]
+    pub meta: Meta,
+}
+
+/// A grant, as its session lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionGrant {
+    /// Its number.
+    pub number: GrantNumber,
+    /// The lock.
+    pub lock: LockName,
+    /// Held or queued.
+    pub state: Standing,
+    /// Its token, while it is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+}
+
+/// One page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Where the next page begins; `null` on the last one.
+    pub next_cursor: Option<String>,
+}
+
+/// A node of the tree without its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// Its path.
+    pub path: Path,
+    /// The revision that created it.
+    pub czxid: Revision,
+    /// The revision that last wrote its value.
+    pub mzxid: Revision,
+    /// The revision that last added or removed a child.
+    pub pzxid: Revision,
+    /// When it was created.
+    pub ctime: String,
+    /// When its value was last written.
+    pub mtime: String,
+    /// How often its value was written.
+    pub version: i32,
+    /// How often a child was created or removed.
+    pub cversion: i32,
+    /// How often its access list was written.
+    pub aversion: i32,
+    /// The session that it lives and dies with; 0 for none.
+    pub ephemeral_owner: SessionNumber,
+    /// Bytes of its value.
+    pub data_length: usize,
+    /// How many children it has.
+    pub num_children: u32,
+}
+
+/// A node of the tree was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// Its path.
+    pub path: Path,
+    /// Its version now.
+    pub version: i32,
+    /// The revision of the write.
+    pub revision: Revision,
+}
+
+/// The cluster, as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The cluster's identity, once it has formed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The node that answers.
+    pub id: NodeId,
+    /// What it does.
+    pub role: String,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<NodeId>,
+    /// The leader's address for clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader_url: Option<String>,
+    /// The program's version.
+    pub version: Cow<'static, str>,
+    /// The revision of its state.
+    pub revision: Revision,
+    /// The last entry of its log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_log_index: Option<u64>,
+    /// The last entry in its state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied_index: Option<u64>,
+    /// The last entry in its newest snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_index: Option<u64>,
+    /// How many grants it saw given since it started.
+    pub grants: u64,
+    /// How many waiting requests it woke since it started.
+    pub wakeups: u64,
+    /// A digest of the whole state, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The revision at which the digest was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_revision: Option<Revision>,
+    /// The members; none before the cluster has formed.
+    pub members: Vec<Member>,
+}
+
+/// A member of the cluster, as the answering node knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its id.
+    pub id: NodeId,
+    /// Its address for clients.
+    pub url: String,
+    /// Its address for peers.
+    pub peer: String,
+    /// What it does: `leader`, `voter` or `learner`.
+    pub role: String,
+    /// The last entry that it is known to have; only the leader knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_index: Option<u64>,
+    /// How many entries it is behind the leader; only the leader knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+}
+
+/// Whether the node can serve, with the reason where it cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Whether it can.
+    pub ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the server stops.
+    pub shutting_down: bool,
+    /// The leader's address for clients, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The revision of its state.
+    pub revision: Revision,
+}
+
+/// The program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// Its version.
+    pub version: Cow<'static, str>,
+}
+
+/// Whether a request that failed did something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Surely nothing.
+    None,
+    /// It may have happened, or may yet.
+    Unknown,
+}
+
+/// An error, after RFC 9457.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Always `about:blank`: `code` says which.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// What went wrong, in a few words.
+    pub title: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What went wrong this time.
+    pub detail: Cow<'static, str>,
+    /// For programs.
+    pub code: Code,
+    /// Whether the same request may succeed if it is simply repeated.
+    pub retryable: bool,
+    /// What a person or a program needs to know besides.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+/// What a person or a program needs to know of an error; what does not apply is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// Whether the request did something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Effect>,
+    /// The grant to ask for, and the key to ask again with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<GrantId>,
+    /// How the grant ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<EndReason>,
+    /// Who holds the lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder: Option<Contender>,
+    /// Where the caller would have stood in the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The token of the present holder: `Some(None)`, `null`, where nobody holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_token: Option<Option<FencingToken>>,
+    /// The node's present version: `Some(None)`, `null`, where it does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_version: Option<Option<i32>>,
+    /// The limit in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The number of the session that owns the grant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionNumber>,
+    /// The node of the tree that the error is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
+    /// What differs from the first request with the same key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_holds_is_null_and_what_does_not_apply_is_left_out() {
+        let facts = Facts { current_token: Some(None), ..Facts::default() };
+        assert_eq!(serde_json::to_string(&facts).unwrap(), r#"{"current_token":null}"#);
+    }
+}

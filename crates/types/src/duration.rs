@@ -1,0 +1,52 @@
+//! Durations as people write them: `"30s"`, `"250ms"`, `"1m 30s"`; a bare number means seconds.
+
+use std::time::Duration;
+
+/// Why a text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a duration is a number with a unit, like 30s, 250ms or 10m (a bare number means seconds)")]
+pub struct ParseDurationError;
+
+/// Reads a duration. A number without a unit, also a fraction like `1.5`, means seconds; negative and infinite ones are refused.
+pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
+    if text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        let seconds: f64 = text.parse().map_err(|_| ParseDurationError)?;
+        return Duration::try_from_secs_f64(seconds).map_err(|_| ParseDurationError);
+    }
+    humantime::parse_duration(text).map_err(|_| ParseDurationError)
+}
+
+/// Writes a duration in the one unit that needs no fraction: `"30s"`, `"250ms"`.
+#[must_use]
+pub fn format(duration: Duration) -> String {
+    if duration.subsec_millis() == 0 { format!("{}s", duration.as_secs()) } else { format!("{}ms", duration.as_millis()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_is_read() {
+        for (text, millis) in
+            [("30s", 30_000), ("250ms", 250), ("10m", 600_000), ("30", 30_000), ("1.5", 1_500), ("0", 0), ("1m 30s", 90_000)]
+        {
+            assert_eq!(parse(text).unwrap(), Duration::from_millis(millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["", "-1", "s", "1 parsec", "1e3", "NaN", "inf", "1..5", "99999999999999999999999"] {
+            assert!(parse(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for millis in [0, 1, 250, 1_000, 30_000, 90_500] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(parse(&format(duration)).unwrap(), duration);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Ids and numbers. Ids of sessions and grants are secrets of their owner; numbers are public.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::{fmt, str::FromStr};
+
+/// Why a text is no id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseIdError(pub &'static str);
+
+macro_rules! counter {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                text.parse().map($name).map_err(|_| ParseIdError("a whole number is expected"))
+            }
+        }
+    };
+}
+
+counter! {
+    /// The position of a change in the history of the cluster: the first change has 1, every further one the next.
+    /// It is ZooKeeper's zxid and etcd's revision; it is not the index of Raft's log.
+    Revision
+}
+counter! {
+    /// A session's public number: the revision that opened it.
+    SessionNumber
+}
+counter! {
+    /// A grant's public number: the revision at which it queued.
+    GrantNumber
+}
+counter! {
+    /// A grant's fencing token: the revision at which it was granted. It grows from holder to holder and never goes back.
+    FencingToken
+}
+
+/// A server of the cluster, as the operator numbered it: 1 or more.
+pub type NodeId = u64;
+
+impl Revision {
+    /// The revision of the next change.
+    #[must_use]
+    pub fn next(self) -> Revision {
+        Revision(self.0 + 1)
+    }
+}
+
+macro_rules! hex128 {
+    ($(#[$doc:meta])* $name:ident, $debug:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u128);
+
+        impl $name {
+            /// The 32 hexadecimal digits by which it travels.
+            #[must_use]
+            pub fn to_hex(self) -> String {
+                format!("{:032x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let show: fn(u128, &mut fmt::Formatter<'_>) -> fmt::Result = $debug;
+                show(self.0, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
+                    return Err(ParseIdError("32 hexadecimal digits in lower case are expected"));
+                }
+                u128::from_str_radix(text, 16)
+                    .map($name)
+                    .map_err(|_| ParseIdError("32 hexadecimal digits in lower case are expected"))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    serializer.serialize_str(&self.to_hex())
+                } else {
+                    self.0.to_be_bytes().serialize(serializer)
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+                } else {
+                    <[u8; 16]>::deserialize(deserializer).map(|bytes| $name(u128::from_be_bytes(bytes)))
+                }
+            }
+        }
+    };
+}
+
+hex128! {
+    /// A session's secret id: 128 random bits. Who knows it owns the session. `Debug` does not show it.
+    SessionId, |_, f| f.write_str("SessionId(secret)")
+}
+hex128! {
+    /// One data directory's random identity, made when it was first used. A member that comes back with another one has
+    /// lost its disk.
+    Incarnation, |value, f| write!(f, "Incarnation({value:032x})")
+}
+hex128! {
+    /// The cluster's random identity, made when it formed.
+    ClusterId, |value, f| write!(f, "ClusterId({value:032x})")
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A grant's secret id, which is also the idempotency key of its acquire: a ULID or a UUIDv7, as its maker wrote it.
+/// Both begin with the milliseconds of their making, so ids are ordered by time. `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId {
+    value: u128,
+    form: Form,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Form {
+    Ulid,
+    Uuid,
+}
+
+impl GrantId {
+    /// Takes 128 bits that were made as a ULID.
+    #[must_use]
+    pub fn from_ulid(value: u128) -> GrantId {
+        GrantId { value, form: Form::Ulid }
+    }
+}
+
+impl fmt::Debug for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GrantId(secret)")
+    }
+}
+
+/// The id as it travels: it is a secret, so this is for answers to its owner only.
+impl fmt::Display for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.form {
+            Form::Ulid => ulid::Ulid(self.value).fmt(f),
+            Form::Uuid => uuid::Uuid::from_u128(self.value).hyphenated().fmt(f),
+        }
+    }
+}
+
+impl FromStr for GrantId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: ParseIdError =
+            ParseIdError("a ULID (26 characters, like 01ARZ3NDEKTSV4RRFFQ69G5FAV) or a UUIDv7 is expected");
+        match text.len() {
+            26 => {
+                let ulid = ulid::Ulid::from_string(text).map_err(|_| EXPECTED)?;
+                // A first character over 7 would not fit 128 bits; the library drops the surplus instead of refusing it.
+                if text.as_bytes()[0] > b'7' {
+                    return Err(EXPECTED);
+                }
+                Ok(GrantId { value: ulid.0, form: Form::Ulid })
+            }
+            36 => {
+                let uuid = uuid::Uuid::try_parse(text).map_err(|_| EXPECTED)?;
+                if uuid.get_version_num() != 7 {
+                    return Err(EXPECTED);
+                }
+                Ok(GrantId { value: uuid.as_u128(), form: Form::Uuid })
+            }
+            _ => Err(EXPECTED),
+        }
+    }
+}
+
+impl Serialize for GrantId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            (self.form == Form::Uuid, self.value.to_be_bytes()).serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GrantId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom);
+        }
+        let (uuid, bytes) = <(bool, [u8; 16])>::deserialize(deserializer)?;
+        Ok(GrantId { value: u128::from_be_bytes(bytes), form: if uuid { Form::Uuid } else { Form::Ulid } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_id_comes_back_in_the_form_in_which_it_was_given() {
+        for text in ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "0190163d-8694-739b-aea5-966c26f8ad91"] {
+            assert_eq!(text.parse::<GrantId>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_ulid_and_no_uuidv7_is_refused() {
+        for text in
+            ["", "42", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01ARZ3NDEKTSV4RRFFQ69G5FAU!", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
+        {
+            assert!(text.parse::<GrantId>().is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn secrets_do_not_show_in_debug_output() {
+        let id: GrantId = "01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
+        assert_eq!(format!("{id:?} {:?}", SessionId(7)), "GrantId(secret) SessionId(secret)");
+    }
+
+    #[test]
+    fn a_session_id_is_32_digits_of_lower_case() {
+        assert_eq!(SessionId(255).to_hex().parse::<SessionId>().unwrap(), SessionId(255));
+        assert!("FF".repeat(16).parse::<SessionId>().is_err());
+        assert!("+f".repeat(16).parse::<SessionId>().is_err());
+    }
+}

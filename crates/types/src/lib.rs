@@ -1,0 +1,62 @@
+//! The vocabulary: ids, names, paths, limits, error codes and the JSON bodies of the API.
+//!
+//! Everything that two crates must agree on is here, and nothing that decides. A value of one of these types has
+//! already been checked: `LockName::parse` is the only maker of a `LockName`, so nobody checks it a second time.
+
+pub mod code;
+pub mod dto;
+pub mod duration;
+pub mod id;
+pub mod limits;
+pub mod path;
+pub mod time;
+
+pub use code::Code;
+pub use id::{
+    ClusterId, FencingToken, GrantId, GrantNumber, Incarnation, NodeId, ParseIdError, Revision, SessionId, SessionNumber,
+};
+pub use path::{LockName, ParsePathError, Path};
+
+/// How a grant shares its lock with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Alone; or, where the lock's limit is over 1, one of at most `limit` permits.
+    Exclusive,
+    /// Together with other shared grants.
+    Shared,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mode::Exclusive => "exclusive",
+            Mode::Shared => "shared",
+        })
+    }
+}
+
+/// How a grant ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Its owner gave it back.
+    Released,
+    /// Its session was ended for want of a keepalive.
+    Expired,
+    /// An administrator took it away.
+    Broken,
+    /// Its owner left the queue, or went away while waiting.
+    Withdrawn,
+}
+
+impl std::fmt::Display for EndReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            EndReason::Released => "released",
+            EndReason::Expired => "expired",
+            EndReason::Broken => "broken",
+            EndReason::Withdrawn => "withdrawn",
+        })
+    }
+}

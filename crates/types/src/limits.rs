@@ -1,0 +1,54 @@
+//! Every limit, by name. Enforced at the door, or in apply where only the state knows.
+
+use std::time::Duration;
+
+/// Bytes of a path.
+pub const PATH_BYTES_MAX: usize = 1_024;
+/// Levels of a path.
+pub const PATH_LEVELS_MAX: usize = 32;
+/// Bytes of a lock's name.
+pub const LOCK_NAME_BYTES_MAX: usize = 512;
+/// Bytes of a node's value.
+pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 1536 * 1024;
+/// Pairs in `meta`.
+pub const META_PAIRS_MAX: usize = 16;
+/// Bytes of `meta`, keys and values together.
+pub const META_BYTES_MAX: usize = 1_024;
+/// Bytes of `owner`, and of a session's name.
+pub const OWNER_BYTES_MAX: usize = 256;
+/// Contenders that may wait for one lock.
+pub const WAITERS_MAX: usize = 10_000;
+/// Sessions in the cluster.
+pub const SESSIONS_MAX: usize = 1_000_000;
+/// The shortest session timeout.
+pub const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The longest session timeout.
+pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
+/// The session timeout where none is asked for.
+pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest `wait`.
+pub const WAIT_MAX: Duration = Duration::from_secs(600);
+/// The longest `lock_delay`.
+pub const LOCK_DELAY_MAX: Duration = Duration::from_secs(3_600);
+/// The server's own work on a request, where `Fairhold-Timeout` is not given.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// The longest `Fairhold-Timeout`.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+/// Ended ids that a session remembers.
+pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
+/// Ended ids that are remembered without a session. A full table refuses new work, it never forgets sooner.
+pub const REMEMBERED_MAX: usize = 4_000_000;
+/// How long an id without a session is remembered, at least.
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// How long a lock must be without contenders before its settings are forgotten.
+pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
+/// Bytes of events that a node keeps for those who watch and wait.
+pub const EVENT_RING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Permits of one lock.
+pub const PERMITS_MAX: u32 = 1_000_000;
+/// Sessions in one keepalive call.
+pub const KEEPALIVE_IDS_MAX: usize = 10_000;
+/// Entries on one page of a listing.
+pub const PAGE_MAX: usize = 1_000;

@@ -1,0 +1,229 @@
+//! Paths of the tree and names of locks. `parse` is the only maker of either: who has one need not check it.
+
+use crate::limits::{LOCK_NAME_BYTES_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::{fmt, sync::Arc};
+
+/// The tree's folder of locks.
+const LOCKS: &str = "/locks";
+
+/// Why a text is no path or no lock's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePathError {
+    /// A path that does not begin with a slash.
+    #[error("a path begins with /")]
+    NoSlash,
+    /// Nothing at all, or two slashes with nothing in between, or a slash at the end.
+    #[error("no level may be empty")]
+    EmptyLevel,
+    /// `.` or `..`.
+    #[error("no level may be . or ..")]
+    DotLevel,
+    /// NUL, a line break, or another control character.
+    #[error("no control character is allowed")]
+    ControlCharacter,
+    /// More bytes than fit.
+    #[error("{length} bytes are too long: at most {max}")]
+    TooLong {
+        /// How many it has.
+        length: usize,
+        /// How many it may have.
+        max: usize,
+    },
+    /// More levels than fit.
+    #[error("{levels} levels are too deep: at most {max}")]
+    TooDeep {
+        /// How many it has.
+        levels: usize,
+        /// How many it may have.
+        max: usize,
+    },
+}
+
+/// An absolute path of the tree, like `/jobs/nightly`; `/` is the root.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Path(Arc<str>);
+
+impl Path {
+    /// The root, `/`.
+    #[must_use]
+    pub fn root() -> Path {
+        Path(Arc::from("/"))
+    }
+
+    /// Checks a path: it begins with a slash, no level is empty, `.` or `..`, and it is within the limits.
+    pub fn parse(text: &str) -> Result<Path, ParsePathError> {
+        if text == "/" {
+            return Ok(Path::root());
+        }
+        let levels = text.strip_prefix('/').ok_or(ParsePathError::NoSlash)?;
+        check(levels, text.len(), PATH_BYTES_MAX, PATH_LEVELS_MAX)?;
+        Ok(Path(Arc::from(text)))
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path one level up; the root has none.
+    #[must_use]
+    pub fn parent(&self) -> Option<Path> {
+        match self.0.rfind('/')? {
+            0 if self.0.len() == 1 => None,
+            0 => Some(Path::root()),
+            slash => Some(Path(Arc::from(&self.0[..slash]))),
+        }
+    }
+
+    /// The last level; empty for the root.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The child of that name. The name must be one level that a parser accepted or that the machine made.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Path {
+        debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
+        let parent = if self.0.len() == 1 { "" } else { &self.0 };
+        Path(Arc::from(format!("{parent}/{name}")))
+    }
+
+    /// The lock's name, where it is a path below the folder of locks; a contender's path gives a name too, of which there
+    /// is no lock.
+    #[must_use]
+    pub fn lock_name(&self) -> Option<LockName> {
+        let name = self.0.strip_prefix(LOCKS)?.strip_prefix('/')?;
+        LockName::parse(name).ok()
+    }
+
+    /// Whether it is the folder of locks or lies below it.
+    #[must_use]
+    pub fn is_under_locks(&self) -> bool {
+        self.0.strip_prefix(LOCKS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// A lock's name, like `deploy` or `orders/42`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LockName(Arc<str>);
+
+impl LockName {
+    /// Checks a name: no level is empty, `.` or `..`, no control characters, and it is within the limits.
+    pub fn parse(text: &str) -> Result<LockName, ParsePathError> {
+        check(text, text.len(), LOCK_NAME_BYTES_MAX, PATH_LEVELS_MAX - 2)?;
+        Ok(LockName(Arc::from(text)))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where the lock stands in the tree: `/locks/{name}`.
+    #[must_use]
+    pub fn path(&self) -> Path {
+        Path(Arc::from(format!("{LOCKS}/{}", self.0)))
+    }
+}
+
+fn check(levels: &str, length: usize, bytes_max: usize, levels_max: usize) -> Result<(), ParsePathError> {
+    if length > bytes_max {
+        return Err(ParsePathError::TooLong { length, max: bytes_max });
+    }
+    if levels.chars().any(char::is_control) {
+        return Err(ParsePathError::ControlCharacter);
+    }
+    let mut count = 0;
+    for level in levels.split('/') {
+        match level {
+            "" => return Err(ParsePathError::EmptyLevel),
+            "." | ".." => return Err(ParsePathError::DotLevel),
+            _ => count += 1,
+        }
+    }
+    if count > levels_max {
+        return Err(ParsePathError::TooDeep { levels: count, max: levels_max });
+    }
+    Ok(())
+}
+
+macro_rules! text_of {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $name::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+text_of!(Path);
+text_of!(LockName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart() {
+        let path = Path::parse("/jobs/nightly").unwrap();
+        assert_eq!((path.parent(), path.name()), (Some(Path::parse("/jobs").unwrap()), "nightly"));
+        assert_eq!(Path::parse("/jobs").unwrap().parent(), Some(Path::root()));
+        assert_eq!(Path::root().parent(), None);
+        assert_eq!(Path::root().child("jobs").child("nightly"), path);
+    }
+
+    #[test]
+    fn bad_paths_are_refused_with_the_reason() {
+        for (text, error) in [
+            ("", ParsePathError::NoSlash),
+            ("jobs", ParsePathError::NoSlash),
+            ("//", ParsePathError::EmptyLevel),
+            ("/jobs/", ParsePathError::EmptyLevel),
+            ("/jobs//x", ParsePathError::EmptyLevel),
+            ("/jobs/../x", ParsePathError::DotLevel),
+            ("/jobs/.", ParsePathError::DotLevel),
+            ("/jobs/a\0b", ParsePathError::ControlCharacter),
+            ("/jobs/a\u{85}b", ParsePathError::ControlCharacter),
+        ] {
+            assert_eq!(Path::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_limits_hold_just_under_at_and_over() {
+        let name = |length: usize| "x".repeat(length);
+        assert!(LockName::parse(&name(511)).is_ok() && LockName::parse(&name(512)).is_ok());
+        assert_eq!(LockName::parse(&name(513)), Err(ParsePathError::TooLong { length: 513, max: 512 }));
+        let path = |length: usize| format!("/{}", name(length - 1));
+        assert!(Path::parse(&path(1_023)).is_ok() && Path::parse(&path(1_024)).is_ok());
+        assert_eq!(Path::parse(&path(1_025)), Err(ParsePathError::TooLong { length: 1_025, max: 1_024 }));
+        assert!(Path::parse(&"/x".repeat(31)).is_ok() && Path::parse(&"/x".repeat(32)).is_ok());
+        assert_eq!(Path::parse(&"/x".repeat(33)), Err(ParsePathError::TooDeep { levels: 33, max: 32 }));
+    }
+
+    #[test]
+    fn a_lock_beside_a_lock_of_a_deeper_name_is_another_one() {
+        let (orders, order) = (LockName::parse("orders").unwrap(), LockName::parse("orders/42").unwrap());
+        assert_eq!(order.path().parent(), Some(orders.path()));
+        assert!(order.path().is_under_locks() && !Path::parse("/locksmith").unwrap().is_under_locks());
+    }
+}

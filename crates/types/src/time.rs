@@ -1,0 +1,26 @@
+//! Wall-clock times, for people to read. No rule of the system depends on one.
+
+/// Milliseconds since the Unix epoch, as the node that took a request saw them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct WallMillis(pub u64);
+
+impl WallMillis {
+    /// RFC 3339 in UTC with milliseconds, like `2026-11-21T04:54:00.123Z`.
+    #[must_use]
+    pub fn to_rfc3339(self) -> String {
+        let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        time.map_or_else(|| "invalid".to_owned(), |time| format!("{time:.3}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_as_rfc_3339() {
+        assert_eq!(WallMillis(1_763_700_840_120).to_rfc3339(), "2025-11-21T04:54:00.120Z");
+        assert_eq!(WallMillis(u64::MAX).to_rfc3339(), "invalid");
+    }
+}
