@@ -2,6 +2,7 @@
 
 use crate::{
     answer,
+    delivery::Undelivered,
     error::{Asked, Problem, lock_name},
     headers,
     params::{Known, Params},
@@ -46,7 +47,15 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let now = node.wall_now();
     let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now }))?;
     match acquired.value {
-        Acquired::Held(view) => answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now)),
+        Acquired::Held(view) => {
+            let leaves_with_caller = view.leaves_with_caller;
+            let mut response = answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now))?;
+            if let Some(attempt) = leaves_with_caller {
+                let undelivered = Undelivered::then(move || node.abandon_soon(id, attempt));
+                response.extensions_mut().insert(undelivered);
+            }
+            Ok(response)
+        }
         Acquired::Queued(view) => {
             let location = answer::header_value(format!("/v1/grants/{}", view.id))?;
             let mut response = answer::json(StatusCode::ACCEPTED, acquired.revision, &answer::grant(view, now))?;

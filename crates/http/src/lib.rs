@@ -4,10 +4,12 @@
 //! - `params`, `headers`, `request`: from text to the node's own types, once.
 //! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
+//! - `delivery`: what is done where an answer was lost.
 //! - `listener`: sockets. The rest runs under a simulator too.
 
 mod answer;
 mod cluster;
+mod delivery;
 mod envelope;
 mod error;
 mod grants;

@@ -3,7 +3,7 @@
 //! The one file of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
-use crate::request::PeerAddress;
+use crate::{delivery::Undelivered, request::PeerAddress};
 use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -14,11 +14,11 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Shutdown, SocketAddr},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -62,6 +62,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 /// How long what was sent may stay without acknowledgement.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
+/// How long the news may take that the client had closed its socket before an answer arrived.
+const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 /// What one connection too many is told.
 const TURNED_AWAY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -154,16 +156,19 @@ fn turn_away(stream: &TcpStream, peer: SocketAddr) {
 
 async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Patience, watcher: Watcher) {
     let address = PeerAddress(peer.ip());
-    let calls = Arc::new(Calls::default());
-    let paced = Paced { stream, head: patience.head, calls: Arc::clone(&calls), seen: 0, head_ends: None, alarm: None };
+    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
+    let (asked, head) = (Arc::clone(&calls), patience.head);
+    let paced = Paced { stream: Arc::clone(&stream), head, calls: Arc::clone(&calls), seen: 0, head_ends: None, alarm: None };
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(address);
-        calls.begun.fetch_add(1, Ordering::Relaxed);
+        asked.begin();
         let answer = router.clone().call(request);
-        let calls = Arc::clone(&calls);
+        let calls = Arc::clone(&asked);
         async move {
-            let answer = answer.await;
-            calls.ended.fetch_add(1, Ordering::Relaxed);
+            let mut answer = answer.await;
+            if let Ok(response) = &mut answer {
+                calls.end(response.extensions_mut().remove());
+            }
             answer
         }
     });
@@ -177,6 +182,14 @@ async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Pat
     // Clients that go away, time out or send nonsense are their own affair.
     if let Err(error) = watcher.watch(connection).await {
         tracing::trace!(%peer, %error, "a connection ended");
+    }
+    if let Some(undelivered) = calls.unsettled() {
+        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has read
+        // the answer closes it in good order.
+        tokio::time::sleep(RESET_ARRIVES_MAX).await;
+        if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
+            undelivered.act();
+        }
     }
 }
 
@@ -195,12 +208,40 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 struct Calls {
     begun: AtomicU64,
     ended: AtomicU64,
+    /// Whether reading or writing failed.
+    broken: AtomicBool,
+    /// What to do if the last answer turns out not to have arrived.
+    undelivered: Mutex<Option<Undelivered>>,
+}
+
+impl Calls {
+    /// A request came, so its sender has had the answer to the one before.
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.unsettled();
+    }
+
+    fn end(&self, undelivered: Option<Undelivered>) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+        *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
+    }
+
+    fn unsettled(&self) -> Option<Undelivered> {
+        self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn watch<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(done, Poll::Ready(Err(_))) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        done
+    }
 }
 
 /// A connection's bytes, of which a request's head must arrive in time once it has begun. hyper has one bound for a head and for
 /// the idle time before it, which would have to be either too long for the one or too short for the other.
 struct Paced {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     head: Duration,
     calls: Arc<Calls>,
     /// The requests that had begun when bytes were last read.
@@ -221,7 +262,7 @@ impl AsyncRead for Paced {
             paced.alarm = None;
         }
         let before = buffer.filled().len();
-        let read = Pin::new(&mut paced.stream).poll_read(cx, buffer);
+        let read = paced.calls.watch(poll_read(&paced.stream, cx, buffer));
         if begun != paced.calls.ended.load(Ordering::Relaxed) {
             return read;
         }
@@ -237,25 +278,51 @@ impl AsyncRead for Paced {
     }
 }
 
+/// Reads from a shared socket, of which this connection is the only reader.
+fn poll_read(stream: &TcpStream, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    loop {
+        std::task::ready!(stream.poll_read_ready(cx))?;
+        match stream.try_read(buffer.initialize_unfilled()) {
+            Ok(length) => {
+                buffer.advance(length);
+                return Poll::Ready(Ok(()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Writes to a shared socket, of which this connection is the only writer.
+fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> io::Result<T>) -> Poll<io::Result<T>> {
+    loop {
+        std::task::ready!(stream.poll_write_ready(cx))?;
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
 impl AsyncWrite for Paced {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+        self.calls.watch(poll_write(&self.stream, cx, || self.stream.try_write(bytes)))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, parts)
+        self.calls.watch(poll_write(&self.stream, cx, || self.stream.try_write_vectored(parts)))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        true
     }
 }
 
@@ -368,6 +435,39 @@ mod tests {
         assert_eq!(in_time(heard.recv()).await, Some("waits"));
         drop(client);
         assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    }
+
+    /// Answers, and says when it learns that the answer was lost.
+    fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
+        let handler = move || async move {
+            let lost = Undelivered::then(move || news.send("lost").unwrap());
+            ([("connection", "close")], axum::Extension(lost), "the answer")
+        };
+        Router::new().route("/", get(handler))
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_read_is_known_to_be_lost() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let server = serve(PATIENCE, answers_that_matter(news));
+        let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        // The answer has arrived, and the socket is closed with it unread.
+        in_time(client.readable()).await.unwrap();
+        drop(client);
+        assert_eq!(in_time(heard.recv()).await, Some("lost"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_read_is_not_lost() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let server = serve(PATIENCE, answers_that_matter(news));
+        let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(read_all(&mut client).await.ends_with("the answer"));
+        drop(client);
+        // All connections have been looked after when the server has ended, and with them everything that could say so.
+        server.stop.send(()).unwrap();
+        in_time(server.task).await.unwrap();
+        assert_eq!(in_time(heard.recv()).await, None);
     }
 
     #[tokio::test]

@@ -59,8 +59,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         answered.await.unwrap_or(Err(CallError::ShuttingDown))
     }
 
-    /// Ends a grant whose answer did not reach its caller, unless the caller has come again since.
-    pub async fn abandon(&self, grant: GrantId, attempt: u64) {
+    /// Ends a grant whose answer did not reach its caller, in the background.
+    pub fn abandon_soon(&self, grant: GrantId, attempt: u64) {
+        let node = self.clone();
+        self.0.tasks.spawn::<RT>(async move { node.abandon(grant, attempt).await });
+    }
+
+    /// Ends a grant whose caller went away, unless it has come again since.
+    async fn abandon(&self, grant: GrantId, attempt: u64) {
         tokio::select! {
             biased;
             // A server that stops by itself drops nobody from a queue.
@@ -207,6 +213,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             Look::Held => {
                 let mut value = view::grant_of(state, &grant).ok_or(Rejection::NoGrant)?;
                 value.expires_in = self.expires_in(state, &value, proved);
+                value.leaves_with_caller = self.leaves_with_caller().then_some(standing.attempt);
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
             Look::Ended(reason) => Err(Rejection::GrantEnded { reason }.into()),
@@ -239,6 +246,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             queued_at: at,
             held_since: Some(at),
             expires_in: timeout,
+            leaves_with_caller: self.leaves_with_caller().then_some(standing.attempt),
         }
     }
 

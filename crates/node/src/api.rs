@@ -127,6 +127,8 @@ pub struct GrantView {
     pub held_since: Option<WallMillis>,
     /// How long it lives without a further renewal, counted from the last one that was proved; `None`: not known here.
     pub expires_in: Option<Duration>,
+    /// The attempt that this answer is for, where the grant is to end if the answer does not reach its caller.
+    pub leaves_with_caller: Option<u64>,
 }
 
 /// A grant that is asked for by its id.

@@ -1,0 +1,331 @@
+//! The bytes of commands, answers and snapshots, compared with `proto/golden`: a change of a format is a visible diff, and a
+//! reason for another `LOG_FORMAT` or `SNAPSHOT_FORMAT`. `FAIRHOLD_GOLDEN=write` writes them anew.
+//!
+//! A new variant of a command, an outcome or a rejection does not compile before it has an example here.
+
+#![cfg(test)]
+
+use fairhold_state::{
+    State,
+    command::{
+        Acquire, Answer, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession, Operation,
+        OperationResult, Outcome, Owner, Queued, Rejection, Transact, Want, WriteKey,
+    },
+    snapshot::SNAPSHOT_FORMAT,
+};
+use fairhold_types::{
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
+    time::WallMillis,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{collections::BTreeSet, fmt::Write, fs, path::PathBuf};
+
+/// Examples by name: one of each variant, or it does not compile.
+macro_rules! each_variant {
+    ($type:ident: $($variant:ident => $example:expr),* $(,)?) => {{
+        fn _is_complete(value: &$type) {
+            match value {
+                $($type::$variant { .. } => {}),*
+            }
+        }
+        let examples: Vec<(String, $type)> = vec![$({
+            let example = $example;
+            assert!(matches!(example, $type::$variant { .. }), "an example of another variant: {example:?}");
+            (kebab(stringify!($variant)), example)
+        }),*];
+        examples
+    }};
+}
+
+/// `FormCluster` is `form-cluster`.
+fn kebab(variant: &str) -> String {
+    let mut name = String::new();
+    for letter in variant.chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    name
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto/golden")
+}
+
+/// Compares in hexadecimal, 16 bytes a line, and gives back what the file has.
+fn assert_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let path = folder().join(name);
+    let mut text = String::new();
+    for line in bytes.chunks(16) {
+        let digits: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(text, "{}", digits.join(" ")).unwrap();
+    }
+    if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|value| value == "write") {
+        fs::write(&path, &text).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(text, golden, "{} has other bytes", path.display());
+    golden.split_whitespace().map(|digits| u8::from_str_radix(digits, 16).unwrap()).collect()
+}
+
+fn assert_all<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(kind: &str, examples: &[(String, T)]) {
+    for (name, example) in examples {
+        let bytes = fairhold_codec::encode(LOG_FORMAT, example).unwrap();
+        let stored = assert_golden(&format!("{kind}-{name}.hex"), &bytes);
+        assert_eq!(&fairhold_codec::decode::<T>(LOG_FORMAT, &stored).unwrap(), example);
+    }
+    // A file that nothing is compared with any more would look like a promise.
+    let known: BTreeSet<String> = examples.iter().map(|(name, _)| format!("{kind}-{name}.hex")).collect();
+    let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left_over: Vec<String> = files.filter(|file| file.starts_with(&format!("{kind}-")) && !known.contains(file)).collect();
+    assert!(left_over.is_empty(), "no example is named like {left_over:?}");
+}
+
+const AT: WallMillis = WallMillis(1_763_700_840_120);
+
+fn grant(last: u128) -> GrantId {
+    GrantId::from_ulid(0x0190_163d_8694_739b_aea5_966c_26f8_0000 + last)
+}
+
+fn lock(name: &str) -> LockName {
+    LockName::parse(name).unwrap()
+}
+
+fn path(text: &str) -> Path {
+    Path::parse(text).unwrap()
+}
+
+fn meta() -> Meta {
+    Meta::from([("build".to_owned(), "81".to_owned()), ("host".to_owned(), "ci-7".to_owned())])
+}
+
+fn open() -> OpenSession {
+    OpenSession {
+        key: Some(grant(1)),
+        id: SessionId(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        timeout_ms: 15_000,
+        name: "worker-3".to_owned(),
+        meta: meta(),
+        at: AT,
+    }
+}
+
+fn acquire() -> Acquire {
+    Acquire {
+        grant: grant(2),
+        wants: vec![Want { lock: lock("orders/42"), mode: Mode::Exclusive }],
+        claimant: Claimant::Session(open().id),
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: "ci-7".to_owned(), given: true },
+        meta: meta(),
+        lock_delay_ms: 5_000,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: AT,
+    }
+}
+
+/// All that `acquire` leaves out.
+fn acquire_with_all() -> Acquire {
+    Acquire {
+        grant: "0190163d-8694-739b-aea5-966c26f8ad91".parse().unwrap(),
+        wants: vec![Want { lock: lock("map"), mode: Mode::Shared }, Want { lock: lock("pool"), mode: Mode::Exclusive }],
+        claimant: Claimant::Anonymous { timeout_ms: 30_000 },
+        if_busy: IfBusy::Refuse,
+        limit: Some(3),
+        permits: 2,
+        priority: -300,
+        owner: Owner { text: "curl@127.0.0.1".to_owned(), given: false },
+        meta: Meta::new(),
+        lock_delay_ms: 0,
+        reentrant: true,
+        max_hold_ms: Some(60_000),
+        value: Some(vec![0, 255, 251]),
+        at: AT,
+    }
+}
+
+fn put(at: &str, value: &[u8], parents: bool) -> Operation {
+    Operation::Put { path: path(at), value: value.to_vec(), parents }
+}
+
+fn transact() -> Transact {
+    Transact {
+        key: Some(WriteKey { key: grant(3), fingerprint: *b"0123456789abcdef" }),
+        conditions: vec![
+            Condition::Fence { lock: lock("orders/42"), token: FencingToken(57), grant: Some(grant(2)) },
+            Condition::Fence { lock: lock("map"), token: FencingToken(u64::MAX), grant: None },
+            Condition::Version { path: path("/jobs"), version: Some(17) },
+            Condition::Version { path: path("/jobs/nightly"), version: None },
+        ],
+        then: vec![put("/jobs/nightly", b"value", true), put("/jobs", b"", false)],
+        otherwise: Some(vec![put("/jobs/failed", b"1", false)]),
+        at: AT,
+    }
+}
+
+fn commands() -> Vec<(String, Command)> {
+    let (session, id, number) = (open().id, grant(2), GrantNumber(57));
+    let mut commands = each_variant!(Command:
+        FormCluster => Command::FormCluster { cluster: ClusterId(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100) },
+        OpenSession => Command::OpenSession(open()),
+        CloseSession => Command::CloseSession { session, at: AT },
+        ExpireSession => Command::ExpireSession { session: SessionNumber(300), at: AT },
+        Acquire => Command::Acquire(acquire()),
+        Withdraw => Command::Withdraw { grant: id, attempt: 1, at: AT },
+        Abandon => Command::Abandon { grant: id, attempt: 2, at: AT },
+        Release => Command::Release { grant: id, at: AT },
+        SetGrantTimeout => Command::SetGrantTimeout { grant: id, timeout_ms: 60_000 },
+        EndCooling => Command::EndCooling { lock: lock("orders/42"), contender: number, at: AT },
+        Forget => Command::Forget { through: Revision(70_000) },
+        ForgetLock => Command::ForgetLock { lock: lock("orders/42"), since: Revision(5_000_000_000) },
+        Transact => Command::Transact(transact()),
+    );
+    commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
+    let bare = OpenSession { key: None, meta: Meta::new(), ..open() };
+    commands.push(("open-session-without-key".to_owned(), Command::OpenSession(bare)));
+    let bare = Transact { key: None, conditions: Vec::new(), otherwise: None, ..transact() };
+    commands.push(("transact-without-conditions".to_owned(), Command::Transact(bare)));
+    commands
+}
+
+fn outcomes() -> Vec<(String, Answer)> {
+    let (number, session) = (GrantNumber(57), SessionNumber(41));
+    let results = vec![OperationResult::Put { created: true, version: 0 }, OperationResult::Put { created: false, version: -1 }];
+    let outcomes = each_variant!(Outcome:
+        Nothing => Outcome::Nothing,
+        Done => Outcome::Done,
+        SessionOpened => Outcome::SessionOpened { id: open().id, number: session, timeout_ms: 15_000 },
+        Held => Outcome::Held(Held { number, token: FencingToken(90), session, attempt: 2 }),
+        Queued => Outcome::Queued(Queued { number, session, attempt: 1 }),
+        Written => Outcome::Written { succeeded: true, results },
+    );
+    outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
+}
+
+fn rejections() -> Vec<(String, Answer)> {
+    let holder = HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: Some(FencingToken(41)), since: AT };
+    let cooling = HolderFacts { token: None, ..holder.clone() };
+    let mut rejections = each_variant!(Rejection:
+        NoSession => Rejection::NoSession,
+        SessionEnded => Rejection::SessionEnded,
+        NoGrant => Rejection::NoGrant,
+        LockHeld => Rejection::LockHeld { holder, ahead: 3 },
+        GrantEnded => Rejection::GrantEnded { reason: EndReason::Released },
+        Forgotten => Rejection::Forgotten,
+        IdempotencyMismatch => Rejection::IdempotencyMismatch { field: "mode".to_owned() },
+        LimitMismatch => Rejection::LimitMismatch { limit: 3 },
+        PermitsOverLimit => Rejection::PermitsOverLimit { permits: 4, limit: 3 },
+        SharedWithLimit => Rejection::SharedWithLimit { limit: 3 },
+        QueueFull => Rejection::QueueFull { max: 10_000 },
+        SessionsFull => Rejection::SessionsFull { max: 1_000_000 },
+        MemoryFull => Rejection::MemoryFull { max: 4_000_000 },
+        SessionOwned => Rejection::SessionOwned { session: SessionNumber(41) },
+        StaleToken => Rejection::StaleToken { current: Some(FencingToken(90)) },
+        VersionMismatch => Rejection::VersionMismatch { current: Some(17) },
+        NoNode => Rejection::NoNode { path: path("/jobs") },
+        ReadOnly => Rejection::ReadOnly { path: path("/locks/orders") },
+        Unsupported => Rejection::Unsupported { what: "max_hold".to_owned() },
+    );
+    for (name, reason) in each_variant!(EndReason:
+        Released => EndReason::Released,
+        Expired => EndReason::Expired,
+        Broken => EndReason::Broken,
+        Withdrawn => EndReason::Withdrawn,
+    ) {
+        rejections.push((format!("grant-ended-{name}"), Rejection::GrantEnded { reason }));
+    }
+    rejections.push(("lock-held-while-cooling".to_owned(), Rejection::LockHeld { holder: cooling, ahead: 1 }));
+    rejections.push(("stale-token-of-nobody".to_owned(), Rejection::StaleToken { current: None }));
+    rejections.push(("version-mismatch-of-nothing".to_owned(), Rejection::VersionMismatch { current: None }));
+    rejections.into_iter().map(|(name, rejection)| (name, Answer { result: Err(rejection), revision: Revision(90) })).collect()
+}
+
+/// A state with each kind of thing in it that a snapshot can hold.
+fn small_state() -> State {
+    let mut state = State::new();
+    let other = SessionId(7);
+    let in_lock = |id: u128, name: &str, mode: Mode| Acquire {
+        grant: grant(id),
+        wants: vec![Want { lock: lock(name), mode }],
+        claimant: Claimant::Session(other),
+        ..acquire()
+    };
+    let anonymous = |id: u128| Acquire {
+        claimant: Claimant::Anonymous { timeout_ms: 30_000 },
+        limit: Some(3),
+        permits: 2,
+        priority: -1,
+        meta: Meta::new(),
+        ..in_lock(id, "pool", Mode::Exclusive)
+    };
+    for command in [
+        Command::FormCluster { cluster: ClusterId(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100) },
+        Command::OpenSession(open()),
+        Command::OpenSession(OpenSession { key: None, id: other, name: String::new(), meta: Meta::new(), ..open() }),
+        Command::Acquire(acquire()),
+        Command::Acquire(in_lock(10, "orders/42", Mode::Exclusive)),
+        Command::Acquire(in_lock(11, "map", Mode::Shared)),
+        Command::Acquire(anonymous(12)),
+        Command::Acquire(anonymous(13)),
+        Command::Acquire(in_lock(14, "idle", Mode::Exclusive)),
+        Command::Release { grant: grant(14), at: AT },
+        Command::Release { grant: grant(15), at: AT },
+        Command::Transact(Transact { conditions: Vec::new(), then: vec![put("/jobs/nightly", b"value", true)], ..transact() }),
+        // It cools in `orders/42`; its key is remembered.
+        Command::ExpireSession { session: SessionNumber(2), at: AT },
+    ] {
+        let applied = state.apply(command);
+        assert!(applied.answer.result.is_ok(), "{applied:?}");
+    }
+    state.check().unwrap();
+    state
+}
+
+#[test]
+fn every_command_has_its_bytes() {
+    assert_all("command", &commands());
+}
+
+#[test]
+fn every_outcome_has_its_bytes() {
+    assert_all("outcome", &outcomes());
+}
+
+#[test]
+fn every_rejection_has_its_bytes() {
+    assert_all("rejection", &rejections());
+}
+
+#[test]
+fn a_snapshot_has_its_bytes() {
+    let state = small_state();
+    let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+    assert_eq!((blocks.len(), blocks[0][0]), (1, SNAPSHOT_FORMAT));
+    let stored = assert_golden("snapshot-small.hex", &blocks[0]);
+    let read = State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap();
+    read.check().unwrap();
+    assert_eq!(read, state);
+    let none = State::new().snapshot_blocks().next().unwrap();
+    let stored = assert_golden("snapshot-before-the-first-change.hex", &none);
+    assert_eq!(State::from_snapshot_blocks(std::iter::once(stored.as_slice())).unwrap(), State::new());
+}
+
+#[test]
+fn a_snapshot_that_is_damaged_or_not_whole_is_refused() {
+    let bytes = small_state().snapshot_blocks().next().unwrap();
+    let read = |blocks: &[&[u8]]| State::from_snapshot_blocks(blocks.iter().copied());
+    assert!(read(&[]).is_err(), "no block was taken");
+    assert!(read(&[&bytes, &bytes]).is_err(), "two headers were taken");
+    assert!(read(&[&bytes[..bytes.len() - 1]]).is_err(), "a cut was taken");
+    for byte in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[byte] ^= 1;
+        assert!(read(&[&flipped]).is_err(), "a flipped bit in byte {byte} was taken");
+    }
+}

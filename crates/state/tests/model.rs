@@ -1,0 +1,292 @@
+//! Random commands against the machine and against a naive model of it: what differs is a mistake in one of them.
+//!
+//! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p fairhold-state --test
+//! model` runs that one alone.
+
+#[path = "model/naive.rs"]
+mod naive;
+#[path = "model/random.rs"]
+mod random;
+
+use fairhold_state::{
+    State,
+    command::{Applied, Command, Event},
+    read::GrantStatus,
+};
+use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode};
+use naive::{Mistake, Naive};
+use random::{Commands, Profile};
+use std::collections::BTreeMap;
+
+const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
+
+/// How often what costs much is looked at.
+const SNAPSHOT_EVERY: usize = 50;
+
+type Checked = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// The machine, another one that is given the same commands, and the model.
+struct Run {
+    seed: u64,
+    state: State,
+    replica: State,
+    naive: Naive,
+    ids: Vec<GrantId>,
+    last_tokens: BTreeMap<LockName, FencingToken>,
+    trace: Vec<String>,
+    /// How often each kind of outcome, rejection and event came.
+    seen: Kinds,
+}
+
+type Kinds = BTreeMap<String, usize>;
+
+/// The variant's name.
+fn kind(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+impl Run {
+    fn new(seed: u64, mistake: Option<Mistake>) -> Run {
+        Run {
+            seed,
+            state: State::new(),
+            replica: State::new(),
+            naive: Naive::new(mistake),
+            ids: Vec::new(),
+            last_tokens: BTreeMap::new(),
+            trace: Vec::new(),
+            seen: Kinds::new(),
+        }
+    }
+
+    /// Runs so many commands, or says what went wrong, with all that led to it.
+    fn run(mut self, profile: Profile, steps: usize) -> Result<Kinds, String> {
+        let mut commands = Commands::new(self.seed, profile);
+        // A long memory makes a check long.
+        let check_every = if profile == Profile::Calm { 20 } else { 1 };
+        for step in 0..steps {
+            let command = commands.next(&self.state);
+            self.trace.push(serde_json::to_string(&command).expect("a command can be printed"));
+            self.step(step, &command, check_every)
+                .map_err(|what| format!("seed {} ({profile:?}), step {step}: {what}\n{}", self.seed, self.trace.join("\n")))?;
+        }
+        Ok(self.seen)
+    }
+
+    fn step(&mut self, step: usize, command: &Command, check_every: usize) -> Checked {
+        if let Command::Acquire(acquire) = command {
+            self.ids.push(acquire.grant);
+        }
+        let before = self.state.revision();
+        let applied = self.state.apply(command.clone());
+        ensure(self.replica.apply(command.clone()) == applied, || "two machines answer differently".to_owned())?;
+        let (result, facts) = self.naive.apply(command);
+        let outcome = result.as_ref().map_or_else(kind, kind);
+        for kind in applied.events.iter().map(kind).chain([outcome]) {
+            *self.seen.entry(kind).or_default() += 1;
+        }
+        ensure(applied.answer.result == result, || format!("{:?} and not {result:?}", applied.answer.result))?;
+        let changed = u64::from(applied.answer.revision != before);
+        let refused = result.is_err();
+        ensure(applied.answer.revision.0 == before.0 + changed && !(refused && changed == 1), || "a wrong revision".to_owned())?;
+        self.compare_facts(&applied, facts)?;
+        self.compare_state()?;
+        self.judge_grants(&applied)?;
+        if step.is_multiple_of(check_every) {
+            self.state.check()?;
+            self.compare_ids()?;
+        }
+        if step.is_multiple_of(SNAPSHOT_EVERY) {
+            self.go_through_a_snapshot()?;
+        }
+        Ok(())
+    }
+
+    /// The same facts, in whatever order.
+    fn compare_facts(&self, applied: &Applied, mut facts: Vec<Event>) -> Checked {
+        let of_nodes = |event: &Event| matches!(event, Event::NodeCreated { .. } | Event::NodeChanged { .. });
+        let mut events: Vec<Event> = applied.events.iter().filter(|event| !of_nodes(event)).cloned().collect();
+        events.sort_by_key(|event| format!("{event:?}"));
+        facts.sort_by_key(|event| format!("{event:?}"));
+        ensure(events == facts, || format!("events {events:?} and not {facts:?}"))
+    }
+
+    fn compare_state(&self) -> Checked {
+        let (state, naive) = (&self.state, &self.naive);
+        ensure(state.revision().0 == naive.revision, || format!("revision {} and not {}", state.revision(), naive.revision))?;
+        for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+            let queue: Vec<_> = state.queue(&name).iter().map(|entry| facts_of(entry.contender)).collect();
+            let mut holders = naive.holders(&name);
+            holders.sort_by_key(|stand| stand.number);
+            let expected: Vec<_> = holders
+                .into_iter()
+                .chain(naive.waiting(&name))
+                .map(|stand| (stand.number, stand.attempt, stand.granted, stand.cooling))
+                .collect();
+            ensure(queue == expected, || format!("{name} has {queue:?} and not {expected:?}"))?;
+            for (index, entry) in state.queue(&name).iter().enumerate() {
+                let waits = entry.contender.granted_at.is_none();
+                let well = entry.position == index as u64 + 1 && entry.waits_for.is_some() == waits;
+                ensure(well, || format!("#{} of {name} has a wrong place", entry.contender.number))?;
+            }
+        }
+        let mut idle: Vec<_> = state.idle_locks().collect();
+        idle.sort();
+        ensure(idle == naive.idle(), || format!("idle {idle:?} and not {:?}", naive.idle()))?;
+        for (path, version, value) in &naive.nodes {
+            let node = state.node(path).map(|node| (node.version, node.value.to_vec()));
+            ensure(node.as_ref() == Some(&(*version, value.clone())), || format!("{path} is {node:?} and not {version}"))?;
+        }
+        Ok(())
+    }
+
+    /// What is said of each id that was ever used, the last ones at least.
+    fn compare_ids(&self) -> Checked {
+        for id in self.ids.iter().rev().take(40) {
+            let status = match self.state.grant(id) {
+                GrantStatus::Live(contender) => Some(Err(contender.number.0)),
+                GrantStatus::Ended(reason) => Some(Ok(reason)),
+                GrantStatus::Unknown => None,
+            };
+            let stands = self.naive.stands.iter().find(|stand| stand.id == *id && !stand.cooling);
+            let expected: Option<Result<EndReason, u64>> =
+                stands.map(|stand| Err(stand.number)).or_else(|| self.naive.ended(id).map(Ok));
+            ensure(status == expected, || format!("an id is {status:?} and not {expected:?}"))?;
+        }
+        Ok(())
+    }
+
+    /// What must hold of every grant that was given in this step, whatever the model says.
+    fn judge_grants(&mut self, applied: &Applied) -> Checked {
+        for event in &applied.events {
+            let Event::Granted { lock, grant, token } = event else { continue };
+            let revision = applied.answer.revision;
+            ensure(token.0 == revision.0, || format!("#{grant} has token {token} at revision {revision}"))?;
+            let holder = self.state.contender(*grant).ok_or_else(|| format!("#{grant} was granted and is gone"))?;
+            let last = self.last_tokens.insert(lock.clone(), *token);
+            let alone = holder.mode == Mode::Exclusive && self.naive.limit(lock).unwrap_or(1) == 1;
+            let grows = if alone { last < Some(*token) } else { last <= Some(*token) };
+            ensure(grows, || format!("the token of {lock} went from {last:?} to {token}"))?;
+            let place = |priority: i32, number: u64| (-i64::from(priority), number);
+            for waiting in self.state.queue(lock).iter().filter(|entry| entry.contender.granted_at.is_none()) {
+                let (waiting, granted) = (waiting.contender, place(holder.priority, grant.0));
+                let behind = place(waiting.priority, waiting.number.0) > granted;
+                ensure(behind, || format!("#{grant} was granted before #{}, who stood before it", waiting.number))?;
+            }
+        }
+        for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+            let limit = self.state.lock(&name).limit.unwrap_or(1);
+            let holders = self.naive.holders(&name);
+            ensure(Naive::legal(&holders, limit), || format!("{name} is held by too many"))?;
+            let first = self.naive.waiting(&name).first().copied();
+            let stuck = first.is_some_and(|first| Naive::legal(&[holders, vec![first]].concat(), limit));
+            ensure(!stuck, || format!("the first who waits for {name} could hold it"))?;
+        }
+        Ok(())
+    }
+
+    fn go_through_a_snapshot(&mut self) -> Checked {
+        let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
+        let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
+        ensure(again == self.state, || "a snapshot is another state".to_owned())?;
+        ensure(again.digest() == self.replica.digest(), || "two machines differ".to_owned())?;
+        // The machine goes on from what was read, its replica from what it was.
+        self.state = again;
+        Ok(())
+    }
+}
+
+fn facts_of(contender: &fairhold_state::record::Contender) -> (u64, u64, Option<u64>, bool) {
+    (contender.number.0, contender.attempt, contender.granted_at.map(|at| at.0), contender.cooling)
+}
+
+fn profile(seed: u64) -> Profile {
+    match seed % 3 {
+        0 => Profile::Mixed,
+        1 => Profile::Readers,
+        _ => Profile::Semaphore,
+    }
+}
+
+/// Runs all seeds, or the one that `FAIRHOLD_SEED` names; each of these kinds must have come often.
+fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> Profile, kinds: &[&str]) {
+    let only: Option<u64> = std::env::var("FAIRHOLD_SEED").ok().map(|seed| seed.parse().expect("FAIRHOLD_SEED is a number"));
+    let mut seen = Kinds::new();
+    for seed in seeds.filter(|seed| only.is_none_or(|only| only == *seed)) {
+        match Run::new(seed, None).run(profile(seed), steps) {
+            Ok(kinds) => kinds.into_iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count),
+            Err(what) => panic!("{what}"),
+        }
+    }
+    let rare = kinds.iter().filter(|kind| seen.get(**kind).copied().unwrap_or_default() < 20);
+    let rare: Vec<_> = rare.collect();
+    assert!(only.is_some() || rare.is_empty(), "hardly ever: {rare:?}, of {seen:?}");
+}
+
+#[test]
+fn many_short_histories_are_as_the_model_says() {
+    let outcomes = ["Nothing", "Done", "SessionOpened", "Held", "Queued", "Written"];
+    let rejections = [
+        "NoSession",
+        "SessionEnded",
+        "NoGrant",
+        "LockHeld",
+        "GrantEnded",
+        "IdempotencyMismatch",
+        "LimitMismatch",
+        "PermitsOverLimit",
+        "SharedWithLimit",
+        "SessionOwned",
+        "StaleToken",
+        "VersionMismatch",
+        "NoNode",
+        "ReadOnly",
+        "Unsupported",
+    ];
+    let events = [
+        "SessionRetimed",
+        "SessionClosed",
+        "SessionExpired",
+        "Attached",
+        "Granted",
+        "Ended",
+        "Cooling",
+        "Cooled",
+        "LockForgotten",
+        "NodeCreated",
+        "NodeChanged",
+    ];
+    run_all(0..120, 800, profile, &[&outcomes[..], &rejections, &events].concat());
+}
+
+#[test]
+fn a_session_that_lives_long_forgets_as_the_model_says() {
+    run_all(1_000..1_002, 8_000, |_| Profile::Calm, &["Forgotten"]);
+}
+
+#[test]
+fn each_mistake_is_found() {
+    for mistake in [
+        Mistake::PriorityIgnored,
+        Mistake::ReadersPassWriters,
+        Mistake::SmallPassesLarge,
+        Mistake::TokenIsTheQueueRevision,
+        Mistake::LateAbandonEnds,
+        Mistake::WithdrawEndsHolders,
+        Mistake::NothingCools,
+        Mistake::CoolingTokenPasses,
+        Mistake::UnknownReleaseNotRemembered,
+        Mistake::ReaderTokenForAnyReader,
+        Mistake::LimitForgottenWhenIdle,
+        Mistake::ExpiryIsRelease,
+    ] {
+        let found = (0..12).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
+        assert!(found, "{mistake:?} was not found");
+    }
+    let found = Run::new(1_000, Some(Mistake::NoFloor)).run(Profile::Calm, 8_000).is_err();
+    assert!(found, "a missing floor was not found");
+}

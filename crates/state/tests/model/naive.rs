@@ -1,0 +1,706 @@
+//! The rules of the machine once more, as plainly as can be: lists that are searched from end to end, and no index.
+//!
+//! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
+
+use fairhold_state::command::{
+    Acquire, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation, OperationResult,
+    Outcome, Owner, Queued, Rejection, Transact,
+};
+use fairhold_types::{
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits,
+    time::WallMillis,
+};
+
+/// A mistake that a model can be told to make, to show that it would be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    PriorityIgnored,
+    ReadersPassWriters,
+    SmallPassesLarge,
+    TokenIsTheQueueRevision,
+    LateAbandonEnds,
+    WithdrawEndsHolders,
+    NothingCools,
+    CoolingTokenPasses,
+    UnknownReleaseNotRemembered,
+    NoFloor,
+    ReaderTokenForAnyReader,
+    LimitForgottenWhenIdle,
+    ExpiryIsRelease,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Stand {
+    pub(crate) number: u64,
+    pub(crate) id: GrantId,
+    pub(crate) lock: LockName,
+    session: u64,
+    anonymous: bool,
+    pub(crate) mode: Mode,
+    asked_limit: Option<u32>,
+    pub(crate) permits: u32,
+    pub(crate) priority: i32,
+    owner: Owner,
+    meta: Meta,
+    pub(crate) attempt: u64,
+    pub(crate) granted: Option<u64>,
+    delay: u64,
+    pub(crate) cooling: bool,
+    since: WallMillis,
+}
+
+#[derive(Debug, Clone)]
+struct Session {
+    number: u64,
+    id: Option<SessionId>,
+    key: Option<GrantId>,
+    timeout: u64,
+    name: String,
+    meta: Meta,
+    ended: Vec<(GrantId, EndReason)>,
+    floor: Option<GrantId>,
+}
+
+#[derive(Debug, Clone)]
+struct Lock {
+    name: LockName,
+    limit: Option<u32>,
+    /// The last revision at which somebody or a lower lock came or went.
+    since: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Past {
+    Grant(EndReason),
+    Session,
+    Write([u8; 16], Outcome),
+}
+
+type Result<T> = std::result::Result<T, Rejection>;
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Naive {
+    pub(crate) revision: u64,
+    mistake: Option<Mistake>,
+    cluster: Option<ClusterId>,
+    sessions: Vec<Session>,
+    pub(crate) stands: Vec<Stand>,
+    locks: Vec<Lock>,
+    past: Vec<(GrantId, u64, Past)>,
+    pub(crate) nodes: Vec<(Path, i32, Vec<u8>)>,
+    facts: Vec<Event>,
+    changed: bool,
+    at: WallMillis,
+}
+
+fn other_request<T>() -> Result<T> {
+    Err(Rejection::IdempotencyMismatch { field: "request".to_owned() })
+}
+
+fn mismatch<T>(field: &str) -> Result<T> {
+    Err(Rejection::IdempotencyMismatch { field: field.to_owned() })
+}
+
+impl Naive {
+    pub(crate) fn new(mistake: Option<Mistake>) -> Naive {
+        Naive { mistake, ..Naive::default() }
+    }
+
+    fn errs(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    fn now(&self) -> u64 {
+        self.revision + 1
+    }
+
+    /// The answer, and the facts about sessions and grants, in no order that matters.
+    pub(crate) fn apply(&mut self, command: &Command) -> (Result<Outcome>, Vec<Event>) {
+        self.facts.clear();
+        self.changed = false;
+        self.at = command.at();
+        let before = self.clone();
+        let result = self.run(command);
+        if result.is_err() {
+            *self = before;
+        } else if self.changed {
+            self.revision += 1;
+        }
+        (result, std::mem::take(&mut self.facts))
+    }
+
+    fn run(&mut self, command: &Command) -> Result<Outcome> {
+        match command {
+            Command::FormCluster { cluster } => Ok(self.form(*cluster)),
+            Command::OpenSession(open) => self.open(open),
+            Command::CloseSession { session, at: _ } => self.close(session),
+            Command::ExpireSession { session, at: _ } => Ok(self.expire(session.0)),
+            Command::Acquire(acquire) => self.acquire(acquire),
+            Command::Withdraw { grant, attempt, at: _ } => self.withdraw(grant, *attempt),
+            Command::Abandon { grant, attempt, at: _ } => Ok(self.abandon(grant, *attempt)),
+            Command::Release { grant, at: _ } => Ok(self.release(grant)),
+            Command::SetGrantTimeout { grant, timeout_ms } => self.retime(grant, *timeout_ms),
+            Command::EndCooling { lock: _, contender, at: _ } => Ok(self.cool(contender.0)),
+            Command::Forget { through } => Ok(self.forget(through.0)),
+            Command::ForgetLock { lock, since } => Ok(self.forget_lock(lock, since.0)),
+            Command::Transact(transact) => self.transact(transact),
+        }
+    }
+
+    fn done(&mut self) -> Outcome {
+        self.changed = true;
+        Outcome::Done
+    }
+
+    fn form(&mut self, cluster: ClusterId) -> Outcome {
+        if self.cluster.is_some() {
+            return Outcome::Nothing;
+        }
+        self.cluster = Some(cluster);
+        self.done()
+    }
+
+    // Sessions
+
+    fn open(&mut self, open: &OpenSession) -> Result<Outcome> {
+        let known = self.sessions.iter().find(|session| open.key.is_some() && session.key == open.key);
+        if let Some(known) = known {
+            if known.timeout != open.timeout_ms {
+                return mismatch("ttl");
+            }
+            if known.name != open.name {
+                return mismatch("name");
+            }
+            if known.meta != open.meta {
+                return mismatch("meta");
+            }
+            return Ok(Outcome::SessionOpened {
+                id: known.id.expect("it has a key, so it has an id"),
+                number: SessionNumber(known.number),
+                timeout_ms: known.timeout,
+            });
+        }
+        if let Some(key) = open.key {
+            match self.past_of(&key) {
+                Some(Past::Session) => return Err(Rejection::SessionEnded),
+                Some(Past::Grant(_) | Past::Write(..)) => return other_request(),
+                None if self.live(&key).is_some() => return other_request(),
+                None => {}
+            }
+        }
+        let number = self.now();
+        self.sessions.push(Session {
+            number,
+            id: Some(open.id),
+            key: open.key,
+            timeout: open.timeout_ms,
+            name: open.name.clone(),
+            meta: open.meta.clone(),
+            ended: Vec::new(),
+            floor: None,
+        });
+        self.changed = true;
+        self.facts.push(Event::SessionOpened { session: SessionNumber(number), timeout_ms: open.timeout_ms });
+        Ok(Outcome::SessionOpened { id: open.id, number: SessionNumber(number), timeout_ms: open.timeout_ms })
+    }
+
+    fn close(&mut self, id: &SessionId) -> Result<Outcome> {
+        let Some(session) = self.sessions.iter().find(|session| session.id == Some(*id)) else {
+            return Err(Rejection::NoSession);
+        };
+        let number = session.number;
+        self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
+        let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
+        self.stands = others;
+        self.bury(number, mine, None);
+        Ok(self.done())
+    }
+
+    fn expire(&mut self, number: u64) -> Outcome {
+        if !self.sessions.iter().any(|session| session.number == number) {
+            return Outcome::Nothing;
+        }
+        self.facts.push(Event::SessionExpired { session: SessionNumber(number) });
+        let mut cooled = Vec::new();
+        let cools = !self.errs(Mistake::NothingCools);
+        for stand in self.stands.iter_mut().filter(|stand| stand.session == number && !stand.cooling) {
+            if cools && stand.granted.is_some() && stand.delay > 0 {
+                stand.cooling = true;
+                cooled.push(stand.clone());
+            }
+        }
+        for stand in cooled {
+            let (lock, grant) = (stand.lock.clone(), GrantNumber(stand.number));
+            self.facts.push(Event::Ended { lock: lock.clone(), grant, reason: EndReason::Expired });
+            self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
+            self.past.push((stand.id, self.now(), Past::Grant(EndReason::Expired)));
+        }
+        let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
+        self.stands = others;
+        let reason = if self.errs(Mistake::ExpiryIsRelease) { EndReason::Released } else { EndReason::Expired };
+        self.bury(number, mine, Some(reason));
+        self.done()
+    }
+
+    /// Ends a session and all that it had left, then lets others on.
+    fn bury(&mut self, number: u64, mine: Vec<Stand>, reason: Option<EndReason>) {
+        for stand in &mine {
+            let as_it_stood = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
+            let reason = reason.unwrap_or(as_it_stood);
+            self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
+            self.past.push((stand.id, self.now(), Past::Grant(reason)));
+            self.touch(&stand.lock);
+        }
+        self.drop_session(number);
+        for stand in mine {
+            self.settle(&stand.lock);
+        }
+    }
+
+    fn drop_session(&mut self, number: u64) {
+        let key = self.sessions.iter().find(|session| session.number == number).and_then(|session| session.key);
+        self.sessions.retain(|session| session.number != number);
+        self.past.extend(key.map(|key| (key, self.revision + 1, Past::Session)));
+    }
+
+    fn retime(&mut self, id: &GrantId, timeout: u64) -> Result<Outcome> {
+        let stand = self.live_or_ended(id)?;
+        let number = stand.session;
+        if !stand.anonymous {
+            return Err(Rejection::SessionOwned { session: SessionNumber(number) });
+        }
+        for session in self.sessions.iter_mut().filter(|session| session.number == number && session.timeout != timeout) {
+            session.timeout = timeout;
+            self.changed = true;
+            self.facts.push(Event::SessionRetimed { session: SessionNumber(number), timeout_ms: timeout });
+        }
+        Ok(if self.changed { Outcome::Done } else { Outcome::Nothing })
+    }
+
+    // Locks
+
+    pub(crate) fn limit(&self, lock: &LockName) -> Option<u32> {
+        let set = self.locks.iter().find(|known| known.name == *lock)?.limit;
+        let idle = !self.stands.iter().any(|stand| stand.lock == *lock);
+        if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
+    }
+
+    pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Stand> {
+        self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_some()).collect()
+    }
+
+    /// Those who wait, the next one first.
+    pub(crate) fn waiting(&self, lock: &LockName) -> Vec<&Stand> {
+        let mut waiting: Vec<&Stand> =
+            self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_none()).collect();
+        if !self.errs(Mistake::PriorityIgnored) {
+            // Stable: among equals those who came first stay first.
+            waiting.sort_by_key(|stand| -i64::from(stand.priority));
+        }
+        waiting
+    }
+
+    /// Whether a set of holders is one that a lock may have.
+    pub(crate) fn legal(holders: &[&Stand], limit: u32) -> bool {
+        if holders.iter().any(|stand| stand.mode == Mode::Shared) {
+            return holders.iter().all(|stand| stand.mode == Mode::Shared);
+        }
+        holders.iter().map(|stand| u64::from(stand.permits)).sum::<u64>() <= u64::from(limit)
+    }
+
+    fn next_grantable(&self, lock: &LockName) -> Option<u64> {
+        let limit = self.limit(lock).unwrap_or(1);
+        let fits = |stand: &Stand| Naive::legal(&[self.holders(lock), vec![stand]].concat(), limit);
+        let waiting = self.waiting(lock);
+        let passes = |stand: &Stand| {
+            let reader = self.errs(Mistake::ReadersPassWriters) && stand.mode == Mode::Shared;
+            reader || (self.errs(Mistake::SmallPassesLarge) && limit > 1)
+        };
+        let (first, rest) = waiting.split_first()?;
+        let next = std::iter::once(first).chain(rest.iter().filter(|stand| passes(stand))).find(|stand| fits(stand));
+        next.map(|stand| stand.number)
+    }
+
+    fn settle(&mut self, lock: &LockName) {
+        while let Some(number) = self.next_grantable(lock) {
+            let (now, at) = (self.now(), self.at);
+            let token = if self.errs(Mistake::TokenIsTheQueueRevision) { number } else { now };
+            for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
+                stand.granted = Some(token);
+                stand.since = at;
+            }
+            self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(token) });
+        }
+    }
+
+    fn touch(&mut self, name: &LockName) {
+        let now = self.now();
+        for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
+            lock.since = now;
+        }
+    }
+
+    /// The lock one level up, and so on to the first level.
+    fn uppers(name: &LockName) -> Vec<LockName> {
+        let mut names = Vec::new();
+        let mut text = name.as_str();
+        while let Some((upper, _)) = text.rsplit_once('/') {
+            names.push(LockName::parse(upper).expect("a part of a name is a name"));
+            text = upper;
+        }
+        names
+    }
+
+    fn make_lock(&mut self, name: &LockName, limit: Option<u32>) {
+        let mut missing: Vec<LockName> = std::iter::once(name.clone()).chain(Naive::uppers(name)).collect();
+        missing.retain(|level| !self.locks.iter().any(|lock| lock.name == *level));
+        if let Some(upper) = missing.last().and_then(|highest| Naive::uppers(highest).first().cloned()) {
+            self.touch(&upper);
+        }
+        let since = self.now();
+        self.locks.extend(missing.into_iter().map(|name| Lock { name, limit: None, since }));
+        for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
+            lock.limit = lock.limit.or(limit);
+            lock.since = since;
+        }
+    }
+
+    /// Locks in which nobody stands and below which there is none, with the revision since when.
+    pub(crate) fn idle(&self) -> Vec<(LockName, Revision)> {
+        let lower = |name: &LockName| self.locks.iter().any(|other| Naive::uppers(&other.name).contains(name));
+        let stood_in = |name: &LockName| self.stands.iter().any(|stand| stand.lock == *name);
+        let idle = self.locks.iter().filter(|lock| !lower(&lock.name) && !stood_in(&lock.name));
+        let mut idle: Vec<_> = idle.map(|lock| (lock.name.clone(), Revision(lock.since))).collect();
+        idle.sort();
+        idle
+    }
+
+    fn forget_lock(&mut self, name: &LockName, since: u64) -> Outcome {
+        if !self.idle().contains(&(name.clone(), Revision(since))) {
+            return Outcome::Nothing;
+        }
+        self.locks.retain(|lock| lock.name != *name);
+        if let Some(upper) = Naive::uppers(name).first() {
+            self.touch(upper);
+        }
+        self.facts.push(Event::LockForgotten { lock: name.clone() });
+        self.done()
+    }
+
+    // Grants
+
+    fn live(&self, id: &GrantId) -> Option<&Stand> {
+        self.stands.iter().find(|stand| stand.id == *id && !stand.cooling)
+    }
+
+    fn past_of(&self, id: &GrantId) -> Option<Past> {
+        let of_sessions = self.sessions.iter().flat_map(|session| &session.ended);
+        let of_sessions = of_sessions.filter(|(ended, _)| ended == id).map(|(_, reason)| Past::Grant(*reason));
+        of_sessions.chain(self.past.iter().filter(|(past, _, _)| past == id).map(|(_, _, what)| what.clone())).next()
+    }
+
+    /// What is known of an id: for comparison with what the machine says.
+    pub(crate) fn ended(&self, id: &GrantId) -> Option<EndReason> {
+        match self.past_of(id)? {
+            Past::Grant(reason) => Some(reason),
+            Past::Session | Past::Write(..) => None,
+        }
+    }
+
+    fn live_or_ended(&self, id: &GrantId) -> Result<&Stand> {
+        match (self.live(id), self.ended(id)) {
+            (Some(stand), _) => Ok(stand),
+            (None, Some(reason)) => Err(Rejection::GrantEnded { reason }),
+            (None, None) => Err(Rejection::NoGrant),
+        }
+    }
+
+    fn is_session_key(&self, id: &GrantId) -> bool {
+        self.sessions.iter().any(|session| session.key == Some(*id))
+    }
+
+    fn told(stand: &Stand) -> Outcome {
+        let (number, session, attempt) = (GrantNumber(stand.number), SessionNumber(stand.session), stand.attempt);
+        match stand.granted {
+            Some(token) => Outcome::Held(Held { number, token: FencingToken(token), session, attempt }),
+            None => Outcome::Queued(Queued { number, session, attempt }),
+        }
+    }
+
+    fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
+        let want = &acquire.wants[0];
+        if acquire.reentrant {
+            return Err(Rejection::Unsupported { what: "a reentrant hold".to_owned() });
+        }
+        if let Some(stand) = self.live(&acquire.grant) {
+            return self.attach(stand.clone(), acquire);
+        }
+        match self.past_of(&acquire.grant) {
+            Some(Past::Grant(reason)) => return Err(Rejection::GrantEnded { reason }),
+            Some(Past::Session | Past::Write(..)) => return other_request(),
+            None if self.is_session_key(&acquire.grant) => return other_request(),
+            None => {}
+        }
+        let session = match &acquire.claimant {
+            Claimant::Anonymous { .. } => None,
+            Claimant::Session(id) => {
+                let session = self.sessions.iter().find(|session| session.id == Some(*id)).ok_or(Rejection::NoSession)?;
+                if session.floor.is_some_and(|floor| acquire.grant <= floor) && !self.errs(Mistake::NoFloor) {
+                    return Err(Rejection::Forgotten);
+                }
+                Some(session.number)
+            }
+        };
+        let stood_in = self.stands.iter().any(|stand| stand.lock == want.lock);
+        let in_force = self.limit(&want.lock).or(stood_in.then_some(1));
+        let limit = in_force.or(acquire.limit).unwrap_or(1);
+        if acquire.limit.is_some_and(|asked| asked != limit) {
+            return Err(Rejection::LimitMismatch { limit });
+        }
+        if acquire.permits > limit {
+            return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
+        }
+        if limit > 1 && want.mode == Mode::Shared {
+            return Err(Rejection::SharedWithLimit { limit });
+        }
+        let outcome = self.join(acquire, session);
+        if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
+            return Err(self.busy(&want.lock));
+        }
+        Ok(outcome)
+    }
+
+    /// What a newcomer is told that has just queued, and is to be taken out again.
+    fn busy(&self, lock: &LockName) -> Rejection {
+        let holders = self.holders(lock);
+        let before = self.waiting(lock).iter().take_while(|stand| stand.number != self.now()).count();
+        let first = holders.iter().min_by_key(|stand| stand.number).expect("who waits, waits for somebody");
+        Rejection::LockHeld {
+            holder: HolderFacts {
+                number: GrantNumber(first.number),
+                owner: first.owner.text.clone(),
+                token: first.granted.filter(|_| !first.cooling).map(FencingToken),
+                since: first.since,
+            },
+            ahead: (holders.len() + before) as u64,
+        }
+    }
+
+    fn join(&mut self, acquire: &Acquire, named: Option<u64>) -> Outcome {
+        let (number, lock) = (self.now(), acquire.wants[0].lock.clone());
+        if let Claimant::Anonymous { timeout_ms } = acquire.claimant {
+            self.sessions.push(Session {
+                number,
+                id: None,
+                key: None,
+                timeout: timeout_ms,
+                name: String::new(),
+                meta: Meta::new(),
+                ended: Vec::new(),
+                floor: None,
+            });
+            self.facts.push(Event::SessionOpened { session: SessionNumber(number), timeout_ms });
+        }
+        self.make_lock(&lock, acquire.limit);
+        self.stands.push(Stand {
+            number,
+            id: acquire.grant,
+            lock: lock.clone(),
+            session: named.unwrap_or(number),
+            anonymous: named.is_none(),
+            mode: acquire.wants[0].mode,
+            asked_limit: acquire.limit,
+            permits: acquire.permits,
+            priority: acquire.priority,
+            owner: acquire.owner.clone(),
+            meta: acquire.meta.clone(),
+            attempt: 1,
+            granted: None,
+            delay: acquire.lock_delay_ms,
+            cooling: false,
+            since: acquire.at,
+        });
+        self.changed = true;
+        self.facts.push(Event::Queued { lock: lock.clone(), grant: GrantNumber(number) });
+        self.settle(&lock);
+        Naive::told(self.stands.last().expect("it was pushed"))
+    }
+
+    fn attach(&mut self, stand: Stand, acquire: &Acquire) -> Result<Outcome> {
+        let want = &acquire.wants[0];
+        let session = self.sessions.iter().find(|session| session.number == stand.session).expect("a live grant has one");
+        let same_session = match &acquire.claimant {
+            Claimant::Session(id) => session.id == Some(*id),
+            Claimant::Anonymous { .. } => session.id.is_none(),
+        };
+        let same_owner = match (stand.owner.given, acquire.owner.given) {
+            (true, true) => stand.owner.text == acquire.owner.text,
+            (given, given_now) => given == given_now,
+        };
+        for (field, same) in [
+            ("name", stand.lock == want.lock),
+            ("mode", stand.mode == want.mode),
+            ("limit", stand.asked_limit == acquire.limit),
+            ("permits", stand.permits == acquire.permits),
+            ("priority", stand.priority == acquire.priority),
+            ("session", same_session),
+            ("owner", same_owner),
+            ("lock_delay", stand.delay == acquire.lock_delay_ms),
+            ("meta", stand.meta == acquire.meta),
+        ] {
+            if !same {
+                return mismatch(field);
+            }
+        }
+        self.changed = true;
+        let known = self.stands.iter_mut().find(|known| known.number == stand.number).expect("it is live");
+        known.attempt += 1;
+        let outcome = Naive::told(known);
+        let (attempt, grant) = (known.attempt, GrantNumber(known.number));
+        self.facts.push(Event::Attached { lock: stand.lock, grant, attempt });
+        Ok(outcome)
+    }
+
+    fn withdraw(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
+        let stand = self.live_or_ended(id)?.clone();
+        if stand.attempt > attempt {
+            return Ok(Outcome::Nothing);
+        }
+        if stand.granted.is_some() && !self.errs(Mistake::WithdrawEndsHolders) {
+            return Ok(Naive::told(&stand));
+        }
+        Ok(self.end(&stand, EndReason::Withdrawn))
+    }
+
+    fn abandon(&mut self, id: &GrantId, attempt: u64) -> Outcome {
+        match self.live(id).cloned() {
+            Some(stand) if stand.attempt <= attempt || self.errs(Mistake::LateAbandonEnds) => {
+                self.end(&stand, EndReason::Withdrawn)
+            }
+            Some(_) | None => Outcome::Nothing,
+        }
+    }
+
+    fn release(&mut self, id: &GrantId) -> Outcome {
+        if let Some(stand) = self.live(id).cloned() {
+            let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
+            return self.end(&stand, reason);
+        }
+        if self.past_of(id).is_some() || self.is_session_key(id) {
+            return Outcome::Nothing;
+        }
+        if !self.errs(Mistake::UnknownReleaseNotRemembered) {
+            self.past.push((*id, self.now(), Past::Grant(EndReason::Released)));
+        }
+        self.done()
+    }
+
+    /// Ends one grant by its owner's wish.
+    fn end(&mut self, stand: &Stand, reason: EndReason) -> Outcome {
+        self.stands.retain(|other| other.number != stand.number);
+        self.touch(&stand.lock);
+        self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
+        if stand.anonymous {
+            self.past.push((stand.id, self.now(), Past::Grant(reason)));
+            self.drop_session(stand.session);
+            self.facts.push(Event::SessionClosed { session: SessionNumber(stand.session) });
+        } else {
+            let session = self.sessions.iter_mut().find(|session| session.number == stand.session).expect("it is live");
+            session.ended.push((stand.id, reason));
+            if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
+                let oldest = session.ended.iter().map(|(id, _)| *id).min().expect("it is not empty");
+                session.ended.retain(|(id, _)| *id != oldest);
+                session.floor = session.floor.max(Some(oldest));
+            }
+        }
+        self.settle(&stand.lock);
+        self.done()
+    }
+
+    fn cool(&mut self, number: u64) -> Outcome {
+        let Some(stand) = self.stands.iter().find(|stand| stand.number == number && stand.cooling).cloned() else {
+            return Outcome::Nothing;
+        };
+        self.stands.retain(|other| other.number != number);
+        self.touch(&stand.lock);
+        self.facts.push(Event::Cooled { lock: stand.lock.clone(), grant: GrantNumber(number) });
+        self.settle(&stand.lock);
+        self.done()
+    }
+
+    fn forget(&mut self, through: u64) -> Outcome {
+        let before = self.past.len();
+        self.past.retain(|(_, since, _)| *since > through);
+        if self.past.len() == before { Outcome::Nothing } else { self.done() }
+    }
+
+    // The tree
+
+    fn verify(&self, condition: &Condition) -> Result<()> {
+        match condition {
+            Condition::Fence { lock, token, grant } => {
+                let live = |stand: &&Stand| !stand.cooling || self.errs(Mistake::CoolingTokenPasses);
+                let held: Vec<&Stand> = self.holders(lock).into_iter().filter(live).collect();
+                let by_grant = !self.errs(Mistake::ReaderTokenForAnyReader);
+                let is_it = |stand: &&Stand| !by_grant || grant.is_none_or(|grant| grant == stand.id);
+                let mut right = held.iter().filter(|stand| stand.granted == Some(token.0)).filter(|stand| is_it(stand));
+                match right.next() {
+                    Some(_) => Ok(()),
+                    None => Err(Rejection::StaleToken {
+                        current: held.iter().filter_map(|stand| stand.granted).max().map(FencingToken),
+                    }),
+                }
+            }
+            Condition::Version { path, version } => {
+                let current = self.nodes.iter().find(|(node, _, _)| node == path).map(|(_, version, _)| *version);
+                if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
+            }
+        }
+    }
+
+    fn transact(&mut self, transact: &Transact) -> Result<Outcome> {
+        if let Some(key) = &transact.key {
+            match self.past_of(&key.key) {
+                Some(Past::Write(fingerprint, outcome)) if fingerprint == key.fingerprint => return Ok(outcome),
+                Some(Past::Write(..) | Past::Grant(_) | Past::Session) => return other_request(),
+                None if self.live(&key.key).is_some() || self.is_session_key(&key.key) => return other_request(),
+                None => {}
+            }
+        }
+        let failed = transact.conditions.iter().find_map(|condition| self.verify(condition).err());
+        let (succeeded, operations) = match (failed, &transact.otherwise) {
+            (None, _) => (true, &transact.then),
+            (Some(_), Some(otherwise)) => (false, otherwise),
+            (Some(rejection), None) => return Err(rejection),
+        };
+        let results = operations.iter().map(|operation| self.put(operation)).collect::<Result<Vec<_>>>()?;
+        self.changed = !results.is_empty() || transact.key.is_some();
+        let outcome = Outcome::Written { succeeded, results };
+        if let Some(key) = &transact.key {
+            self.past.push((key.key, self.now(), Past::Write(key.fingerprint, outcome.clone())));
+        }
+        Ok(outcome)
+    }
+
+    fn put(&mut self, operation: &Operation) -> Result<OperationResult> {
+        let Operation::Put { path, value, parents } = operation;
+        if path.is_under_locks() || path.as_str() == "/" {
+            return Err(Rejection::ReadOnly { path: path.clone() });
+        }
+        if let Some((_, version, known)) = self.nodes.iter_mut().find(|(node, _, _)| node == path) {
+            *version += 1;
+            known.clone_from(value);
+            return Ok(OperationResult::Put { created: false, version: *version });
+        }
+        let mut upper = path.parent().expect("it is not the root");
+        while upper.as_str() != "/" && !self.nodes.iter().any(|(node, _, _)| *node == upper) {
+            if !parents {
+                return Err(Rejection::NoNode { path: upper });
+            }
+            self.nodes.push((upper.clone(), 0, Vec::new()));
+            upper = upper.parent().expect("it is not the root");
+        }
+        self.nodes.push((path.clone(), 0, value.clone()));
+        Ok(OperationResult::Put { created: true, version: 0 })
+    }
+}

@@ -1,0 +1,295 @@
+//! Random commands that mean something: most of them name sessions, grants, locks and tokens that exist or did a moment ago.
+
+use fairhold_state::{
+    State,
+    command::{Acquire, Claimant, Command, Condition, IfBusy, Meta, OpenSession, Operation, Owner, Transact, Want, WriteKey},
+};
+use fairhold_types::{
+    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+
+/// What a run is mostly about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// All rules against all others.
+    Mixed,
+    /// Readers and writers.
+    Readers,
+    /// Permits.
+    Semaphore,
+    /// One session that lives long enough to forget.
+    Calm,
+}
+
+const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
+const PATHS: [&str; 6] = ["/x", "/x/y", "/x/y/z", "/w", "/locks/a", "/"];
+
+/// More contenders than this, and the next command ends one: states stay small, and queues move.
+const CONTENDERS_MAX: usize = 24;
+
+/// How many of the last ids and sessions are named again.
+const RECENT: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Commands {
+    rng: SmallRng,
+    profile: Profile,
+    made: u64,
+    acquires: Vec<Acquire>,
+    /// The first acquire of all comes again and again, also when it is long over.
+    first: Option<Acquire>,
+    sessions: Vec<OpenSession>,
+    writes: Vec<Transact>,
+}
+
+impl Commands {
+    pub(crate) fn new(seed: u64, profile: Profile) -> Commands {
+        let rng = SmallRng::seed_from_u64(seed);
+        Commands { rng, profile, made: 0, acquires: Vec::new(), first: None, sessions: Vec::new(), writes: Vec::new() }
+    }
+
+    fn one_in(&mut self, many: u32) -> bool {
+        self.rng.random_ratio(1, many)
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.rng.random_range(0..from.len())].clone()) }
+    }
+
+    fn at(&self) -> WallMillis {
+        WallMillis(self.made * 10)
+    }
+
+    fn lock(&mut self) -> LockName {
+        let name = LOCKS[self.rng.random_range(0..LOCKS.len())];
+        LockName::parse(name).expect("a fixed name")
+    }
+
+    /// A new id; now and then one that was made earlier than the last.
+    fn fresh_id(&mut self) -> GrantId {
+        let back = if self.one_in(10) { self.rng.random_range(0..40) } else { 0 };
+        let time = (self.made + 100 - back.min(self.made)) as u128;
+        GrantId::from_ulid(time << 64 | u128::from(self.made))
+    }
+
+    fn known_id(&mut self, state: &State) -> GrantId {
+        let live: Vec<GrantId> =
+            state.sessions().flat_map(|session| state.contenders_of(session.number)).map(|contender| contender.grant).collect();
+        let recent: Vec<GrantId> = self.acquires.iter().map(|acquire| acquire.grant).collect();
+        let keys: Vec<GrantId> = self.sessions.iter().filter_map(|open| open.key).collect();
+        let from = match self.rng.random_range(0..12) {
+            0..6 => &live,
+            6..11 => &recent,
+            _ => &keys,
+        };
+        self.pick(from).unwrap_or_else(|| self.fresh_id())
+    }
+
+    fn session_id(&mut self) -> SessionId {
+        let ids: Vec<SessionId> = self.sessions.iter().map(|open| open.id).collect();
+        self.pick(&ids).unwrap_or(SessionId(0))
+    }
+
+    fn session_number(&mut self, state: &State) -> SessionNumber {
+        // The first session of a calm run is the one that is to live long.
+        let spared = usize::from(self.profile == Profile::Calm);
+        let live: Vec<SessionNumber> = state.sessions().map(|session| session.number).skip(spared).collect();
+        if self.one_in(10) { SessionNumber(0) } else { self.pick(&live).unwrap_or(SessionNumber(0)) }
+    }
+
+    pub(crate) fn next(&mut self, state: &State) -> Command {
+        self.made += 1;
+        let at = self.at();
+        let contenders: usize = LOCKS.iter().map(|name| LockName::parse(name).map_or(0, |name| state.queue(&name).len())).sum();
+        if self.sessions.is_empty() {
+            return self.open();
+        }
+        if contenders > CONTENDERS_MAX && !self.one_in(3) {
+            return Command::Release { grant: self.known_id(state), at };
+        }
+        match self.rng.random_range(0..100) {
+            0..40 => self.acquire(state),
+            40..62 => Command::Release { grant: self.known_id(state), at },
+            62..68 => Command::Withdraw { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
+            68..73 => Command::Abandon { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
+            73..77 => self.open(),
+            77..79 if self.profile != Profile::Calm => Command::CloseSession { session: self.session_id(), at },
+            77..82 => Command::ExpireSession { session: self.session_number(state), at },
+            82..84 => Command::SetGrantTimeout { grant: self.known_id(state), timeout_ms: self.rng.random_range(1..4) * 1_000 },
+            84..89 => self.end_cooling(state),
+            89..91 => {
+                let through = state.revision().0.saturating_sub(self.rng.random_range(0..60));
+                Command::Forget { through: Revision(through) }
+            }
+            91..94 => self.forget_lock(state),
+            _ => self.transact(state),
+        }
+    }
+
+    fn open(&mut self) -> Command {
+        if self.one_in(50) {
+            return Command::FormCluster { cluster: ClusterId(u128::from(self.made)) };
+        }
+        let known = self.sessions.clone();
+        let mut open = match self.pick(&known) {
+            Some(open) if self.one_in(3) && open.key.is_some() => open,
+            _ => {
+                let key = if self.one_in(2) { Some(self.fresh_id()) } else { None };
+                let timeout_ms = 10_000;
+                OpenSession { key, id: SessionId(0), timeout_ms, name: "n".to_owned(), meta: Meta::new(), at: self.at() }
+            }
+        };
+        open.id = SessionId(u128::from(self.made));
+        if self.one_in(12) {
+            open.timeout_ms += 1;
+        }
+        if self.profile != Profile::Calm || self.sessions.is_empty() {
+            self.sessions.push(open.clone());
+            if self.sessions.len() > RECENT / 2 {
+                self.sessions.remove(0);
+            }
+        }
+        Command::OpenSession(open)
+    }
+
+    fn acquire(&mut self, state: &State) -> Command {
+        let known = self.acquires.clone();
+        let mut acquire = match self.pick(&known) {
+            Some(again) if self.one_in(4) => again,
+            _ if self.one_in(20) => self.first.clone().unwrap_or_else(|| self.fresh_acquire(state)),
+            _ => self.fresh_acquire(state),
+        };
+        acquire.at = self.at();
+        acquire.if_busy = if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue };
+        self.first.get_or_insert_with(|| acquire.clone());
+        self.acquires.push(acquire.clone());
+        if self.acquires.len() > RECENT {
+            self.acquires.remove(0);
+        }
+        if self.one_in(12) {
+            self.vary(&mut acquire);
+        }
+        Command::Acquire(acquire)
+    }
+
+    /// The same id with another request.
+    fn vary(&mut self, acquire: &mut Acquire) {
+        match self.rng.random_range(0..9) {
+            0 => acquire.wants[0].lock = self.lock(),
+            1 => acquire.wants[0].mode = Mode::Shared,
+            2 => acquire.limit = Some(self.rng.random_range(1..4)),
+            3 => acquire.permits += 1,
+            4 => acquire.priority += 1,
+            5 => acquire.claimant = Claimant::Session(self.session_id()),
+            6 => acquire.owner.text = "other".to_owned(),
+            7 => acquire.lock_delay_ms += 1_000,
+            _ => acquire.reentrant = true,
+        }
+    }
+
+    fn fresh_acquire(&mut self, state: &State) -> Acquire {
+        let grant = if self.one_in(15) { self.known_id(state) } else { self.fresh_id() };
+        let shared = match self.profile {
+            Profile::Readers => !self.one_in(3),
+            Profile::Mixed | Profile::Calm => self.one_in(3),
+            Profile::Semaphore => self.one_in(30),
+        };
+        let limits: &[Option<u32>] = match self.profile {
+            Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
+            Profile::Mixed => &[None, None, None, Some(1), Some(3)],
+            Profile::Readers | Profile::Calm => &[None],
+        };
+        let limit = self.pick(limits).flatten();
+        let permits = match self.profile {
+            Profile::Semaphore => self.rng.random_range(1..4),
+            Profile::Mixed if limit.is_some() => self.rng.random_range(1..4),
+            Profile::Mixed | Profile::Readers | Profile::Calm => 1,
+        };
+        let claimant = if self.one_in(4) && self.profile != Profile::Calm {
+            Claimant::Anonymous { timeout_ms: 2_000 }
+        } else {
+            Claimant::Session(self.session_id())
+        };
+        Acquire {
+            grant,
+            wants: vec![Want { lock: self.lock(), mode: if shared { Mode::Shared } else { Mode::Exclusive } }],
+            claimant,
+            if_busy: IfBusy::Queue,
+            limit,
+            permits,
+            priority: if self.one_in(4) { self.rng.random_range(-1..3) } else { 0 },
+            owner: Owner { text: format!("o{}", self.made % 3), given: self.one_in(2) },
+            meta: Meta::new(),
+            lock_delay_ms: if self.one_in(3) { 1_000 } else { 0 },
+            reentrant: false,
+            max_hold_ms: None,
+            value: None,
+            at: self.at(),
+        }
+    }
+
+    fn end_cooling(&mut self, state: &State) -> Command {
+        let cooling: Vec<(LockName, GrantNumber)> =
+            state.cooling().map(|contender| (contender.lock.clone(), contender.number)).collect();
+        let nobody = (self.lock(), GrantNumber(0));
+        let (lock, contender) = self.pick(&cooling).unwrap_or(nobody);
+        Command::EndCooling { lock, contender, at: self.at() }
+    }
+
+    fn forget_lock(&mut self, state: &State) -> Command {
+        let idle: Vec<(LockName, Revision)> = state.idle_locks().collect();
+        let other = (self.lock(), state.revision());
+        let (lock, since) = self.pick(&idle).unwrap_or(other);
+        Command::ForgetLock { lock, since: if self.one_in(5) { Revision(since.0.saturating_sub(1)) } else { since } }
+    }
+
+    fn transact(&mut self, state: &State) -> Command {
+        let known = self.writes.clone();
+        if let Some(again) = self.pick(&known).filter(|_| self.one_in(4)) {
+            return Command::Transact(again);
+        }
+        let key = match self.rng.random_range(0..8) {
+            0..3 => Some(WriteKey { key: self.fresh_id(), fingerprint: [1; 16] }),
+            3 => Some(WriteKey { key: self.known_id(state), fingerprint: [2; 16] }),
+            _ => None,
+        };
+        let conditions = (0..self.rng.random_range(0..3)).map(|_| self.condition(state)).collect();
+        let then = self.operations();
+        let otherwise = if self.one_in(4) { Some(self.operations()) } else { None };
+        let transact = Transact { key, conditions, then, otherwise, at: self.at() };
+        self.writes.push(transact.clone());
+        if self.writes.len() > RECENT {
+            self.writes.remove(0);
+        }
+        Command::Transact(transact)
+    }
+
+    fn path(&mut self) -> Path {
+        Path::parse(PATHS[self.rng.random_range(0..PATHS.len())]).expect("a fixed path")
+    }
+
+    fn operations(&mut self) -> Vec<Operation> {
+        (0..self.rng.random_range(0..3))
+            .map(|_| {
+                let value = self.made.to_string().into_bytes();
+                Operation::Put { path: self.path(), value, parents: self.one_in(3) }
+            })
+            .collect()
+    }
+
+    fn condition(&mut self, state: &State) -> Condition {
+        if self.one_in(3) {
+            let path = Path::parse(PATHS[self.rng.random_range(0..4)]).expect("a fixed path");
+            let current = state.node(&path).map(|node| node.version);
+            let version = if self.one_in(4) { current.map(|version| version + 1) } else { current };
+            return Condition::Version { path, version };
+        }
+        let lock = self.lock();
+        let tokens: Vec<FencingToken> =
+            state.queue(&lock).iter().filter_map(|entry| entry.contender.granted_at).map(|at| FencingToken(at.0)).collect();
+        let token = self.pick(&tokens).unwrap_or(FencingToken(1));
+        let grant = if self.one_in(2) { Some(self.known_id(state)) } else { None };
+        Condition::Fence { lock, token, grant }
+    }
+}

@@ -1,0 +1,72 @@
+//! The rules of the machine as text: each script in `testscripts/` tells one rule, what is done and what comes of it.
+//!
+//! A script is lists of commands, `---`, and what they print; `scripts/language.rs` says which commands there are. After each
+//! command the state is checked, and is written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state
+//! --test scripts` writes what is printed into the scripts: read the difference before it is kept.
+
+#[path = "scripts/language.rs"]
+mod language;
+#[path = "scripts/names.rs"]
+mod names;
+#[path = "scripts/printer.rs"]
+mod printer;
+#[path = "scripts/show.rs"]
+mod show;
+
+use language::Machine;
+use std::{fs, path::Path};
+
+/// Runs all scripts of a folder, each from an empty state.
+fn run_all(folder: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testscripts").join(folder);
+    let mut scripts: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder of scripts is there")
+        .map(|entry| entry.expect("the folder can be listed").path())
+        .collect();
+    scripts.sort();
+    assert!(!scripts.is_empty(), "{} has no scripts", folder.display());
+    for script in scripts {
+        let text = fs::read_to_string(&script).expect("a script is UTF-8");
+        assert!(text.starts_with("# "), "{} does not begin with its rule", script.display());
+        if let Err(error) = goldenscript::run(&mut Machine::new(), &script) {
+            panic!("{}: {error}", script.display());
+        }
+    }
+}
+
+#[test]
+fn session_scripts() {
+    run_all("session");
+}
+
+#[test]
+fn lock_scripts() {
+    run_all("lock");
+}
+
+#[test]
+fn grant_scripts() {
+    run_all("grant");
+}
+
+#[test]
+fn memory_scripts() {
+    run_all("memory");
+}
+
+#[test]
+fn tree_scripts() {
+    run_all("tree");
+}
+
+#[test]
+fn snapshot_scripts() {
+    run_all("snapshot");
+}
+
+#[test]
+fn a_command_that_the_language_does_not_have_is_an_error() {
+    for script in ["fly\n---\n", "open s1 colour=red\n---\n", "open s1 timeout=soon\n---\n", "acquire printer s1 id=Q\n---\n"] {
+        assert!(goldenscript::generate(&mut Machine::new(), script).is_err(), "{script} was taken");
+    }
+}

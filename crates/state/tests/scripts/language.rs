@@ -1,0 +1,318 @@
+//! The commands of scripts. Names are in `names.rs`; paths are written without their first slash, and `anon` stands for a
+//! claimant without a session.
+//!
+//! ```text
+//! form                                       names the cluster
+//! open s1 [timeout=10s] [key=k] [name=..] [meta=..]      close s1      expire s1|a
+//! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=] [refuse]
+//!         and, refused by this version: [reentrant] [max_hold=] [value=] [and=LOCK]
+//! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
+//! forget through=7         forget-lock LOCK since=7
+//! put PATH VALUE [parents] | transact put=PATH@VALUE …   both with [fence=LOCK@TOKEN[@a]] [version=PATH@N] [absent=PATH]
+//!         [else=PATH@VALUE] [key=k] [request=..]
+//! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
+//! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
+//! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
+//! ```
+
+use crate::{
+    names::{Names, grant_id, session_id},
+    printer, show,
+};
+use fairhold_state::{
+    State,
+    command::{
+        Acquire, Applied, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner, Queued,
+        Transact, Want, WriteKey,
+    },
+};
+use fairhold_types::{ClusterId, FencingToken, LockName, Mode, Path, Revision, duration, time::WallMillis};
+use goldenscript::{Argument, ArgumentConsumer, Context};
+use std::error::Error;
+
+type Fallible<T> = Result<T, Box<dyn Error>>;
+
+/// A state, and what the names of its script stand for.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    state: State,
+    names: Names,
+    /// How many commands were given: the wall clock of scripts, and the source of ids where none is named.
+    steps: u64,
+}
+
+impl goldenscript::Runner for Machine {
+    type Command = goldenscript::Command;
+
+    fn run(&mut self, command: &goldenscript::Command, _context: &Context) -> Fallible<String> {
+        self.steps += 1;
+        let mut args = command.consume_args();
+        let printed = self.dispatch(&command.name, &mut args)?;
+        args.reject_next()?;
+        self.check()?;
+        Ok(printed)
+    }
+}
+
+impl Machine {
+    pub(crate) fn new() -> Machine {
+        Machine { state: State::new(), names: Names::default(), steps: 0 }
+    }
+
+    fn at(&self) -> WallMillis {
+        WallMillis(self.steps * 1_000)
+    }
+
+    fn dispatch(&mut self, name: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
+        let at = self.at();
+        let command = match name {
+            "form" => Command::FormCluster { cluster: ClusterId(7) },
+            "open" => return self.open(args),
+            "close" => Command::CloseSession { session: session_id(word(args)?)?, at },
+            "expire" => Command::ExpireSession { session: self.session_of(word(args)?)?, at },
+            "acquire" => return self.acquire(args),
+            "withdraw" => Command::Withdraw { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
+            "abandon" => Command::Abandon { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
+            "release" => Command::Release { grant: grant_id(word(args)?)?, at },
+            "retime" => Command::SetGrantTimeout { grant: grant_id(word(args)?)?, timeout_ms: millis(args, "timeout", "30s")? },
+            "cool" => {
+                let (lock, id) = (LockName::parse(word(args)?)?, word(args)?);
+                let contender = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
+                Command::EndCooling { lock, contender, at }
+            }
+            "forget" => Command::Forget { through: Revision(number(args, "through")?) },
+            "forget-lock" => Command::ForgetLock { lock: LockName::parse(word(args)?)?, since: Revision(number(args, "since")?) },
+            "put" | "transact" => self.write(name, args)?,
+            "fence" => return self.fence(args),
+            "show" => return self.show(args),
+            "snapshot" => return self.snapshot(),
+            "flood" => return self.repeat(args, false),
+            "cycle" => return self.repeat(args, true),
+            _ => return Err(format!("no such command: {name}").into()),
+        };
+        Ok(self.apply(command))
+    }
+
+    fn apply(&mut self, command: Command) -> String {
+        let before = self.state.revision();
+        let applied = self.state.apply(command);
+        printer::applied(&self.names, before, &applied)
+    }
+
+    /// What must hold after every command: the caches are right, and a snapshot is the state.
+    fn check(&self) -> Fallible<()> {
+        self.state.check()?;
+        let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
+        let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice))?;
+        again.check()?;
+        if again != self.state || again.digest() != self.state.digest() {
+            return Err("the state is another after a snapshot".into());
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
+        let name = word(args)?;
+        let open = OpenSession {
+            key: args.take_key("key").map(grant_id).transpose()?,
+            id: session_id(name)?,
+            timeout_ms: millis(args, "timeout", "10s")?,
+            name: args.take_key("name").unwrap_or(name).to_owned(),
+            meta: meta(args),
+            at: self.at(),
+        };
+        let (before, asked) = (self.state.revision(), open.id);
+        let applied = self.state.apply(Command::OpenSession(open));
+        if let Ok(Outcome::SessionOpened { id, number, .. }) = &applied.answer.result
+            && *id == asked
+        {
+            self.names.note_session(name, *number);
+        }
+        Ok(printer::applied(&self.names, before, &applied))
+    }
+
+    fn acquire(&mut self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
+        let fresh = format!("z{}", self.steps);
+        let id = args.take_key("id").unwrap_or(&fresh);
+        let acquire = self.read_acquire(id, args)?;
+        let before = self.state.revision();
+        let applied = self.state.apply(Command::Acquire(acquire));
+        self.note_grant(id, &applied);
+        Ok(printer::applied(&self.names, before, &applied))
+    }
+
+    fn note_grant(&mut self, id: &str, applied: &Applied) {
+        if let Ok(Outcome::Held(Held { number, .. }) | Outcome::Queued(Queued { number, .. })) = &applied.answer.result {
+            self.names.note_grant(id, *number);
+        }
+    }
+
+    fn read_acquire(&self, id: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<Acquire> {
+        let mode = match args.take_key("mode") {
+            None | Some("exclusive") => Mode::Exclusive,
+            Some("shared") => Mode::Shared,
+            Some(other) => return Err(format!("no such mode: {other}").into()),
+        };
+        let want = |name: &str| Ok::<_, Box<dyn Error>>(Want { lock: LockName::parse(name)?, mode });
+        let mut wants = vec![want(word(args)?)?];
+        let claimant = match word(args)? {
+            "anon" => Claimant::Anonymous { timeout_ms: millis(args, "ttl", "30s")? },
+            session => Claimant::Session(session_id(session)?),
+        };
+        if let Some(second) = args.take_key("and") {
+            wants.push(want(second)?);
+        }
+        let owner = match (args.take_key("owner"), args.take_key("from")) {
+            (Some(text), None) => Owner { text: text.to_owned(), given: true },
+            (None, from) => Owner { text: from.unwrap_or("somebody").to_owned(), given: false },
+            (Some(_), Some(_)) => return Err("an owner is given, or made from where the caller comes from".into()),
+        };
+        let mut acquire = Acquire {
+            grant: grant_id(id)?,
+            wants,
+            claimant,
+            if_busy: IfBusy::Queue,
+            limit: args.take_key("limit").map(str::parse).transpose()?,
+            permits: args.take_key("permits").unwrap_or("1").parse()?,
+            priority: args.take_key("priority").unwrap_or("0").parse()?,
+            owner,
+            meta: meta(args),
+            lock_delay_ms: millis(args, "lock_delay", "0s")?,
+            reentrant: false,
+            max_hold_ms: args.take_key("max_hold").map(str::parse).transpose()?,
+            value: args.take_key("value").map(|value| value.as_bytes().to_vec()),
+            at: self.at(),
+        };
+        while let Some(flag) = args.next_pos() {
+            match flag {
+                "refuse" => acquire.if_busy = IfBusy::Refuse,
+                "reentrant" => acquire.reentrant = true,
+                other => return Err(format!("no such flag: {other}").into()),
+            }
+        }
+        Ok(acquire)
+    }
+
+    fn write(&self, name: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
+        let mut transact = Transact { key: None, conditions: Vec::new(), then: Vec::new(), otherwise: None, at: self.at() };
+        if name == "put" {
+            let (path, value) = (path(word(args)?)?, word(args)?.as_bytes().to_vec());
+            let parents = args.next_pos().is_some_and(|flag| flag == "parents");
+            transact.then.push(Operation::Put { path, value, parents });
+        }
+        let (mut key, mut request) = (None, name);
+        for argument in args.by_ref() {
+            let Argument::KeyValue(field, text) = argument else {
+                return Err(format!("unexpected: {argument}").into());
+            };
+            let parts: Vec<&str> = text.split('@').collect();
+            match (field.as_str(), parts.as_slice()) {
+                ("put", [path, value]) => transact.then.push(put(path, value)?),
+                ("else", [path, value]) => transact.otherwise.get_or_insert_default().push(put(path, value)?),
+                ("fence", [lock, token, grant @ ..]) => transact.conditions.push(Condition::Fence {
+                    lock: LockName::parse(lock)?,
+                    token: FencingToken(token.parse()?),
+                    grant: grant.first().map(|grant| grant_id(grant)).transpose()?,
+                }),
+                ("version", [at, version]) => {
+                    transact.conditions.push(Condition::Version { path: path(at)?, version: Some(version.parse()?) });
+                }
+                ("absent", [at]) => transact.conditions.push(Condition::Version { path: path(at)?, version: None }),
+                ("key", [name]) => key = Some(grant_id(name)?),
+                ("request", [text]) => request = text,
+                _ => return Err(format!("unexpected: {argument}").into()),
+            }
+        }
+        let mut fingerprint = [0; 16];
+        fingerprint.iter_mut().zip(request.bytes()).for_each(|(to, from)| *to = from);
+        transact.key = key.map(|key| WriteKey { key, fingerprint });
+        Ok(Command::Transact(transact))
+    }
+
+    fn fence(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
+        let (lock, token) = (LockName::parse(word(args)?)?, FencingToken(word(args)?.parse()?));
+        let grant = args.next_pos().map(grant_id).transpose()?;
+        Ok(match self.state.verify_fence(&lock, token, grant.as_ref()) {
+            Ok(()) => "passes".to_owned(),
+            Err(rejection) => printer::rejection(&rejection),
+        })
+    }
+
+    fn show(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
+        let (names, state) = (&self.names, &self.state);
+        Ok(match word(args)? {
+            "lock" => show::lock(names, state, &LockName::parse(word(args)?)?),
+            "queue" => show::queue(names, state, &LockName::parse(word(args)?)?),
+            "session" => show::session(names, state, word(args)?)?,
+            "grant" => show::grant(names, state, word(args)?)?,
+            "node" => show::node(names, state, &path(args.next_pos().unwrap_or_default())?),
+            "memory" => show::memory(state),
+            "cooling" => show::cooling(names, state),
+            "idle" => show::idle(state),
+            other => return Err(format!("nothing to show of that kind: {other}").into()),
+        })
+    }
+
+    /// Reads the state from its own snapshot and goes on with that one.
+    fn snapshot(&mut self) -> Fallible<String> {
+        let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
+        self.state = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice))?;
+        let (sessions, nodes) = (self.state.session_count(), self.state.node_count());
+        Ok(format!("@{} read from a snapshot: {sessions} sessions, {nodes} nodes", self.state.revision()))
+    }
+
+    /// Many acquires in one command, each of which must succeed; the state is checked after the last.
+    fn repeat(&mut self, args: &mut ArgumentConsumer<'_>, release: bool) -> Fallible<String> {
+        let (from, to) = (number(args, "from")?, number(args, "to")?);
+        let letter = args.take_key("id").ok_or("id= is missing")?;
+        let first = self.read_acquire(letter, args)?;
+        let mut last = "none".to_owned();
+        for index in from..=to {
+            let id = format!("{letter}{index}");
+            let mut commands = vec![Command::Acquire(Acquire { grant: grant_id(&id)?, ..first.clone() })];
+            if release {
+                commands.push(Command::Release { grant: grant_id(&id)?, at: self.at() });
+            }
+            for command in commands {
+                let before = self.state.revision();
+                let applied = self.state.apply(command);
+                self.note_grant(&id, &applied);
+                last = printer::applied(&self.names, before, &applied);
+                if applied.answer.result.is_err() {
+                    return Err(format!("{id}: {last}").into());
+                }
+            }
+        }
+        Ok(format!("{} times; the last: {last}", to + 1 - from))
+    }
+
+    /// A session by its own name, or by its only grant's.
+    fn session_of(&self, name: &str) -> Fallible<fairhold_types::SessionNumber> {
+        let of_grant = || self.names.grant(name).map(|number| fairhold_types::SessionNumber(number.0));
+        self.names.session(name).or_else(of_grant).ok_or_else(|| format!("there never was a session {name}").into())
+    }
+}
+
+fn put(at: &str, value: &str) -> Fallible<Operation> {
+    Ok(Operation::Put { path: path(at)?, value: value.as_bytes().to_vec(), parents: false })
+}
+
+fn path(text: &str) -> Fallible<Path> {
+    Ok(Path::parse(&format!("/{text}"))?)
+}
+
+fn word<'a>(args: &mut ArgumentConsumer<'a>) -> Fallible<&'a str> {
+    args.next_pos().ok_or_else(|| "a word is missing".into())
+}
+
+fn number(args: &mut ArgumentConsumer<'_>, key: &str) -> Fallible<u64> {
+    Ok(args.take_key(key).ok_or_else(|| format!("{key}= is missing"))?.parse()?)
+}
+
+fn millis(args: &mut ArgumentConsumer<'_>, key: &str, default: &str) -> Fallible<u64> {
+    Ok(u64::try_from(duration::parse(args.take_key(key).unwrap_or(default))?.as_millis())?)
+}
+
+fn meta(args: &mut ArgumentConsumer<'_>) -> Meta {
+    args.take_key("meta").map(|value| ("note".to_owned(), value.to_owned())).into_iter().collect()
+}

@@ -1,0 +1,101 @@
+//! What came of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
+
+use crate::names::Names;
+use fairhold_state::command::{Applied, Event, Held, OperationResult, Outcome, Queued, Rejection};
+use fairhold_types::Revision;
+
+/// A changed state prints its revision and events; one that is the same says so.
+pub(crate) fn applied(names: &Names, before: Revision, applied: &Applied) -> String {
+    let revision = applied.answer.revision;
+    let events: Vec<String> = applied.events.iter().map(|event| self::event(names, event)).collect();
+    match &applied.answer.result {
+        Ok(outcome) if revision == before => format!("unchanged @{revision} → {}", self::outcome(names, outcome)),
+        Ok(outcome) if events.is_empty() => format!("@{revision} → {}", self::outcome(names, outcome)),
+        Ok(outcome) => format!("@{revision} {} → {}", events.join("; "), self::outcome(names, outcome)),
+        Err(rejection) => format!("refused @{revision}: {}", self::rejection(rejection)),
+    }
+}
+
+fn event(names: &Names, event: &Event) -> String {
+    let name = |number| names.of_session(number);
+    match event {
+        Event::SessionOpened { session, timeout_ms } => format!("{} opened for {timeout_ms}ms", name(*session)),
+        Event::SessionRetimed { session, timeout_ms } => format!("{} lives {timeout_ms}ms", name(*session)),
+        Event::SessionClosed { session } => format!("{} closed", name(*session)),
+        Event::SessionExpired { session } => format!("{} expired", name(*session)),
+        Event::Queued { lock, grant } => format!("{lock} #{grant} queued"),
+        Event::Attached { lock, grant, attempt } => format!("{lock} #{grant} attached attempt={attempt}"),
+        Event::Granted { lock, grant, token } => format!("{lock} #{grant} granted token={token}"),
+        Event::Ended { lock, grant, reason } => format!("{lock} #{grant} {reason}"),
+        Event::Cooling { lock, grant, delay_ms } => format!("{lock} #{grant} cools for {delay_ms}ms"),
+        Event::Cooled { lock, grant } => format!("{lock} #{grant} cooled"),
+        Event::LockForgotten { lock } => format!("{lock} forgotten"),
+        Event::NodeCreated { path } => format!("{path} created"),
+        Event::NodeChanged { path, version } => format!("{path} changed version={version}"),
+    }
+}
+
+fn outcome(names: &Names, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Nothing => "nothing".to_owned(),
+        Outcome::Done => "done".to_owned(),
+        Outcome::SessionOpened { id: _, number, timeout_ms } => {
+            format!("{} is open for {timeout_ms}ms", names.of_session(*number))
+        }
+        Outcome::Held(Held { number, token, session, attempt }) => {
+            format!("held #{number} token={token} of {}{}", names.of_session(*session), again(*attempt))
+        }
+        Outcome::Queued(Queued { number, session, attempt }) => {
+            format!("queued #{number} of {}{}", names.of_session(*session), again(*attempt))
+        }
+        Outcome::Written { succeeded, results } => {
+            let results: Vec<String> = results.iter().map(result).collect();
+            let results = if results.is_empty() { "nothing".to_owned() } else { results.join(", ") };
+            format!("{}: {results}", if *succeeded { "written" } else { "written otherwise" })
+        }
+    }
+}
+
+fn again(attempt: u64) -> String {
+    if attempt == 1 { String::new() } else { format!(" attempt={attempt}") }
+}
+
+fn result(result: &OperationResult) -> String {
+    let OperationResult::Put { created, version } = result;
+    format!("{} version={version}", if *created { "created" } else { "changed" })
+}
+
+/// The variant's name, for programs, and its text, for people; and the facts that the text leaves out.
+pub(crate) fn rejection(rejection: &Rejection) -> String {
+    let debug = format!("{rejection:?}");
+    let variant = debug.split(' ').next().unwrap_or_default();
+    let facts = match rejection {
+        Rejection::LockHeld { holder, ahead } => {
+            let token = holder.token.map_or_else(|| "none".to_owned(), |token| token.to_string());
+            format!(" (#{} token={token}, {ahead} ahead)", holder.number)
+        }
+        Rejection::StaleToken { current } => {
+            format!(" (current: {})", current.map_or_else(|| "none".to_owned(), |token| token.to_string()))
+        }
+        Rejection::VersionMismatch { current } => {
+            format!(" (current: {})", current.map_or_else(|| "no node".to_owned(), |version| version.to_string()))
+        }
+        Rejection::NoSession
+        | Rejection::SessionEnded
+        | Rejection::NoGrant
+        | Rejection::GrantEnded { .. }
+        | Rejection::Forgotten
+        | Rejection::IdempotencyMismatch { .. }
+        | Rejection::LimitMismatch { .. }
+        | Rejection::PermitsOverLimit { .. }
+        | Rejection::SharedWithLimit { .. }
+        | Rejection::QueueFull { .. }
+        | Rejection::SessionsFull { .. }
+        | Rejection::MemoryFull { .. }
+        | Rejection::SessionOwned { .. }
+        | Rejection::NoNode { .. }
+        | Rejection::ReadOnly { .. }
+        | Rejection::Unsupported { .. } => String::new(),
+    };
+    format!("{variant}: {rejection}{facts}")
+}

@@ -1,0 +1,109 @@
+//! What the state says when it is asked: `show lock|queue|session|grant|node|memory|cooling|idle`, `fence`.
+
+use crate::names::{Names, grant_id};
+use fairhold_state::{
+    State,
+    read::GrantStatus,
+    record::{Contender, Kind, Role},
+};
+use fairhold_types::{LockName, Path};
+use std::error::Error;
+
+type Printed = Result<String, Box<dyn Error>>;
+
+fn list(lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() { "none".to_owned() } else { lines.join("\n") }
+}
+
+/// One who stands in a lock.
+fn contender(names: &Names, contender: &Contender) -> String {
+    let state = match (contender.cooling, contender.granted_at) {
+        (true, _) => "cools".to_owned(),
+        (false, Some(revision)) => format!("holds token={revision}"),
+        (false, None) => "waits".to_owned(),
+    };
+    let permits = if contender.permits == 1 { String::new() } else { format!(" permits={}", contender.permits) };
+    let priority = if contender.priority == 0 { String::new() } else { format!(" priority={}", contender.priority) };
+    let session = names.of_session(contender.session);
+    format!("#{} of {session} {} {state}{permits}{priority}", contender.number, contender.mode)
+}
+
+pub(crate) fn lock(names: &Names, state: &State, name: &LockName) -> String {
+    let view = state.lock(name);
+    let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let head = format!(
+        "{name}: limit {}, last token {}, {} waiting",
+        number(view.limit.map(u64::from)),
+        number(view.last_token.map(|token| token.0)),
+        view.waiting
+    );
+    list(std::iter::once(head).chain(view.holders.into_iter().map(|holder| format!("  {}", contender(names, holder)))))
+}
+
+pub(crate) fn queue(names: &Names, state: &State, name: &LockName) -> String {
+    list(state.queue(name).iter().map(|entry| {
+        let behind = entry.waits_for.map(|other| format!(" for #{}", other.number)).unwrap_or_default();
+        format!("{}. {}{behind}", entry.position, contender(names, entry.contender))
+    }))
+}
+
+pub(crate) fn session(names: &Names, state: &State, name: &str) -> Printed {
+    let number = names.session(name).ok_or_else(|| format!("there never was a session {name}"))?;
+    let Some(session) = state.session(number) else {
+        return Ok(format!("{name} has ended"));
+    };
+    let grants: Vec<String> = state.contenders_of(number).map(|contender| format!("#{}", contender.number)).collect();
+    let floor = if session.floor.is_some() { ", has a floor" } else { "" };
+    let (timeout, ended) = (session.timeout_ms, session.ended.len());
+    Ok(format!("{name}: {timeout}ms, owns [{}], remembers {ended}{floor}", grants.join(" ")))
+}
+
+pub(crate) fn grant(names: &Names, state: &State, id: &str) -> Printed {
+    Ok(match state.grant(&grant_id(id)?) {
+        GrantStatus::Live(live) => contender(names, live),
+        GrantStatus::Ended(reason) => format!("ended: {reason}"),
+        GrantStatus::Unknown => "unknown".to_owned(),
+    })
+}
+
+pub(crate) fn node(names: &Names, state: &State, path: &Path) -> String {
+    let Some(node) = state.node(path) else {
+        return format!("{path}: no node");
+    };
+    let kind = match node.kind {
+        Kind::Persistent => "persistent".to_owned(),
+        Kind::Container => "container".to_owned(),
+        Kind::Ephemeral if node.ephemeral_owner.0 == 0 => "ephemeral of nobody".to_owned(),
+        Kind::Ephemeral => format!("ephemeral of {}", names.of_session(node.ephemeral_owner)),
+    };
+    let role = match &node.role {
+        Role::Data => format!("value {:?}", String::from_utf8_lossy(&node.value)),
+        Role::Lock(_) => "a lock".to_owned(),
+        Role::Contender(contender) => format!("contender #{}", contender.number),
+    };
+    format!(
+        "{path}: {kind}, {role}, czxid={} mzxid={} pzxid={} version={} cversion={} children={}",
+        node.czxid,
+        node.mzxid,
+        node.pzxid,
+        node.version,
+        node.cversion(),
+        node.num_children
+    )
+}
+
+pub(crate) fn memory(state: &State) -> String {
+    match state.remembered_span() {
+        Some((oldest, newest)) => format!("remembered without a session: since @{oldest}, last @{newest}"),
+        None => "nothing is remembered without a session".to_owned(),
+    }
+}
+
+pub(crate) fn cooling(names: &Names, state: &State) -> String {
+    list(state.cooling().map(|cooling| format!("{} {} for {}ms", cooling.lock, contender(names, cooling), cooling.lock_delay_ms)))
+}
+
+pub(crate) fn idle(state: &State) -> String {
+    list(state.idle_locks().map(|(lock, since)| format!("{lock} since @{since}")))
+}

@@ -1,0 +1,238 @@
+//! Whatever comes in, the answer says what was wrong with it, and the server goes on.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, NODES, SHORT, together},
+};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A request as its bytes go out: nothing in between makes it better.
+#[derive(Debug, Clone, Default)]
+struct Raw {
+    method: &'static str,
+    target: String,
+    headers: Vec<String>,
+    body: Vec<u8>,
+}
+
+fn raw(method: &'static str, target: &str) -> Raw {
+    Raw { method, target: target.to_owned(), ..Raw::default() }
+}
+
+impl Raw {
+    fn with(mut self, header: &str) -> Raw {
+        self.headers.push(header.to_owned());
+        self
+    }
+
+    fn json(self, body: &str) -> Raw {
+        Raw { body: body.as_bytes().to_vec(), ..self.with("Content-Type: application/json") }
+    }
+
+    fn body(self, body: Vec<u8>) -> Raw {
+        Raw { body, ..self }
+    }
+
+    /// Sends it on a connection of its own: status, content type and body of the answer.
+    async fn send(&self, address: &str) -> (u16, String, Value) {
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n", self.method, self.target);
+        for header in &self.headers {
+            head.push_str(header);
+            head.push_str("\r\n");
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", self.body.len()));
+        let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
+        stream.write_all(head.as_bytes()).await.expect("a head can be sent");
+        stream.write_all(&self.body).await.expect("a body is read to its end, also one that is too large");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("an answer can be read to its end");
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {self:.200?}: {answer:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        let content_type = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-type: ").map(str::to_owned));
+        (status, content_type.unwrap_or_default(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+}
+
+/// What comes in, the status and the code with which it is refused, and a word that the answer must have.
+type Case = (Raw, u16, &'static str, &'static str);
+
+const LOCK: &str = "/v1/locks/x";
+const KEY: &str = "Idempotency-Key: ";
+
+fn bad_parameters() -> Vec<Case> {
+    let bad = |raw: Raw, word: &'static str| (raw, 400, "bad_request", word);
+    let query = |parameters: &str| raw("POST", &format!("{LOCK}?{parameters}"));
+    let body = |body: &str| raw("POST", LOCK).json(body);
+    let session = |body: &str| raw("POST", "/v1/sessions").json(body);
+    vec![
+        bad(query("wait=-1"), "wait"),
+        bad(query("wait=11m"), "wait"),
+        bad(query("wait=soon"), "wait"),
+        bad(query("ttl=0s"), "ttl"),
+        bad(query("ttl=999ms"), "ttl"),
+        bad(query("ttl=2h"), "ttl"),
+        bad(query("ttl=9999999999999999999999"), "ttl"),
+        bad(query("mode=both"), "mode"),
+        bad(query("permits=0"), "permits"),
+        bad(query("permits=2"), "permits"),
+        bad(query("limit=3&permits=4"), "permits"),
+        bad(query("limit=0"), "limit"),
+        bad(query("limit=-1"), "limit"),
+        bad(query("limit=1.5"), "limit"),
+        bad(query("limit=99999999999999999999999"), "limit"),
+        bad(query("limit=2&mode=shared"), "shared"),
+        bad(query("priority=high"), "priority"),
+        bad(query("lock_delay=-1s"), "lock_delay"),
+        bad(query("colour=red"), "colour"),
+        bad(query("wait=1s&wait=2s"), "wait"),
+        bad(query("session=nobody"), "session"),
+        bad(query(&format!("session={}&ttl=5s", "0".repeat(32))), "ttl"),
+        bad(query(&format!("owner={}", "o".repeat(257))), "owner"),
+        bad(body("{"), ""),
+        bad(body("[]"), ""),
+        bad(body("\"wait\""), ""),
+        bad(body(r#"{"wait":{}}"#), "wait"),
+        bad(body(r#"{"wait":"-1s"}"#), "wait"),
+        bad(body(r#"{"permits":"many"}"#), "permits"),
+        bad(body(r#"{"permits":-1}"#), "permits"),
+        bad(body(r#"{"owner":7}"#), "owner"),
+        bad(body(r#"{"meta":"text"}"#), "meta"),
+        bad(body(r#"{"meta":{"a":1}}"#), "meta"),
+        bad(body(r#"{"colour":"red"}"#), "colour"),
+        bad(body(&format!(r#"{{"meta":{{"a":"{}"}}}}"#, "v".repeat(1025))), "meta"),
+        bad(body(&"[".repeat(100_000)), ""),
+        bad(raw("POST", LOCK).json("x").body(vec![0xff, 0xfe, 0x00]), ""),
+        bad(session(r#"{"ttl":"0s"}"#), "ttl"),
+        bad(session(r#"{"ttl":"2h"}"#), "ttl"),
+        bad(session(r#"{"ttl":[]}"#), "ttl"),
+        bad(session(r#"{"name":7}"#), "name"),
+        bad(session(r#"{"colour":"red"}"#), "colour"),
+        bad(raw("POST", "/v1/sessions/keepalive").json(r#"{"ids":"all"}"#), "ids"),
+        bad(raw("POST", "/v1/sessions/keepalive").json(r#"{"ids":["x"]}"#), ""),
+        bad(raw("GET", &format!("{LOCK}?consistency=eventual")), "consistency"),
+        bad(raw("GET", &format!("{LOCK}/fence?token=many")), "token"),
+        bad(raw("GET", &format!("{LOCK}/fence")), "token"),
+        bad(raw("GET", "/v1/locks/x?colour=red"), "colour"),
+    ]
+}
+
+fn bad_names_and_headers() -> Vec<Case> {
+    let bad = |raw: Raw, word: &'static str| (raw, 400, "bad_request", word);
+    let lock = |name: &str| raw("POST", &format!("/v1/locks/{name}"));
+    let deep = vec!["a"; 33].join("%2F");
+    vec![
+        bad(lock(&"n".repeat(513)), ""),
+        bad(lock(&deep), ""),
+        bad(lock(".."), ""),
+        bad(lock("%2e%2e"), ""),
+        bad(lock("a%2F..%2Fb"), ""),
+        bad(lock("a%2F.%2Fb"), ""),
+        bad(lock("a%2F%2Fb"), ""),
+        bad(lock("%2Fa"), ""),
+        bad(lock("a%2F"), ""),
+        bad(lock("a%00b"), ""),
+        bad(lock("a%0Ab"), ""),
+        bad(lock("a%7Fb"), ""),
+        bad(lock("%ff%fe"), ""),
+        bad(lock("%zz"), ""),
+        bad(lock("a%2"), ""),
+        bad(raw("PUT", "/v1/nodes/a//b").body(b"x".to_vec()), ""),
+        bad(raw("PUT", "/v1/nodes/a/../b").body(b"x".to_vec()), ""),
+        bad(raw("PUT", "/v1/nodes/a/").body(b"x".to_vec()), ""),
+        bad(raw("PUT", "/v1/nodes/a%zz").body(b"x".to_vec()), ""),
+        bad(raw("PUT", &format!("/v1/nodes/{}", "p".repeat(1024))).body(b"x".to_vec()), ""),
+        bad(raw("PUT", "/v1/nodes/locks/x").body(b"x".to_vec()), ""),
+        bad(raw("POST", LOCK).with(&format!("{KEY}42")), "Idempotency-Key"),
+        bad(raw("POST", LOCK).with(&format!("{KEY}f47ac10b-58cc-4372-a567-0e02b2c3d479")), "Idempotency-Key"),
+        bad(raw("POST", LOCK).with(&format!("{KEY}8ZZZZZZZZZZZZZZZZZZZZZZZZZ")), "Idempotency-Key"),
+        bad(raw("POST", LOCK).with("Fairhold-Timeout: never"), "Fairhold-Timeout"),
+        bad(raw("GET", LOCK).with("Fairhold-Min-Revision: -1"), "Fairhold-Min-Revision"),
+        bad(raw("PUT", "/v1/nodes/a").with("Fairhold-Fence: nonsense").body(b"x".to_vec()), "Fairhold-Fence"),
+        bad(raw("PUT", "/v1/nodes/a").with("Fairhold-Fence: x=abc").body(b"x".to_vec()), "Fairhold-Fence"),
+        bad(raw("PUT", "/v1/nodes/a").with("If-Match: 17x").body(b"x".to_vec()), "If-Match"),
+        bad(raw("DELETE", "/v1/grants/42"), ""),
+        bad(raw("GET", "/v1/grants/%2e%2e"), ""),
+    ]
+}
+
+fn not_there_or_too_large() -> Vec<Case> {
+    let mebibyte = 1024 * 1024;
+    vec![
+        (raw("PUT", "/v1/nodes/large").body(vec![b'x'; mebibyte + 1]), 413, "too_large", ""),
+        (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 2 * mebibyte]), 413, "too_large", ""),
+        (raw("POST", LOCK).json(&format!("{{\"owner\":\"{}\"}}", "x".repeat(2 * mebibyte))), 413, "too_large", ""),
+        (raw("GET", "/v1/nodes/nothing/here"), 404, "no_node", ""),
+        (raw("GET", "/v1/grants/01ARZ3NDEKTSV4RRFFQ69G5FAV"), 404, "grant_not_found", ""),
+        (raw("POST", &format!("{LOCK}?session={}", "0".repeat(32))), 404, "session_not_found", ""),
+        (raw("GET", "/v1/sessions/999999999"), 404, "session_not_found", ""),
+        (raw("GET", "/v1/nonsense"), 404, "not_found", ""),
+        (raw("GET", "/nonsense"), 404, "not_found", ""),
+        (raw("PATCH", "/v1/grants/01ARZ3NDEKTSV4RRFFQ69G5FAV"), 405, "method_not_allowed", ""),
+    ]
+}
+
+#[test]
+fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on() {
+    together(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let cases = [bad_parameters(), bad_names_and_headers(), not_there_or_too_large()].concat();
+        let mut complaints = Vec::new();
+        for (index, (request, status, code, word)) in cases.iter().enumerate() {
+            let node = &cluster.nodes[index % NODES];
+            let (found, content_type, problem) = request.send(node.url.trim_start_matches("http://")).await;
+            let fine = (found, problem["code"].as_str()) == (*status, Some(*code))
+                && content_type.starts_with("application/problem+json")
+                && problem["retryable"].is_boolean()
+                && problem["status"].as_u64() == Some(u64::from(*status))
+                && problem["title"].is_string()
+                && problem.to_string().to_lowercase().contains(&word.to_lowercase());
+            if !fine {
+                let shown = format!("{:?}", Raw { body: request.body.iter().copied().take(80).collect(), ..request.clone() });
+                complaints.push(format!("{shown:.300}\n  wanted {status} {code} {word}, got {found} {content_type} {problem}"));
+            }
+        }
+        assert!(complaints.is_empty(), "{} of {} cases:\n{}", complaints.len(), cases.len(), complaints.join("\n"));
+        for index in 0..NODES {
+            assert!(!cluster.nodes[index].has_exited(), "node {} has ended", index + 1);
+            let client = cluster.client(index);
+            assert!(client.queue("x").await.is_empty(), "nothing that was refused stands in a queue");
+            let grant = client.acquire("x", "").await;
+            client.release(&grant.id).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_just_within_a_limit_is_taken() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
+        let deep = vec!["a"; 32].join("%2F");
+        let taken = [
+            (raw("POST", &format!("/v1/locks/{}", "n".repeat(512))), 200),
+            (raw("POST", "/v1/locks/orders%2F42?wait=10m&ttl=1h"), 200),
+            (raw("POST", "/v1/locks/short?ttl=1s&wait=0"), 200),
+            (raw("POST", &format!("/v1/locks/own?owner={}", "o".repeat(256))), 200),
+            (raw("POST", "/v1/locks/sem?limit=3&permits=3"), 200),
+            (raw("POST", "/v1/locks/flag?reentrant=false"), 200),
+            (raw("POST", "/v1/locks/number").json(r#"{"wait":5,"ttl":"90s","meta":{"a":"b"}}"#), 200),
+            (raw("POST", "/v1/locks/uuid").with(&format!("{KEY}{}", uuid::Uuid::now_v7())), 200),
+            (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 1024 * 1024]), 201),
+            (raw("PUT", "/v1/nodes/empty"), 201),
+            (raw("PUT", &format!("/v1/nodes/{}?parents", deep.replace("%2F", "/"))), 201),
+        ];
+        for (request, status) in taken {
+            let (found, _, answer) = request.send(&address).await;
+            let shown = Raw { body: Vec::new(), ..request };
+            assert_eq!(found, status, "{shown:?}: {answer}");
+        }
+        let client = cluster.client(1);
+        let large = client.send(&Call::get("/v1/nodes/large")).await.expect_status(200);
+        assert_eq!(large.text.len(), 1024 * 1024);
+    });
+}

@@ -1,0 +1,141 @@
+//! `fairhold dev`: a cluster on one machine, in the words of the command line's contract.
+
+use crate::{
+    client::{Call, Client},
+    harness::{NODES, SHORT, alone, eventually, free_ports, signal_pid},
+};
+use rustix::process::Signal;
+use std::{fs, process::Stdio, time::Duration};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// A `fairhold dev` that is ready, and what it said until then.
+#[derive(Debug)]
+struct Dev {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    nodes: Vec<u32>,
+    client: Client,
+    _folder: TempDir,
+}
+
+/// What a process is doing, as one letter, and whose child it is; `None` where it is gone.
+fn process(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(") ").next()?.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Whether a process has ended, also where nobody has fetched its status.
+fn has_ended(pid: u32) -> bool {
+    process(pid).is_none_or(|(state, _)| state == 'Z')
+}
+
+/// The processes that a process has started and that run.
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("/proc can be read");
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| process(*pid).is_some_and(|(state, its_parent)| its_parent == parent && state != 'Z')).collect()
+}
+
+async fn start() -> Dev {
+    let folder = tempfile::Builder::new().prefix("fairhold-dev-").tempdir().expect("a temporary folder");
+    let port = free_ports(&[0, 1, 2, 100, 101, 102]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    command.args(["dev", "--nodes", "3", "--port", &port.to_string(), "--dir"]).arg(folder.path().join("data"));
+    let log = fs::File::create(folder.path().join("log")).expect("a log file");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+    let mut child = command.spawn().expect("fairhold dev starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut said = Vec::new();
+    for _ in 0..=NODES {
+        let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("nothing more within a minute after {said:?}"));
+        let line = line.expect("its output can be read");
+        said.push(line.unwrap_or_else(|| {
+            let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+            panic!("its output ended after {said:?}; its log:\n{log}")
+        }));
+    }
+    let urls: Vec<String> = (0..3).map(|index| format!("http://127.0.0.1:{}", port + index)).collect();
+    let mut nodes = vec![0; NODES];
+    for line in &said[..NODES] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["node", number, "pid", pid, url] = words[..] else { panic!("not as the contract says: {line}") };
+        let index = number.parse::<usize>().expect("a number") - 1;
+        assert_eq!(url, urls[index], "{line}");
+        nodes[index] = pid.parse().expect("a process number");
+    }
+    assert_eq!(said[NODES], format!("ready {}", urls.join(" ")));
+    Dev { child, lines, nodes, client: Client::new(urls), _folder: folder }
+}
+
+impl Dev {
+    fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    async fn assert_all_ready(&self) {
+        for node in 0..NODES {
+            let answer = self.client.send_to(node, &Call::get("/readyz")).await;
+            assert_eq!(answer.expect("it takes connections").status, 200, "node {}", node + 1);
+        }
+    }
+
+    /// Sends the signal, and asserts that nobody outlives it.
+    async fn end_by(mut self, signal: Signal) {
+        let nodes = children_of(self.pid());
+        assert_eq!(nodes.len(), NODES, "its nodes run: {nodes:?}");
+        signal_pid(self.pid(), signal);
+        self.child.wait().await.expect("it can be waited for");
+        eventually("its nodes end too", Duration::from_secs(20), || async {
+            nodes.iter().all(|pid| has_ended(*pid)).then_some(())
+        })
+        .await;
+        let mut rest = String::new();
+        self.lines.into_inner().read_to_string(&mut rest).await.expect("its output can be read");
+        assert_eq!(rest, "", "nothing comes after the ready line");
+    }
+}
+
+#[test]
+fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_it_is_killed() {
+    alone(SHORT, async {
+        let dev = start().await;
+        let mut children = children_of(dev.pid());
+        children.sort_unstable();
+        let mut said = dev.nodes.clone();
+        said.sort_unstable();
+        assert_eq!(children, said, "the numbers that it says are those of its nodes");
+        dev.assert_all_ready().await;
+        let grant = dev.client.acquire("before", "ttl=60s").await;
+
+        let killed = dev.nodes[1];
+        signal_pid(killed, Signal::KILL);
+        eventually("the killed node is another process now", Duration::from_secs(30), || async {
+            let children = children_of(dev.pid());
+            (children.len() == NODES && !children.contains(&killed)).then_some(())
+        })
+        .await;
+        eventually("all nodes are ready again", Duration::from_secs(30), || async {
+            let answer = dev.client.send_to(1, &Call::get("/readyz")).await;
+            answer.is_ok_and(|answer| answer.status == 200).then_some(())
+        })
+        .await;
+        dev.assert_all_ready().await;
+        assert!(dev.client.fence_passes("before", grant.token).await);
+
+        dev.end_by(Signal::KILL).await;
+    });
+}
+
+#[test]
+fn ctrl_c_ends_dev_and_all_of_its_nodes() {
+    alone(SHORT, async {
+        let dev = start().await;
+        dev.end_by(Signal::INT).await;
+    });
+}

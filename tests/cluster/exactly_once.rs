@@ -1,0 +1,141 @@
+//! A request that is sent again is the same request, also to another leader.
+
+use crate::{
+    client::{Call, Grant, new_key},
+    harness::{Cluster, LONG, NODES, SHORT, alone, together},
+    queue::standing,
+};
+
+#[test]
+fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "worker").await;
+        let first = client.acquire("vault", &format!("session={}", session.id)).await;
+        client.release(&first.id).await;
+        let second = client.acquire("vault", &format!("session={}", session.id)).await;
+        for node in 0..NODES {
+            cluster.client(node).release(&first.id).await;
+        }
+        assert_eq!(client.holders("vault").await, [second.number]);
+        assert!(client.fence_passes("vault", second.token).await);
+    });
+}
+
+#[test]
+fn an_acquire_sent_again_after_a_change_of_leader_returns_the_same_grant() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let call = Call::post("/v1/locks/crane?ttl=60s&owner=operator");
+        let grant = cluster.client(leader).acquire_with(&call).await;
+        cluster.nodes[leader].kill().await;
+        for node in (0..NODES).filter(|node| *node != leader) {
+            assert_eq!(cluster.client(node).acquire_with(&call).await, grant);
+        }
+        cluster.restart(leader).await;
+        assert_eq!(cluster.client(leader).acquire_with(&call).await, grant);
+        assert_eq!(
+            cluster.client(leader).queue_numbers("crane").await,
+            [grant.number],
+            "one grant, however often it was asked for"
+        );
+    });
+}
+
+#[test]
+fn a_release_that_arrives_before_its_acquire_wins() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let key = new_key();
+        cluster.client(0).release(&key).await;
+        for node in 0..NODES {
+            let gone = cluster.client(node).send(&Call::post("/v1/locks/bridge?wait=5s").key(&key)).await;
+            gone.expect_problem(410, "grant_gone");
+        }
+        assert!(cluster.client(1).queue("bridge").await.is_empty());
+        cluster.client(2).acquire("bridge", "").await;
+    });
+}
+
+#[test]
+fn a_key_that_comes_again_with_another_request_is_refused() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let key = new_key();
+        let grant = client.acquire_with(&Call::post("/v1/locks/kiln?owner=a").key(&key)).await;
+        for path in ["/v1/locks/oven?owner=a", "/v1/locks/kiln?owner=b", "/v1/locks/kiln?owner=a&mode=shared"] {
+            client.send(&Call::post(path).key(&key)).await.expect_problem(422, "idempotency_mismatch");
+        }
+        let again = client.acquire_with(&Call::post("/v1/locks/kiln?owner=a&wait=5s").key(&key)).await;
+        assert_eq!(again, grant, "how long one waits is not compared");
+        client.release(&grant.id).await;
+        client.send(&Call::post("/v1/locks/kiln?owner=a").key(&key)).await.expect_problem(410, "grant_gone");
+    });
+}
+
+#[test]
+fn who_was_refused_because_the_lock_was_held_may_try_again_with_the_same_key() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let holder = cluster.client(0).acquire("lathe", "").await;
+        let call = Call::post("/v1/locks/lathe");
+        cluster.client(1).send(&call).await.expect_problem(409, "lock_held");
+        cluster.client(0).release(&holder.id).await;
+        let grant = cluster.client(2).acquire_with(&call).await;
+        assert!(grant.token > holder.token, "{grant:?} after {holder:?}");
+    });
+}
+
+#[test]
+fn a_write_sent_again_with_its_key_is_done_once() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let call = Call::put("/v1/nodes/once", "value");
+        let first = cluster.client(0).write(&call).await;
+        assert_eq!((first.status, first.header("etag")), (201, Some("\"0\"")));
+        for node in 0..NODES {
+            let again = cluster.client(node).write(&call).await;
+            assert_eq!((again.status, again.header("etag")), (201, Some("\"0\"")), "{again:?}");
+        }
+        let read = cluster.client(0).send(&Call::get("/v1/nodes/once")).await.expect_status(200);
+        assert_eq!((read.header("etag"), read.text.as_str()), (Some("\"0\""), "value"));
+    });
+}
+
+#[test]
+fn a_retry_on_another_node_takes_the_place_over() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let holder = client.acquire("ferry", "ttl=60s").await;
+        let call = Call::post("/v1/locks/ferry?wait=60s&owner=mover");
+        let ask = |node: usize, call: &Call| {
+            let (client, call) = (cluster.client(node), call.clone());
+            tokio::spawn(async move { client.once(&call).await })
+        };
+        let left_behind = ask(1, &call);
+        let place = standing(&client, "ferry", 2).await;
+        let behind = ask(0, &Call::post("/v1/locks/ferry?wait=60s&owner=behind"));
+        let before = standing(&client, "ferry", 3).await;
+
+        // The second connection is attached once the first was told that its place is another's.
+        let taken_over = ask(2, &call);
+        let superseded = left_behind.await.expect("the first request's task");
+        let superseded = superseded.expect_problem(504, "deadline_exceeded");
+        assert_eq!(superseded.json["retryable"], false, "who was taken over does not ask again: {superseded:?}");
+        assert_eq!(client.queue_numbers("ferry").await, numbers(&before), "nobody has moved");
+
+        client.release(&holder.id).await;
+        let grant = Grant::from_answer(&taken_over.await.expect("the second request's task"));
+        assert_eq!(grant.number, numbers(&place)[1], "the place is the old one");
+        client.release(&grant.id).await;
+        Grant::from_answer(&behind.await.expect("the task of the one behind"));
+    });
+}
+
+fn numbers(items: &[serde_json::Value]) -> Vec<u64> {
+    items.iter().map(|item| crate::client::whole(item, "number")).collect()
+}

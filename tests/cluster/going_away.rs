@@ -1,0 +1,188 @@
+//! A caller that goes away leaves the queue; a server that goes away takes nobody with it.
+
+use crate::{
+    client::{Call, Client, Grant},
+    fairness::{Dice, Room, assert_in_order},
+    harness::{Cluster, LONG, NODES, SHORT, all, alone, eventually, pass, report},
+    queue::standing,
+};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Within this time a waiter must have left whose client went away.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
+
+const WAITERS: usize = 50;
+
+/// Waits until nobody stands for the lock but so many, and says how long it took.
+async fn shrunk(client: &Client, lock: &str, count: usize, since: Instant) -> Duration {
+    eventually(&format!("{count} stand for {lock}"), Duration::from_secs(20), || async {
+        (client.queue(lock).await.len() == count).then_some(())
+    })
+    .await;
+    since.elapsed()
+}
+
+#[test]
+fn a_client_that_disconnects_while_it_waits_is_out_of_the_queue_within_a_second() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        for node in 0..NODES {
+            let client = cluster.client(node);
+            let lock = format!("pier-{node}");
+            let holder = client.acquire(&lock, "ttl=60s").await;
+            let leaves = {
+                let (client, call) = (client.clone(), Call::post(&format!("/v1/locks/{lock}?wait=60s")));
+                tokio::spawn(async move { client.once(&call).await })
+            };
+            standing(&client, &lock, 2).await;
+            leaves.abort();
+            let took = shrunk(&client, &lock, 1, Instant::now()).await;
+            report(&format!("a disconnected waiter of node {} was out of the queue after {took:.0?}", node + 1));
+            assert!(took <= LEFT_WITHIN, "node {}: {took:?}", node + 1);
+            assert_eq!(client.holders(&lock).await, [holder.number]);
+        }
+    });
+}
+
+/// Asks for a lock on a connection of its own, which can be hung up.
+async fn ask(url: &str, path: &str) -> TcpStream {
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
+    let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("a request can be sent");
+    stream
+}
+
+/// Hangs up, and reads on only to know for sure whether the answer was on its way by then: the id of a grant that was given.
+/// To the server this is a client that is gone.
+async fn hang_up(mut stream: TcpStream) -> Option<String> {
+    stream.shutdown().await.expect("a connection can be closed");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("the server ends the connection in its turn");
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let grant: Value = serde_json::from_str(body).expect("JSON");
+    Some(grant["id"].as_str().expect("an id").to_owned())
+}
+
+#[test]
+fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing_up() {
+    const ROUNDS: usize = 60;
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let mut dice = Dice::new(0x60a7);
+        let (mut answered, mut longest) = (0, Duration::ZERO);
+        for round in 0..ROUNDS {
+            let (client, releaser) = (cluster.client(round), cluster.client(round / NODES));
+            let holder = client.acquire("turnstile", "ttl=60s").await;
+            let leaves = ask(&cluster.nodes[round % NODES].url, "/v1/locks/turnstile?wait=60s&ttl=60s").await;
+            standing(&client, "turnstile", 2).await;
+            let release = tokio::spawn(async move { releaser.release(&holder.id).await });
+            pass(Duration::from_micros(dice.below(8_000))).await;
+            let left = Instant::now();
+            if let Some(granted) = hang_up(leaves).await {
+                answered += 1;
+                client.release(&granted).await;
+            }
+            let next = client.acquire("turnstile", "wait=60s").await;
+            longest = longest.max(left.elapsed());
+            assert!(left.elapsed() <= LEFT_WITHIN, "round {round}: the next one waited for {:?}", left.elapsed());
+            client.release(&next.id).await;
+            release.await.expect("the release");
+        }
+        report(&format!(
+            "disconnected while granted: {ROUNDS} rounds, {answered} answered before; the next one waited at most {longest:.0?}"
+        ));
+        assert!((1..ROUNDS).contains(&answered), "the moments lay all before or all after the grant: nothing was shown");
+    });
+}
+
+#[test]
+fn who_named_a_session_or_asked_for_it_keeps_the_place_without_a_connection() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let holder = client.acquire("depot", "ttl=60s").await;
+        let session = client.open_session("60s", "patient").await;
+        let of_session = Call::post(&format!("/v1/locks/depot?wait=60s&session={}", session.id));
+        let leaves = {
+            let (client, call) = (cluster.client(1), of_session.clone());
+            tokio::spawn(async move { client.once(&call).await })
+        };
+        let first = standing(&client, "depot", 2).await;
+        leaves.abort();
+        assert!(leaves.await.is_err(), "it did not get the lock");
+        let asynchronous = Call::post("/v1/locks/depot?ttl=60s").with("prefer", "respond-async");
+        let queued = cluster.client(2).send(&asynchronous).await.expect_status(202);
+        let location = queued.header("location").expect("a Location").to_owned();
+        assert_eq!((location, queued.string("state")), (format!("/v1/grants/{}", queued.string("id")), "queued"));
+        let anonymous = {
+            let client = cluster.client(1);
+            tokio::spawn(async move { client.once(&Call::post("/v1/locks/depot?wait=60s")).await })
+        };
+        standing(&client, "depot", 4).await;
+        anonymous.abort();
+        shrunk(&client, "depot", 3, Instant::now()).await;
+
+        client.release(&holder.id).await;
+        let grant = cluster.client(2).acquire_with(&of_session).await;
+        assert_eq!(grant.number, first[1]["number"].as_u64().expect("a number"), "it kept its place");
+        client.release(&grant.id).await;
+        let held = client.send(&Call::get(&format!("/v1/grants/{}?wait=10s", queued.string("id")))).await;
+        assert_eq!(Grant::from_answer(&held).number, queued.number("number"));
+    });
+}
+
+/// Stops a node by SIGTERM on which fifty wait; their clients ask again elsewhere, with their keys.
+async fn stop_a_node_with_waiters(cluster: &mut Cluster, stopped: usize) {
+    let lock = format!("terminal-{stopped}");
+    let (observer, room) = (cluster.client(stopped + 1), Room::default());
+    let holder = observer.acquire(&lock, "ttl=120s").await;
+    let mut waiting = Vec::new();
+    for _ in 0..WAITERS {
+        let (client, room) = (cluster.client(stopped), room.clone());
+        let call = Call::post(&format!("/v1/locks/{lock}?wait=10m&ttl=60s"));
+        waiting.push(tokio::spawn(async move {
+            let grant = client.acquire_with(&call).await;
+            room.enter(grant.token);
+            room.leave(grant.token);
+            client.release(&grant.id).await;
+            grant
+        }));
+    }
+    standing(&observer, &lock, WAITERS + 1).await;
+    let places = observer.queue_numbers(&lock).await;
+
+    let status = cluster.nodes[stopped].terminate().await;
+    assert!(status.success(), "node {} ended with {status}", stopped + 1);
+    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops drops nobody from a queue");
+    observer.release(&holder.id).await;
+    let mut grants = all(waiting).await;
+    assert_in_order(&mut grants);
+    let numbers: Vec<u64> = grants.iter().map(|grant| grant.number).collect();
+    assert_eq!(numbers, places[1..], "everybody got the lock in the place that it had before");
+    cluster.restart(stopped).await;
+}
+
+#[test]
+fn a_follower_that_is_stopped_with_fifty_waiters_loses_none_of_their_places() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let [follower, _] = cluster.followers().await;
+        stop_a_node_with_waiters(&mut cluster, follower).await;
+    });
+}
+
+#[test]
+fn a_leader_that_is_stopped_with_fifty_waiters_loses_none_of_their_places() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        stop_a_node_with_waiters(&mut cluster, leader).await;
+    });
+}

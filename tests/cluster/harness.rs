@@ -1,0 +1,349 @@
+//! Starts real nodes on free ports of this machine, hurts them, and shows their logs where a test fails.
+
+use crate::client::{Call, Client};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::{self, OpenOptions},
+    future::Future,
+    io::Write as _,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    pin::pin,
+    process::{ExitStatus, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use tokio::{
+    process::{Child, ChildStdin, Command},
+    sync::RwLock,
+    task::JoinHandle,
+};
+
+/// How many nodes a cluster of these tests has.
+pub(crate) const NODES: usize = 3;
+
+/// A cluster that is not ready by then will not be.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// Where a test ends that hangs.
+pub(crate) const SHORT: Duration = Duration::from_secs(120);
+
+/// The same for a test that does a lot.
+pub(crate) const LONG: Duration = Duration::from_secs(300);
+
+/// How often a condition is looked at that no event announces.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A process that was killed is gone by then.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
+
+/// Lines of each node's log that a failed test shows.
+const LOG_TAIL_LINES: usize = 60;
+
+/// Below the range from which the kernel takes ports for outgoing connections, so that a node that restarts finds its own free.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
+static GATE: RwLock<()> = RwLock::const_new(());
+
+/// Runs a test that shares the machine with others of its sort.
+pub(crate) fn together(limit: Duration, body: impl Future<Output = ()>) {
+    block_on(async {
+        let _shared = GATE.read().await;
+        within(limit, body).await;
+    });
+}
+
+/// Runs a test that has the machine for itself, because it is heavy or because its times mean something.
+pub(crate) fn alone(limit: Duration, body: impl Future<Output = ()>) {
+    block_on(async {
+        let _alone = GATE.write().await;
+        within(limit, body).await;
+    });
+}
+
+fn block_on(body: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime").block_on(body);
+}
+
+async fn within(limit: Duration, body: impl Future<Output = ()>) {
+    // Pinned here, so that it is still alive, and shows its nodes' logs, while the panic below unwinds.
+    let mut body = pin!(body);
+    assert!(tokio::time::timeout(limit, body.as_mut()).await.is_ok(), "this test is not done within {limit:?}");
+}
+
+/// Lets time pass where time is what a client does: between two renewals, before a retry, at a random moment.
+/// Not a way to wait for the servers: they are waited for by what they answer.
+pub(crate) async fn pass(time: Duration) {
+    let never = std::future::pending::<()>();
+    assert!(tokio::time::timeout(time, never).await.is_err(), "nothing comes from a future that never does");
+}
+
+/// Looks until `condition` gives a value; panics where it has not within `limit`.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> F,
+) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        pass(LOOK_EVERY).await;
+    }
+}
+
+/// Waits for tasks, in any order, and passes on the first panic at once.
+pub(crate) async fn all<T: Send + 'static>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
+    let tasks: Vec<_> = tasks.into_iter().map(|task| async { task.await.map_err(|error| error.to_string()) }).collect();
+    futures_util::future::try_join_all(tasks).await.unwrap_or_else(|error| panic!("a client's task: {error}"))
+}
+
+/// Prints figures also where the test passes.
+pub(crate) fn report(line: &str) {
+    writeln!(std::io::stderr().lock(), "{line}").expect("standard error can be written");
+}
+
+/// One node: where it lives and, while it runs, its process.
+#[derive(Debug)]
+pub(crate) struct NodeProcess {
+    pub(crate) id: usize,
+    pub(crate) url: String,
+    /// Where it listens for the other nodes.
+    pub(crate) peer_address: String,
+    pub(crate) data: PathBuf,
+    pub(crate) log: PathBuf,
+    members: Vec<String>,
+    child: Option<Child>,
+    /// The node ends when this does, so that none is left where the tests are killed.
+    leash: Option<ChildStdin>,
+}
+
+impl NodeProcess {
+    /// Starts the process; it is not ready yet.
+    pub(crate) fn start(&mut self) {
+        assert!(self.child.is_none(), "node {} runs already", self.id);
+        let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+        command.args(["serve", "--id", &self.id.to_string(), "--data"]).arg(&self.data);
+        for member in &self.members {
+            command.args(["--member", member]);
+        }
+        command.arg("--exit-with-parent").stdin(Stdio::piped());
+        command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
+        let mut child = command.spawn().expect("fairhold serve starts");
+        self.leash = child.stdin.take();
+        self.child = Some(child);
+    }
+
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("node {} does not run", self.id))
+    }
+
+    /// Sends its process a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        signal_pid(self.pid(), signal);
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub(crate) async fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.exited().await;
+    }
+
+    /// SIGTERM, and waits until it has ended by itself.
+    pub(crate) async fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.exited().await
+    }
+
+    /// Waits for the end of its process.
+    pub(crate) async fn exited(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap_or_else(|| panic!("node {} does not run", self.id));
+        let exited = tokio::time::timeout(GONE_WITHIN, child.wait()).await;
+        exited.unwrap_or_else(|_| panic!("node {} still runs after {GONE_WITHIN:?}", self.id)).expect("a child can be waited for")
+    }
+
+    /// Whether its process has ended by itself.
+    pub(crate) fn has_exited(&mut self) -> bool {
+        let child = self.child.as_mut();
+        let ended = child.is_some_and(|child| child.try_wait().expect("a child can be asked").is_some());
+        if ended {
+            self.child = None;
+        }
+        ended
+    }
+
+    /// Lives in another node's data directory from its next start on.
+    pub(crate) fn move_to(&mut self, data: &Path) {
+        data.clone_into(&mut self.data);
+    }
+
+    /// Whether it has a process.
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log_text(&self) -> String {
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+}
+
+/// Sends a process a signal.
+pub(crate) fn signal_pid(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number");
+    kill_process(pid, signal).expect("a process can be signalled");
+}
+
+/// A cluster of real processes, ended and removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<NodeProcess>,
+    client: Client,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until every node is ready.
+    pub(crate) async fn start() -> Cluster {
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
+        cluster
+    }
+
+    /// A cluster of which no node runs yet.
+    pub(crate) fn plan() -> Cluster {
+        let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
+        let ports: Vec<(u16, u16)> = (0..NODES).map(|_| (free_port(), free_port())).collect();
+        let member =
+            |(index, (client, peer)): (usize, &(u16, u16))| format!("{}=http://127.0.0.1:{client},127.0.0.1:{peer}", index + 1);
+        let members: Vec<String> = ports.iter().enumerate().map(member).collect();
+        let nodes = ports.iter().enumerate().map(|(index, (port, peer_port))| NodeProcess {
+            id: index + 1,
+            url: format!("http://127.0.0.1:{port}"),
+            peer_address: format!("127.0.0.1:{peer_port}"),
+            data: folder.path().join(format!("node-{}", index + 1)),
+            log: folder.path().join(format!("node-{}.log", index + 1)),
+            members: members.clone(),
+            child: None,
+            leash: None,
+        });
+        let nodes: Vec<NodeProcess> = nodes.collect();
+        let client = Client::new(nodes.iter().map(|node| node.url.clone()).collect());
+        Cluster { nodes, client, _folder: folder }
+    }
+
+    /// A client of all nodes, which begins with the one of that index.
+    pub(crate) fn client(&self, first: usize) -> Client {
+        self.client.beginning_with(first)
+    }
+
+    /// Waits until every node that runs is ready.
+    pub(crate) async fn ready(&mut self) {
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].runs() {
+                self.node_ready(index).await;
+            }
+        }
+    }
+
+    /// Waits until one node is ready.
+    pub(crate) async fn node_ready(&mut self, index: usize) {
+        let started = Instant::now();
+        let readyz = Call::get("/readyz").within(Duration::from_secs(1));
+        loop {
+            let id = self.nodes[index].id;
+            assert!(!self.nodes[index].has_exited(), "node {id} ended before it was ready");
+            if self.client.send_to(index, &readyz).await.is_ok_and(|answer| answer.status == 200) {
+                return;
+            }
+            assert!(started.elapsed() < READY_WITHIN, "node {id} is not ready after {READY_WITHIN:?}");
+            pass(LOOK_EVERY).await;
+        }
+    }
+
+    /// The index of the node that says of itself that it leads, once there is one.
+    pub(crate) async fn leader(&self) -> usize {
+        eventually("a leader", READY_WITHIN, || self.leader_now()).await
+    }
+
+    async fn leader_now(&self) -> Option<usize> {
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.runs()) {
+            let cluster = Call::get("/v1/cluster").within(Duration::from_secs(1));
+            let Ok(answer) = self.client.send_to(index, &cluster).await else { continue };
+            if answer.header("fairhold-leader").is_some_and(|url| same_address(url, &node.url)) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Two nodes that do not lead.
+    pub(crate) async fn followers(&self) -> [usize; 2] {
+        let leader = self.leader().await;
+        [(leader + 1) % NODES, (leader + 2) % NODES]
+    }
+
+    /// Starts a node again in its old directory and waits until it is ready.
+    pub(crate) async fn restart(&mut self, index: usize) {
+        self.nodes[index].start();
+        self.node_ready(index).await;
+    }
+
+    fn show_logs(&self) {
+        for node in &self.nodes {
+            let text = node.log_text();
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n");
+            eprintln!("--- the end of the log of node {} ({} lines, {})\n{tail}", node.id, lines.len(), node.url);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.show_logs();
+        }
+        for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
+            // It may have ended by itself: then there is nothing to kill.
+            drop(child.start_kill());
+        }
+        let started = Instant::now();
+        for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
+            while matches!(child.try_wait(), Ok(None)) && started.elapsed() < GONE_WITHIN {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// Whether two URLs name one address, a slash at the end or not.
+pub(crate) fn same_address(a: &str, b: &str) -> bool {
+    a.trim_end_matches('/') == b.trim_end_matches('/')
+}
+
+/// A port that nobody listens on, and that no other test of this process was given.
+pub(crate) fn free_port() -> u16 {
+    free_ports(&[0])
+}
+
+/// A port that is free together with those at the given distances from it.
+pub(crate) fn free_ports(offsets: &[u16]) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let span = PORTS.end - PORTS.start;
+    let begin = u16::try_from(std::process::id() % u32::from(span)).expect("smaller than the span");
+    let tries = (0..span).map(|_| {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed) % span;
+        PORTS.start + (begin + step) % span
+    });
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    tries.into_iter().find(|port| offsets.iter().all(|offset| is_free(port + offset))).expect("a free port")
+}

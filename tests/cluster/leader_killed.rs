@@ -1,0 +1,204 @@
+//! The leader is killed again and again under load, and nobody notices but by a short silence.
+
+use crate::{
+    client::{Call, Client, Grant, Session},
+    fairness::{Room, assert_in_order},
+    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+};
+use futures_util::future::join_all;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const KILLS: usize = 10;
+const CLIENTS: usize = 100;
+const WRITERS: usize = 4;
+const SESSIONS: usize = 10;
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+const LOCK: &str = "counter";
+const COUNTER: &str = "counter";
+
+/// As many successful operations show that the cluster is at work again.
+const AT_WORK: usize = 100;
+
+/// The longest silence that the median kill may cause.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// What the clients of a load have in common.
+#[derive(Debug, Clone, Default)]
+struct Load {
+    over: Arc<AtomicBool>,
+    successes: Arc<Mutex<Vec<Instant>>>,
+    room: Room,
+}
+
+impl Load {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn succeeded(&self) {
+        self.successes.lock().expect("no holder panics").push(Instant::now());
+    }
+
+    fn count(&self) -> usize {
+        self.successes.lock().expect("no holder panics").len()
+    }
+
+    async fn at_work(&self) {
+        let before = self.count();
+        eventually("the clients are at work", Duration::from_secs(60), || async {
+            (self.count() >= before + AT_WORK).then_some(())
+        })
+        .await;
+    }
+
+    /// The longest time without a success that began or ended after `from`, up to `to`.
+    fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
+        let mut moments = self.successes.lock().expect("no holder panics").clone();
+        moments.sort();
+        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
+        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed around each kill")
+    }
+}
+
+/// Counts under the lock until the load is over: how often, and with which grants.
+async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
+    let mut grants = Vec::new();
+    while !load.is_over() {
+        let grant = client.acquire(LOCK, "wait=10m&ttl=60s").await;
+        load.room.enter(grant.token);
+        load.succeeded();
+        let (count, token) = read_counter(&client).await;
+        assert!(token < grant.token, "the counter was written with token {token}, and {} was given after it", grant.token);
+        let write = Call::put(&format!("/v1/nodes/{COUNTER}"), format!("{} {}", count + 1, grant.token));
+        client.write(&write.fenced(LOCK, grant.token)).await;
+        load.succeeded();
+        load.room.leave(grant.token);
+        client.release(&grant.id).await;
+        load.succeeded();
+        grants.push(grant);
+    }
+    grants
+}
+
+async fn read_counter(client: &Client) -> (u64, u64) {
+    let text = client.value(COUNTER).await;
+    let (count, token) = text.split_once(' ').expect("a count and a token");
+    (count.parse().expect("a count"), token.parse().expect("a token"))
+}
+
+/// Writes one node after the other until the load is over: how many.
+async fn write_nodes(client: Client, load: Load, writer: usize) -> usize {
+    let mut written = 0;
+    while !load.is_over() {
+        client.write(&Call::put(&format!("/v1/nodes/written-{writer}-{written}"), written.to_string())).await;
+        load.succeeded();
+        written += 1;
+    }
+    written
+}
+
+/// Holds a lock by a session that is kept alive until the load is over.
+async fn keep_alive(client: Client, load: Load, number: usize) -> (Session, Grant) {
+    let session = client.open_session("5s", &format!("kept-{number}")).await;
+    let grant = client.acquire(&format!("kept-{number}"), &format!("session={}", session.id)).await;
+    while !load.is_over() {
+        client.keepalive(&session).await.expect_status(200);
+        pass(RENEW_EVERY).await;
+    }
+    (session, grant)
+}
+
+async fn assert_kept(client: &Client, kept: &[(Session, Grant)]) {
+    for (number, (session, grant)) in kept.iter().enumerate() {
+        client.keepalive(session).await.expect_status(200);
+        let held = client.send(&Call::get(&format!("/v1/grants/{}", grant.id))).await;
+        assert_eq!(&Grant::from_answer(&held), grant);
+        assert!(client.fence_passes(&format!("kept-{number}"), grant.token).await);
+    }
+}
+
+async fn assert_written(client: &Client, written: &[usize]) {
+    for (writer, count) in written.iter().enumerate() {
+        for first in (0..*count).step_by(50) {
+            let values = (first..*count.min(&(first + 50))).map(|number| async move {
+                let value = client.value(&format!("written-{writer}-{number}")).await;
+                assert_eq!(value, number.to_string(), "an acknowledged node");
+            });
+            join_all(values).await;
+        }
+    }
+}
+
+/// Kills the leader so often; returns when, and the numbers that stood in the queue just before each.
+async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
+    let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
+    for _ in 0..KILLS {
+        load.at_work().await;
+        let leader = cluster.leader().await;
+        places.extend(cluster.client(leader).queue_numbers(LOCK).await);
+        killed.push(Instant::now());
+        cluster.nodes[leader].kill().await;
+        load.at_work().await;
+        cluster.restart(leader).await;
+    }
+    load.at_work().await;
+    killed.push(Instant::now());
+    (killed, places)
+}
+
+fn report_silences(load: &Load, killed: &[Instant]) -> Duration {
+    let mut silences: Vec<Duration> = killed.windows(2).map(|pair| load.longest_silence(pair[0], pair[1])).collect();
+    report(&format!("leader killed {KILLS} times: the longest silence per kill: {silences:.0?}"));
+    silences.sort();
+    let median = silences[silences.len() / 2];
+    report(&format!("leader killed: median {median:.0?}, worst {:.0?}", silences[silences.len() - 1]));
+    median
+}
+
+#[test]
+fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let (client, load) = (cluster.client(0), Load::default());
+        client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;
+        let kept: Vec<_> =
+            (0..SESSIONS).map(|number| tokio::spawn(keep_alive(cluster.client(number), load.clone(), number))).collect();
+        let writers: Vec<_> =
+            (0..WRITERS).map(|writer| tokio::spawn(write_nodes(cluster.client(writer), load.clone(), writer))).collect();
+        let counting: Vec<_> =
+            (0..CLIENTS).map(|number| tokio::spawn(count_under_the_lock(cluster.client(number), load.clone()))).collect();
+
+        let (killed, places) = kill_leaders(&mut cluster, &load).await;
+        load.over.store(true, Ordering::SeqCst);
+        let mut grants: Vec<Grant> = all(counting).await.into_iter().flatten().collect();
+        let written = all(writers).await;
+        let kept = all(kept).await;
+
+        let median = report_silences(&load, &killed);
+        report(&format!(
+            "leader killed: {} grants of one lock, {} nodes written, {} operations",
+            grants.len(),
+            written.iter().sum::<usize>(),
+            load.count()
+        ));
+        assert_in_order(&mut grants);
+        let (count, last) = read_counter(&client).await;
+        assert_eq!((count, last), (grants.len() as u64, grants[grants.len() - 1].token), "each grant counted once");
+        let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
+        let lost: Vec<&u64> = places.difference(&granted).collect();
+        assert!(lost.is_empty(), "these stood in the queue before a kill and were never granted: {lost:?}");
+        assert!(places.len() > KILLS * CLIENTS / 4, "too few waited when leaders were killed: {}", places.len());
+        for node in 0..NODES {
+            assert_kept(&cluster.client(node), &kept).await;
+        }
+        assert_written(&client, &written).await;
+        assert!(median <= SILENCE, "the median of the longest silences is {median:?}");
+    });
+}

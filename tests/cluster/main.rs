@@ -1,0 +1,21 @@
+//! Black-box tests of a cluster: real processes, real sockets, HTTP alone. Each test is one story.
+
+mod client;
+mod harness;
+
+mod all_killed;
+mod bad_input;
+mod curl;
+mod demos;
+mod dev;
+mod exactly_once;
+mod fairness;
+mod going_away;
+mod leader_killed;
+mod leases;
+mod paused;
+mod queue;
+mod quorum;
+mod sessions;
+mod snapshot;
+mod strangers;

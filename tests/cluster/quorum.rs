@@ -1,0 +1,66 @@
+//! One node alone decides nothing, and says so.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, SHORT, alone, eventually},
+};
+use std::time::{Duration, Instant};
+
+const TIMEOUT: &str = "1s";
+
+/// The timeout, and a little for the way.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
+
+#[test]
+fn without_a_quorum_nothing_is_acknowledged_and_everything_is_answered_in_time() {
+    alone(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [first, last] = cluster.followers().await;
+        let client = cluster.client(last);
+        client.write(&Call::put("/v1/nodes/kept", "before")).await;
+        let held = client.acquire("kept", "ttl=10m").await;
+        let local = Call::get("/v1/nodes/kept?consistency=local");
+        eventually("the last node has applied it", Duration::from_secs(5), || async {
+            (client.once(&local).await.status == 200).then_some(())
+        })
+        .await;
+        cluster.nodes[leader].kill().await;
+        cluster.nodes[first].kill().await;
+
+        let write = Call::put("/v1/nodes/kept", "during");
+        let calls = [
+            Call::post("/v1/locks/other"),
+            Call::post("/v1/locks/kept?wait=5s"),
+            Call::post("/v1/sessions"),
+            Call::delete(&format!("/v1/grants/{}", held.id)),
+            Call::post(&format!("/v1/grants/{}/renew", held.id)),
+            Call::get("/v1/locks/kept"),
+            Call::get("/v1/nodes/kept"),
+            write.clone(),
+        ];
+        for call in calls {
+            let asked = Instant::now();
+            let answer = client.once(&call.clone().with("fairhold-timeout", TIMEOUT)).await;
+            assert!(matches!(answer.status, 503 | 504), "{call:?}: {answer:?}");
+            assert_eq!(answer.json["retryable"], true, "{call:?}: {answer:?}");
+            assert!(answer.status == 504 || answer.header("retry-after").is_some(), "{call:?}: {answer:?}");
+            assert!(asked.elapsed() <= ANSWERED_WITHIN, "{call:?}: answered after {:?}", asked.elapsed());
+        }
+        client.once(&Call::get("/livez")).await.expect_status(200);
+        let view = client.once(&Call::get("/v1/cluster")).await.expect_status(200);
+        assert_eq!(view.json["members"].as_array().map(Vec::len), Some(3), "{view:?}");
+        assert_eq!(client.once(&local).await.expect_status(200).text, "before");
+        eventually("it is ready no longer", Duration::from_secs(10), || async {
+            (client.once(&Call::get("/readyz")).await.status == 503).then_some(())
+        })
+        .await;
+
+        cluster.restart(first).await;
+        cluster.node_ready(last).await;
+        client.write(&write).await;
+        assert_eq!(client.value("kept").await, "during");
+        cluster.restart(leader).await;
+        assert_eq!(cluster.client(leader).value("kept").await, "during");
+    });
+}

@@ -1,0 +1,109 @@
+//! A session owns what is taken with it, and only its owner knows its id.
+
+use crate::{
+    client::{Call, Grant, whole},
+    harness::{Cluster, NODES, SHORT, together},
+    queue::standing,
+};
+use serde_json::json;
+
+#[test]
+fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "owner").await;
+        let holds = client.acquire("first", &format!("session={}", session.id)).await;
+        let other = cluster.client(1).acquire("second", "ttl=60s").await;
+        let waits = Call::post(&format!("/v1/locks/second?session={}", session.id)).with("prefer", "respond-async");
+        let waits = cluster.client(2).send(&waits).await.expect_status(202);
+        let next = {
+            let client = cluster.client(1);
+            tokio::spawn(async move { client.acquire("first", "wait=60s").await })
+        };
+        standing(&client, "first", 2).await;
+
+        let close = Call::delete(&format!("/v1/sessions/{}", session.id));
+        cluster.client(2).send(&close).await.expect_status(204);
+        let next = next.await.expect("the next one's task");
+        assert!(next.token > holds.token, "{next:?} after {holds:?}");
+        assert_eq!(client.queue_numbers("second").await, [other.number], "it waits no longer either");
+        for id in [holds.id.as_str(), waits.string("id")] {
+            client.send(&Call::get(&format!("/v1/grants/{id}"))).await.expect_problem(410, "grant_gone");
+        }
+        client.keepalive(&session).await.expect_problem(410, "session_expired");
+    });
+}
+
+#[test]
+fn listings_show_numbers_and_names_and_never_an_id() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "listed").await;
+        let grant = client.acquire("shown", &format!("session={}&owner=somebody", session.id)).await;
+        let paths = [
+            "/v1/sessions".to_owned(),
+            format!("/v1/sessions/{}", session.number),
+            format!("/v1/sessions/{}", session.id),
+            "/v1/locks/shown".to_owned(),
+            "/v1/locks/shown/queue".to_owned(),
+            "/v1/cluster".to_owned(),
+        ];
+        for path in &paths {
+            for node in 0..NODES {
+                let answer = cluster.client(node).send(&Call::get(path)).await.expect_status(200);
+                assert!(!answer.text.contains(&session.id), "{path}: a session's id is a secret: {}", answer.text);
+                assert!(!answer.text.contains(&grant.id), "{path}: a grant's id is a secret: {}", answer.text);
+            }
+        }
+        let shown = client.send(&Call::get(&paths[1])).await;
+        assert_eq!((shown.number("number"), shown.string("name")), (session.number, "listed"));
+        let owned = shown.json["grants"].as_array().expect("grants");
+        assert_eq!(owned.iter().map(|owned| whole(owned, "number")).collect::<Vec<_>>(), [grant.number]);
+        for node in &cluster.nodes {
+            let log = node.log_text();
+            assert!(!log.contains(&session.id) && !log.contains(&grant.id), "no id stands in the log of node {}", node.id);
+        }
+    });
+}
+
+#[test]
+fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let mut lives = Vec::new();
+        for number in 0..5 {
+            lives.push(client.open_session("60s", &format!("many-{number}")).await.id);
+        }
+        let ended = client.open_session("60s", "ended").await.id;
+        client.send(&Call::delete(&format!("/v1/sessions/{ended}"))).await.expect_status(204);
+        let unknown = "0".repeat(32);
+        let ids: Vec<&String> = lives.iter().chain([&ended, &unknown]).collect();
+        for node in 0..NODES {
+            let call = Call::post("/v1/sessions/keepalive").json(&json!({ "ids": ids }));
+            let answer = cluster.client(node).send(&call).await.expect_status(200);
+            assert_eq!((&answer.json["renewed"], &answer.json["expired"]), (&json!(lives), &json!([ended, unknown])));
+        }
+    });
+}
+
+#[test]
+fn a_grant_of_a_named_session_needs_that_session_and_takes_no_ttl_of_its_own() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "owner").await;
+        let with_ttl = Call::post(&format!("/v1/locks/owned?session={}&ttl=5s", session.id));
+        client.send(&with_ttl).await.expect_problem(400, "bad_request");
+        let grant = Grant::from_answer(&client.send(&Call::post(&format!("/v1/locks/owned?session={}", session.id))).await);
+        let renew = Call::post(&format!("/v1/grants/{}/renew", grant.id));
+        let owned = client.send(&renew).await.expect_problem(409, "session_owned");
+        assert_eq!(owned.number("session"), session.number, "it says which session to renew: {owned:?}");
+        client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+        let late = Call::post(&format!("/v1/locks/owned?session={}", session.id));
+        let late = client.send(&late).await;
+        assert!(matches!((late.status, late.code()), (404, "session_not_found") | (410, "session_expired")), "{late:?}");
+    });
+}

@@ -1,0 +1,416 @@
+//! The habits of this repository, as tests: who may depend on whom, how a file looks, what tests may not do.
+//!
+//! Every rule is a pure function from text to complaints, and is shown a planted violation: a rule that cannot fail is none.
+
+#[path = "tidy/source.rs"]
+mod source;
+
+use source::{Source, files_under};
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+const FILE_LINES_MAX: usize = 400;
+const LINE_CHARS_MAX: usize = 130;
+
+/// Files that are longer for a reason, and how long they may be.
+const LONG_FILES: &[(&str, usize, &str)] =
+    &[("crates/state/src/command.rs", 600, "all that crosses the machine's boundary, on one page")];
+
+/// The arrows between the crates: who may depend on whom. A crate that is not listed here has no place yet.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("fairhold-types", &[]),
+    ("fairhold-codec", &["fairhold-types"]),
+    ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
+    ("fairhold-raft", &["fairhold-codec", "fairhold-state", "fairhold-types"]),
+    ("fairhold-storage", &["fairhold-codec", "fairhold-raft", "fairhold-types"]),
+    ("fairhold-peer", &["fairhold-codec", "fairhold-raft", "fairhold-types"]),
+    ("fairhold-node", &["fairhold-codec", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    ("fairhold-http", &["fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    (
+        "fairhold-cli",
+        &[
+            "fairhold-http",
+            "fairhold-node",
+            "fairhold-peer",
+            "fairhold-raft",
+            "fairhold-state",
+            "fairhold-storage",
+            "fairhold-types",
+        ],
+    ),
+];
+
+/// Dependencies that only these crates may name.
+const ONLY_IN: &[(&str, &[&str])] = &[
+    ("axum", &["fairhold-http"]),
+    ("bincode", &["fairhold-codec"]),
+    ("clap", &["fairhold-cli"]),
+    ("hyper", &["fairhold-http"]),
+    ("hyper-util", &["fairhold-http"]),
+    ("openraft", &["fairhold-raft", "fairhold-storage"]),
+    ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http"]),
+    ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli"]),
+    ("reqwest", &["fairhold-cli"]),
+    ("rocksdb", &["fairhold-storage"]),
+];
+
+/// Crates that are a function of their input: no runtime, no randomness, no logging.
+const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-state"];
+const IMPURE_DEPENDENCIES: &[&str] = &["tokio", "tokio-util", "rand", "tracing", "futures-util", "openraft-rt"];
+
+/// The crates that run under a simulator too.
+const SIMULATED: &[&str] = &["crates/raft/src/", "crates/node/src/", "crates/http/src/"];
+
+/// Words that have another name here: the "not" column of docs/glossary.md, where no outside name uses them.
+const NOT_WORDS: &[(&str, &str)] = &[
+    ("epoch", "term"),
+    ("master", "leader"),
+    ("lessor", "expiry"),
+    ("ticket", "grant"),
+    ("subscribe", "watch"),
+    ("subscriber", "watcher"),
+    ("subscription", "watch"),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize().expect("the repository is there")
+}
+
+fn sources() -> Vec<Source> {
+    let root = root();
+    let mut paths = files_under(&root.join("crates"), ".rs");
+    paths.extend(files_under(&root.join("tests"), ".rs"));
+    let sources: Vec<Source> = paths
+        .iter()
+        .map(|path| {
+            let name = path.strip_prefix(&root).expect("it was found under the root").to_string_lossy().replace('\\', "/");
+            Source::new(&name, &fs::read_to_string(path).expect("a source file is UTF-8"))
+        })
+        .collect();
+    assert!(sources.len() > 10, "only {} source files were found: these rules look in the wrong place", sources.len());
+    sources
+}
+
+fn assert_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+fn assert_rule(rule: impl Fn(&Source) -> Vec<String>) {
+    assert_none(&sources().iter().flat_map(rule).collect::<Vec<_>>());
+}
+
+/// The rule finds exactly one thing in the planted text, at that line.
+fn assert_finds(rule: impl Fn(&Source) -> Vec<String>, path: &str, text: &str, line: usize) {
+    let complaints = rule(&Source::new(path, text));
+    let wanted = format!("{path}:{line}: ");
+    assert!(complaints.len() == 1 && complaints[0].starts_with(&wanted), "wanted one at {wanted}got {complaints:?}");
+}
+
+fn assert_finds_nothing(rule: impl Fn(&Source) -> Vec<String>, path: &str, text: &str) {
+    assert_none(&rule(&Source::new(path, text)));
+}
+
+// Manifests
+
+fn dependencies(manifest: &toml::Table, kind: &str) -> BTreeSet<String> {
+    manifest.get(kind).and_then(toml::Value::as_table).map(|table| table.keys().cloned().collect()).unwrap_or_default()
+}
+
+fn check_manifest(path: &str, text: &str) -> Vec<String> {
+    let manifest: toml::Table = text.parse().expect("a manifest is TOML");
+    let line = |needle: &str| text.lines().position(|line| line.starts_with(needle)).map_or(1, |index| index + 1);
+    let name = manifest["package"]["name"].as_str().expect("a package has a name").to_owned();
+    let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
+        return vec![format!("{path}:{}: {name} has no place among the arrows of tests/tidy.rs", line("name"))];
+    };
+    let mut used = dependencies(&manifest, "dependencies");
+    used.extend(dependencies(&manifest, "build-dependencies"));
+    let mut complaints = Vec::new();
+    for dependency in &used {
+        let place = format!("{path}:{}: {name} depends on {dependency}", line(dependency));
+        let mut complain = |why: String| complaints.push(format!("{place}: {why}"));
+        if dependency.starts_with("fairhold-") && !allowed.contains(&dependency.as_str()) {
+            complain(format!("it may depend on {allowed:?} only"));
+        }
+        if let Some((_, only)) = ONLY_IN.iter().find(|(known, only)| known == dependency && !only.contains(&name.as_str())) {
+            complain(format!("only {only:?} may name it"));
+        }
+        if PURE.contains(&name.as_str()) && IMPURE_DEPENDENCIES.contains(&dependency.as_str()) {
+            complain("it is a function of its input".to_owned());
+        }
+    }
+    for kind in ["dependencies", "build-dependencies", "dev-dependencies"] {
+        let table = manifest.get(kind).and_then(toml::Value::as_table).into_iter().flatten();
+        for (dependency, _) in table.filter(|(_, value)| value.get("workspace").and_then(toml::Value::as_bool) != Some(true)) {
+            complaints.push(format!("{path}:{}: {dependency} must be `workspace = true`", line(dependency)));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn crates_depend_along_the_arrows_only() {
+    let manifests = files_under(&root().join("crates"), "Cargo.toml");
+    assert_eq!(manifests.len(), ARROWS.len(), "a crate of the arrows is missing, or one more is there: {manifests:?}");
+    let complaints = manifests.iter().flat_map(|path| {
+        let text = fs::read_to_string(path).expect("a manifest can be read");
+        check_manifest(&path.strip_prefix(root()).unwrap_or(path).to_string_lossy(), &text)
+    });
+    assert_none(&complaints.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_wrong_arrow_is_found() {
+    let check = |name: &str, dependency: &str| {
+        let text = format!("[package]\nname = \"{name}\"\n[dependencies]\nserde.workspace = true\n{dependency}\n");
+        let complaints = check_manifest("Cargo.toml", &text);
+        assert!(complaints.iter().all(|complaint| complaint.starts_with("Cargo.toml:")), "{complaints:?}");
+        complaints.len()
+    };
+    assert_eq!(check("fairhold-raft", "fairhold-state.workspace = true"), 0);
+    assert_eq!(check("fairhold-state", "fairhold-raft.workspace = true"), 1);
+    assert_eq!(check("fairhold-node", "rocksdb.workspace = true"), 1);
+    assert_eq!(check("fairhold-node", "openraft.workspace = true"), 1);
+    assert_eq!(check("fairhold-node", "axum.workspace = true"), 1);
+    assert_eq!(check("fairhold-storage", "bincode.workspace = true"), 1);
+    assert_eq!(check("fairhold-state", "tokio.workspace = true"), 1);
+    assert_eq!(check("fairhold-http", "bytes = \"1\""), 1);
+    assert_eq!(check("fairhold-stranger", ""), 1);
+}
+
+/// Each dependency of the workspace has a row with its version, and no row is left over.
+fn check_documented(manifest: &str, page: &str) -> Vec<String> {
+    let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
+    let known = manifest["workspace"]["dependencies"].as_table().expect("the workspace has dependencies");
+    let rows: Vec<(usize, &str)> = page.lines().enumerate().filter(|(_, line)| line.starts_with("| `")).collect();
+    let mut complaints = Vec::new();
+    for (name, value) in known.iter().filter(|(_, value)| value.get("path").is_none()) {
+        let version = value.as_str().or_else(|| value.get("version").and_then(toml::Value::as_str)).unwrap_or_default();
+        if !rows.iter().any(|(_, row)| row.starts_with(&format!("| `{name}` | {version} | "))) {
+            complaints.push(format!("docs/decisions/dependencies.md:1: no row \"| `{name}` | {version} | why |\""));
+        }
+    }
+    for (index, row) in rows {
+        let name = row.split('`').nth(1).unwrap_or_default();
+        if !known.contains_key(name) {
+            complaints.push(format!("docs/decisions/dependencies.md:{}: {name} is no dependency of the workspace", index + 1));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn every_dependency_says_why_it_is_here() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
+    assert_none(&check_documented(&read("Cargo.toml"), &read("docs/decisions/dependencies.md")));
+}
+
+#[test]
+fn an_unexplained_dependency_is_found() {
+    let manifest = "[workspace.dependencies]\nfairhold-x = { path = \"x\" }\nserde = \"1\"\naxum = { version = \"0.8\" }\n";
+    assert_eq!(check_documented(manifest, "| `serde` | 1 | a |\n| `axum` | 0.8 | b |\n"), Vec::<String>::new());
+    assert_eq!(check_documented(manifest, "| `serde` | 2 | a |\n| `axum` | 0.8 | b |\n").len(), 1);
+    assert_eq!(check_documented(manifest, "| `serde` | 1 | a |\n| `axum` | 0.8 | b |\n| `gone` | 1 | c |\n").len(), 1);
+}
+
+/// A crate's clippy.toml replaces the root's, so it must repeat every line of it.
+fn check_lint_settings(root: &str, path: &str, text: &str) -> Vec<String> {
+    let settings = root.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let missing = settings.filter(|setting| !text.lines().any(|line| line == *setting));
+    missing.map(|setting| format!("{path}:1: it replaces the root's clippy.toml and must repeat `{setting}`")).collect()
+}
+
+#[test]
+fn lint_settings_of_crates_repeat_those_of_the_root() {
+    let read = |path: &PathBuf| fs::read_to_string(path).expect("it can be read");
+    let common = read(&root().join("clippy.toml"));
+    let paths = files_under(&root().join("crates"), "clippy.toml");
+    assert!(paths.len() >= 4, "state, raft, node and http have settings of their own: {paths:?}");
+    let complaints = paths.iter().flat_map(|path| check_lint_settings(&common, &path.to_string_lossy(), &read(path)));
+    assert_none(&complaints.collect::<Vec<_>>());
+    assert_eq!(check_lint_settings("# c\na = 1\nb = 2\n", "x", "a = 1\nb = 3\n").len(), 1);
+}
+
+// How a file looks
+
+fn is_crate_source(source: &Source) -> bool {
+    source.path.starts_with("crates/") && source.path.contains("/src/")
+}
+
+fn check_file_shape(source: &Source) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let path = &source.path;
+    if !source.text.starts_with("//!") {
+        complaints.push(format!("{path}:1: the file must open with `//!` and say what it is"));
+    }
+    let cap = LONG_FILES.iter().find(|(long, _, _)| long == path).map_or(FILE_LINES_MAX, |(_, cap, _)| *cap);
+    let lines = source.product_lines();
+    if is_crate_source(source) && lines > cap {
+        complaints.push(format!("{path}:{cap}: {lines} lines without tests, {cap} are the most"));
+    }
+    for (index, line) in source.text.lines().enumerate() {
+        let chars = line.chars().count();
+        if chars > LINE_CHARS_MAX {
+            complaints.push(format!("{path}:{}: {chars} characters, {LINE_CHARS_MAX} are the most", index + 1));
+        }
+    }
+    if path.split(['/', '.']).any(|part| ["utils", "util", "helpers", "helper", "common", "misc"].contains(&part)) {
+        complaints.push(format!("{path}:1: name the concept; this name says nothing"));
+    }
+    complaints
+}
+
+#[test]
+fn files_say_what_they_are_and_stay_short() {
+    assert_rule(check_file_shape);
+}
+
+#[test]
+fn a_file_out_of_shape_is_found() {
+    let fine = "//! A page.\n";
+    assert_finds_nothing(check_file_shape, "crates/x/src/a.rs", &format!("{fine}{}", "\n".repeat(399)));
+    assert_finds(check_file_shape, "crates/x/src/a.rs", &format!("{fine}{}", "\n".repeat(400)), 400);
+    assert_finds(check_file_shape, "crates/x/src/a.rs", "fn a() {}\n", 1);
+    assert_finds(check_file_shape, "crates/x/src/a.rs", &format!("{fine}// {}\n", "é".repeat(128)), 2);
+    assert_finds(check_file_shape, "crates/x/src/utils.rs", fine, 1);
+    assert_finds(check_file_shape, "crates/x/tests/common/mod.rs", fine, 1);
+}
+
+// What code may not say
+
+/// An unbiased `select!` polls in an order of its own, so two runs of one seed differ.
+fn check_biased_select(source: &Source) -> Vec<String> {
+    if !SIMULATED.iter().any(|prefix| source.path.starts_with(prefix)) {
+        return Vec::new();
+    }
+    let unbiased = source.find("select!").into_iter().filter(|offset| {
+        let body = source.code[offset + "select!".len()..].trim_start();
+        !body.strip_prefix(['{', '(', '[']).is_some_and(|inside| inside.trim_start().starts_with("biased;"))
+    });
+    unbiased.map(|offset| format!("{}: select! must begin with `biased;`", source.at(offset))).collect()
+}
+
+#[test]
+fn every_select_is_biased() {
+    assert_rule(check_biased_select);
+}
+
+#[test]
+fn an_unbiased_select_is_found() {
+    let rule = check_biased_select;
+    let select = |body: &str| format!("//! x\n// select! {{ a }}\nfn f() {{\n    select! {{\n{body}\n    }}\n}}\n");
+    assert_finds_nothing(rule, "crates/node/src/a.rs", &select("biased; // why\n x = y => z,"));
+    assert_finds_nothing(rule, "crates/peer/src/a.rs", &select("x = y => z,"));
+    assert_finds(rule, "crates/node/src/a.rs", &select("x = y => z,"), 4);
+    assert_finds(rule, "crates/http/src/a.rs", &select("// biased;\n x = y => z,"), 4);
+}
+
+/// The clocks, tasks and hash maps that clippy.toml forbids may be let in at two named places only.
+fn check_exceptions(source: &Source) -> Vec<String> {
+    let places = ["crates/http/src/listener.rs", "crates/node/src/clock.rs"];
+    let guarded = source.path.starts_with("crates/state/src/") || SIMULATED.iter().any(|prefix| source.path.starts_with(prefix));
+    if !guarded || places.contains(&source.path.as_str()) {
+        return Vec::new();
+    }
+    let tests = source.test_ranges();
+    let lints = ["clippy::disallowed_methods", "clippy::disallowed_types"].into_iter().flat_map(|lint| source.find(lint));
+    let in_product = lints.filter(|offset| !tests.iter().any(|range| range.contains(offset)));
+    in_product.map(|offset| format!("{}: what clippy.toml forbids is let in at {places:?} only", source.at(offset))).collect()
+}
+
+#[test]
+fn forbidden_calls_are_let_in_at_named_places_only() {
+    assert_rule(check_exceptions);
+}
+
+#[test]
+fn a_forbidden_call_let_in_elsewhere_is_found() {
+    let text = "//! x\n#[expect(clippy::disallowed_methods, reason = \"why not\")]\nfn f() {}\n";
+    assert_finds(check_exceptions, "crates/raft/src/a.rs", text, 2);
+    assert_finds_nothing(check_exceptions, "crates/http/src/listener.rs", text);
+    assert_finds_nothing(check_exceptions, "crates/storage/src/a.rs", text);
+}
+
+/// Nothing is left for later in silence, and no test waits by sleeping.
+fn check_no_stubs_and_sleeps(source: &Source) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for banned in ["#[ignore", "todo!(", "unimplemented!("] {
+        complaints.extend(source.find(banned).into_iter().map(|offset| format!("{}: no `{banned}`", source.at(offset))));
+    }
+    let tests = source.test_ranges();
+    let in_test = |offset: &usize| tests.iter().any(|range| range.contains(offset));
+    for banned in ["thread::sleep", "time::sleep"] {
+        let sleeps = source.find(banned).into_iter().filter(in_test);
+        complaints.extend(sleeps.map(|offset| format!("{}: a test waits for an event, not by `{banned}`", source.at(offset))));
+    }
+    for group in ["thread::{", "time::{"] {
+        let imports = source.find(group).into_iter().filter(in_test);
+        let sleeps =
+            imports.filter(|offset| source.code[*offset..].split('}').next().is_some_and(|names| names.contains("sleep")));
+        complaints.extend(sleeps.map(|offset| format!("{}: a test waits for an event, not by sleeping", source.at(offset))));
+    }
+    complaints
+}
+
+#[test]
+fn tests_do_not_sleep_and_nothing_is_left_undone() {
+    assert_rule(check_no_stubs_and_sleeps);
+}
+
+#[test]
+fn a_sleep_and_a_stub_are_found() {
+    let rule = check_no_stubs_and_sleeps;
+    let product = "//! x\nfn f() { std::thread::sleep(d); }\n";
+    assert_finds_nothing(rule, "crates/x/src/a.rs", product);
+    let with_test = format!("{product}#[cfg(test)]\nmod tests {{\n    fn f() {{ std::thread::sleep(d); }}\n}}\n");
+    assert_finds(rule, "crates/x/src/a.rs", &with_test, 5);
+    assert_finds(rule, "crates/x/tests/a.rs", "//! x\nfn f() { tokio::time::sleep(d).await; }\n", 2);
+    assert_finds(rule, "tests/a.rs", "//! x\nuse tokio::time::{Duration, sleep};\n", 2);
+    assert_finds(rule, "tests/a.rs", "//! x\n#[test]\n#[ignore = \"later\"]\nfn f() {}\n", 3);
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\nfn f() { todo!() }\n", 2);
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\nfn f() { unimplemented!(\"later\") }\n", 2);
+    assert_finds_nothing(rule, "tests/a.rs", "//! todo!()\nfn f() { panic!(\"no thread::sleep, no #[ignore\") }\n");
+}
+
+/// The words of a name, in lower case: `SessionNumber` and `session_number` are both two.
+fn words(name: &str) -> Vec<String> {
+    let mut spaced = String::new();
+    let mut before = '_';
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && before.is_ascii_lowercase() {
+            spaced.push('_');
+        }
+        spaced.push(c.to_ascii_lowercase());
+        before = c;
+    }
+    spaced.split('_').map(str::to_owned).collect()
+}
+
+fn check_public_names(source: &Source) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (index, line) in source.code.lines().enumerate() {
+        let Some(declaration) = line.trim_start().strip_prefix("pub ") else { continue };
+        let keywords = ["async", "const", "unsafe", "fn", "struct", "enum", "trait", "type", "static", "mod"];
+        let mut tokens = declaration.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|token| !token.is_empty());
+        let name = tokens.find(|token| !keywords.contains(token)).unwrap_or_default();
+        for (word, instead) in NOT_WORDS.iter().filter(|(word, _)| words(name).iter().any(|part| part == word)) {
+            complaints.push(format!("{}:{}: `{name}` says {word}: the word here is {instead}", source.path, index + 1));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn public_names_use_the_words_of_the_glossary() {
+    assert_rule(check_public_names);
+}
+
+#[test]
+fn a_word_that_is_not_ours_is_found() {
+    let rule = check_public_names;
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\npub struct LockTicket;\n", 2);
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\npub async fn subscribe(&self) {}\n", 2);
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\nstruct A {\n    pub epoch: u64,\n}\n", 3);
+    assert_finds(rule, "crates/x/src/a.rs", "//! x\npub const MASTER_ID: u64 = 1;\n", 2);
+    let fine = "//! epoch\npub fn remaster(ticketing: u64) {} // ticket\nlet r = tx.subscribe();\n";
+    assert_finds_nothing(rule, "crates/x/src/a.rs", fine);
+}
