@@ -146,7 +146,6 @@ fn bad_names_and_headers() -> Vec<Case> {
         bad(raw("PUT", "/v1/nodes/a/").body(b"x".to_vec()), ""),
         bad(raw("PUT", "/v1/nodes/a%zz").body(b"x".to_vec()), ""),
         bad(raw("PUT", &format!("/v1/nodes/{}", "p".repeat(1024))).body(b"x".to_vec()), ""),
-        bad(raw("PUT", "/v1/nodes/locks/x").body(b"x".to_vec()), ""),
         bad(raw("POST", LOCK).with(&format!("{KEY}42")), "Idempotency-Key"),
         bad(raw("POST", LOCK).with(&format!("{KEY}f47ac10b-58cc-4372-a567-0e02b2c3d479")), "Idempotency-Key"),
         bad(raw("POST", LOCK).with(&format!("{KEY}8ZZZZZZZZZZZZZZZZZZZZZZZZZ")), "Idempotency-Key"),
@@ -160,12 +159,13 @@ fn bad_names_and_headers() -> Vec<Case> {
     ]
 }
 
-fn not_there_or_too_large() -> Vec<Case> {
+fn not_there_not_allowed_or_too_large() -> Vec<Case> {
     let mebibyte = 1024 * 1024;
     vec![
         (raw("PUT", "/v1/nodes/large").body(vec![b'x'; mebibyte + 1]), 413, "too_large", ""),
         (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 2 * mebibyte]), 413, "too_large", ""),
         (raw("POST", LOCK).json(&format!("{{\"owner\":\"{}\"}}", "x".repeat(2 * mebibyte))), 413, "too_large", ""),
+        (raw("PUT", "/v1/nodes/locks/x").body(b"x".to_vec()), 403, "denied", ""),
         (raw("GET", "/v1/nodes/nothing/here"), 404, "no_node", ""),
         (raw("GET", "/v1/grants/01ARZ3NDEKTSV4RRFFQ69G5FAV"), 404, "grant_not_found", ""),
         (raw("POST", &format!("{LOCK}?session={}", "0".repeat(32))), 404, "session_not_found", ""),
@@ -180,7 +180,7 @@ fn not_there_or_too_large() -> Vec<Case> {
 fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on() {
     together(SHORT, async {
         let mut cluster = Cluster::start().await;
-        let cases = [bad_parameters(), bad_names_and_headers(), not_there_or_too_large()].concat();
+        let cases = [bad_parameters(), bad_names_and_headers(), not_there_not_allowed_or_too_large()].concat();
         let mut complaints = Vec::new();
         for (index, (request, status, code, word)) in cases.iter().enumerate() {
             let node = &cluster.nodes[index % NODES];
@@ -219,7 +219,6 @@ fn what_is_just_within_a_limit_is_taken() {
             (raw("POST", "/v1/locks/short?ttl=1s&wait=0"), 200),
             (raw("POST", &format!("/v1/locks/own?owner={}", "o".repeat(256))), 200),
             (raw("POST", "/v1/locks/sem?limit=3&permits=3"), 200),
-            (raw("POST", "/v1/locks/flag?reentrant=false"), 200),
             (raw("POST", "/v1/locks/number").json(r#"{"wait":5,"ttl":"90s","meta":{"a":"b"}}"#), 200),
             (raw("POST", "/v1/locks/uuid").with(&format!("{KEY}{}", uuid::Uuid::now_v7())), 200),
             (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 1024 * 1024]), 201),

@@ -3,6 +3,7 @@
 use crate::{
     client::{Call, Client, Grant},
     harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    queue::standing,
 };
 use std::{
     sync::{
@@ -71,26 +72,70 @@ pub(crate) fn assert_in_order(grants: &mut [Grant]) {
     }
 }
 
-/// The counters of one node: how many grants it saw, and how many waiting requests it woke.
-async fn counters(client: &Client, node: usize) -> (u64, u64) {
-    let answer = client.send_to(node, &Call::get("/v1/cluster")).await.expect("the node runs");
-    (answer.number("grants"), answer.number("wakeups"))
+/// What each node counted: the grants that it saw, and the waiting requests that it woke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Counted {
+    grants: Vec<u64>,
+    wakeups: Vec<u64>,
 }
 
-async fn all_counters(client: &Client) -> Vec<(u64, u64)> {
-    let mut counted = Vec::new();
+async fn counted(client: &Client) -> Counted {
+    let (mut grants, mut wakeups) = (Vec::new(), Vec::new());
     for node in 0..NODES {
-        counted.push(counters(client, node).await);
+        let answer = client.send_to(node, &Call::get("/v1/cluster")).await.expect("the node runs");
+        grants.push(answer.number("grants"));
+        wakeups.push(answer.number("wakeups"));
     }
+    Counted { grants, wakeups }
+}
+
+/// What was counted since, once every node has seen so many grants.
+async fn counted_since(client: &Client, before: &Counted, grants: u64) -> Counted {
+    let since = |now: &[u64], then: &[u64]| now.iter().zip(then).map(|(now, then)| now - then).collect::<Vec<u64>>();
+    let counted = eventually("every node has seen every grant", Duration::from_secs(10), || async {
+        let now = counted(client).await;
+        let since = Counted { grants: since(&now.grants, &before.grants), wakeups: since(&now.wakeups, &before.wakeups) };
+        since.grants.iter().all(|seen| *seen >= grants).then_some(since)
+    })
+    .await;
+    assert!(counted.grants.iter().all(|seen| *seen == grants), "{grants} were given: {counted:?}");
     counted
 }
 
 #[test]
-fn two_hundred_clients_get_a_lock_in_the_order_of_their_requests_and_each_grant_wakes_at_most_one() {
+fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let holder = client.acquire("gate", "ttl=10m").await;
+        let mut waiting = Vec::new();
+        for number in 0..CLIENTS {
+            let client = cluster.client(usize::try_from(number).expect("a small number"));
+            waiting.push(tokio::spawn(async move {
+                let grant = client.acquire("gate", "wait=10m&ttl=60s").await;
+                client.release(&grant.id).await;
+                grant
+            }));
+        }
+        standing(&client, "gate", waiting.len() + 1).await;
+        let places = client.queue_numbers("gate").await;
+        let before = counted(&client).await;
+        client.release(&holder.id).await;
+        let mut grants = all(waiting).await;
+        assert_in_order(&mut grants);
+        assert_eq!(grants.iter().map(|grant| grant.number).collect::<Vec<_>>(), places[1..], "in the order of the queue");
+        let since = counted_since(&client, &before, CLIENTS).await;
+        let of_node = |node: u64| (0..CLIENTS).filter(|number| number % NODES as u64 == node).count() as u64;
+        assert_eq!(since.wakeups, (0..NODES as u64).map(of_node).collect::<Vec<_>>(), "one for each that waits there");
+    });
+}
+
+#[test]
+fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_requests() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let (client, room) = (cluster.client(0), Room::default());
-        let before = all_counters(&client).await;
+        let before = counted(&client).await;
         let started = Instant::now();
         let tasks = (0..CLIENTS).map(|number| {
             let node = usize::try_from(number).expect("a small number");
@@ -114,19 +159,13 @@ fn two_hundred_clients_get_a_lock_in_the_order_of_their_requests_and_each_grant_
         assert_eq!(grants.len() as u64, CLIENTS * TIMES);
         assert_in_order(&mut grants);
         let waited = grants.iter().filter(|grant| grant.token > grant.number).count() as u64;
-        let counted = eventually("every node has seen every grant", Duration::from_secs(10), || async {
-            let now = all_counters(&client).await;
-            let since: Vec<(u64, u64)> = now.iter().zip(&before).map(|(now, then)| (now.0 - then.0, now.1 - then.1)).collect();
-            since.iter().all(|(seen, _)| *seen >= CLIENTS * TIMES).then_some(since)
-        })
-        .await;
-        assert!(counted.iter().all(|(seen, _)| *seen == CLIENTS * TIMES), "grants that each node saw: {counted:?}");
-        let woken: u64 = counted.iter().map(|(_, woken)| woken).sum();
+        let woken: u64 = counted_since(&client, &before, CLIENTS * TIMES).await.wakeups.iter().sum();
         report(&format!(
             "fairness: {} grants in {took:.1?}, seed {SEED:#x}; {waited} had to wait, {woken} wake-ups",
             grants.len()
         ));
         assert!(waited > CLIENTS, "too few had to wait for this to show anything: {waited}");
-        assert_eq!(woken, waited, "a wake-up for each grant that had to wait, and none else");
+        // A grant that comes while its request is still on its way to where it waits wakes nobody.
+        assert!(woken <= waited && waited - woken <= waited / 50, "{woken} wake-ups for {waited} that had to wait");
     });
 }

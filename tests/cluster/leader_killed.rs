@@ -10,7 +10,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -23,8 +23,9 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const LOCK: &str = "counter";
 const COUNTER: &str = "counter";
 
-/// As many successful operations show that the cluster is at work again.
-const AT_WORK: usize = 100;
+/// So many successful operations, and grants among them, show that the cluster is at work again.
+const AT_WORK: usize = 300;
+const AT_WORK_GRANTS: usize = 20;
 
 /// The longest silence that the median kill may cause.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -34,6 +35,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 struct Load {
     over: Arc<AtomicBool>,
     successes: Arc<Mutex<Vec<Instant>>>,
+    grants: Arc<AtomicUsize>,
     room: Room,
 }
 
@@ -51,18 +53,19 @@ impl Load {
     }
 
     async fn at_work(&self) {
-        let before = self.count();
+        let grants = || self.grants.load(Ordering::SeqCst);
+        let before = (self.count(), grants());
         eventually("the clients are at work", Duration::from_secs(60), || async {
-            (self.count() >= before + AT_WORK).then_some(())
+            (self.count() >= before.0 + AT_WORK && grants() >= before.1 + AT_WORK_GRANTS).then_some(())
         })
         .await;
     }
 
-    /// The longest time without a success that began or ended after `from`, up to `to`.
+    /// The longest time without a success that ended between the two moments.
     fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
         let mut moments = self.successes.lock().expect("no holder panics").clone();
         moments.sort();
-        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[0] <= to);
+        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
         gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed around each kill")
     }
 }
@@ -73,6 +76,7 @@ async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     while !load.is_over() {
         let grant = client.acquire(LOCK, "wait=10m&ttl=60s").await;
         load.room.enter(grant.token);
+        load.grants.fetch_add(1, Ordering::SeqCst);
         load.succeeded();
         let (count, token) = read_counter(&client).await;
         assert!(token < grant.token, "the counter was written with token {token}, and {} was given after it", grant.token);

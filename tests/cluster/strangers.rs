@@ -5,7 +5,10 @@ use crate::{
     harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, together},
 };
 use std::{fs, time::Duration};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 const NODES_WRITTEN: usize = 100;
 const SAID_WITHIN: Duration = Duration::from_secs(30);
@@ -107,6 +110,11 @@ fn a_peer_of_another_wire_version_is_refused_with_a_line_that_says_what_to_do() 
         for node in &cluster.nodes {
             let mut stream = TcpStream::connect(&node.peer_address).await.expect("the peer port is open");
             stream.write_all(b"FAIRHOLD\xff\xff").await.expect("bytes can be sent");
+            let mut preamble = [0; 10];
+            stream.read_exact(&mut preamble).await.expect("the node says which version it has");
+            assert_eq!(preamble[..8], *b"FAIRHOLD");
+            // What a node of that version does now: it sees that it cannot go on.
+            drop(stream);
             let line = said(node, 0, &["peer protocol 65535", "run versions of fairhold"]).await;
             assert!(line.contains("WARN"), "an operator must see it: {line}");
         }

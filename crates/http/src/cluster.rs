@@ -89,7 +89,7 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let verbose = Params::parse(query.as_deref(), &[], &READY)?.flag("verbose")?;
-    let readiness = node.readiness();
+    let readiness = node.readiness().await;
     if verbose {
         let revision = node.revision();
         let body = dto::Readiness {

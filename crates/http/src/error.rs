@@ -44,10 +44,10 @@ pub(crate) enum Asked {
     },
     /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
     Change,
-    /// A write that happens once more if it is repeated without a key.
+    /// A write that happens once more if it is repeated without its key.
     Write {
-        /// The caller's key.
-        key: Option<GrantId>,
+        /// The caller's key, or the one that the server made for it.
+        key: GrantId,
     },
     /// A read, or the check of a token.
     Read,
@@ -142,14 +142,15 @@ impl Problem {
                 // The grant has ended: only a request that gets a new id may still succeed.
                 Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
             }
-            CallError::Superseded => {
-                Problem::new(Code::DeadlineExceeded, detail).retryable(false).facts(outcome(Effect::Unknown, asked.key()))
-            }
+            CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
             CallError::SessionExpired => Problem::new(Code::SessionExpired, detail),
             CallError::NoNode { path } => {
                 Problem::new(Code::NoNode, detail).facts(Facts { path: Some(path), ..Facts::default() })
             }
-            CallError::ShuttingDown => stopping(detail, asked),
+            CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
+            CallError::Detached => {
+                Problem::new(Code::DeadlineExceeded, advice(detail, asked)).facts(outcome(Effect::Unknown, asked.key()))
+            }
         }
     }
 }
@@ -159,7 +160,7 @@ impl Asked {
     fn key(self) -> Option<GrantId> {
         match self {
             Asked::Acquire { id, .. } => Some(id),
-            Asked::Write { key } => key,
+            Asked::Write { key } => Some(key),
             Asked::Change | Asked::Read => None,
         }
     }
@@ -167,8 +168,7 @@ impl Asked {
     fn key_given(self) -> bool {
         match self {
             Asked::Acquire { given, .. } => given,
-            Asked::Write { key } => key.is_some(),
-            Asked::Change | Asked::Read => false,
+            Asked::Write { .. } | Asked::Change | Asked::Read => false,
         }
     }
 }
@@ -221,26 +221,10 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
     Problem::new(code, detail).facts(outcome(Effect::None, None))
 }
 
-/// The server stops. A grant that was asked for may be in the queue, keeps its place, and is found again with its id.
-fn stopping(detail: String, asked: Asked) -> Problem {
-    match asked {
-        Asked::Acquire { id, .. } => {
-            let detail = format!("{detail}; ask another server with Idempotency-Key: {id} to keep the place");
-            Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, Some(id)))
-        }
-        Asked::Change | Asked::Write { .. } | Asked::Read => {
-            Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None))
-        }
-    }
-}
-
 fn advice(detail: String, asked: Asked) -> String {
     match asked {
-        Asked::Acquire { id, .. } | Asked::Write { key: Some(id) } => {
+        Asked::Acquire { id, .. } | Asked::Write { key: id } => {
             format!("{detail}; it may have happened: ask again with Idempotency-Key: {id}")
-        }
-        Asked::Write { key: None } => {
-            format!("{detail}; it may have happened, and without an Idempotency-Key only a read can tell")
         }
         Asked::Change => format!("{detail}; it may have happened, and it is safe to ask again"),
         Asked::Read => detail,
@@ -326,8 +310,6 @@ mod tests {
         Asked::Acquire { id: key(), given, now: WallMillis(90_500) }
     }
 
-    const WRITE: Asked = Asked::Write { key: None };
-
     fn answer(error: CallError, asked: Asked) -> (u16, Option<String>, serde_json::Value) {
         let response = Problem::of(error, asked).into_response();
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
@@ -359,7 +341,7 @@ mod tests {
             json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
         vec![
             (Rejection::NoSession, acquire(true), 404, "session_not_found", false, json!({})),
-            (Rejection::SessionEnded, WRITE, 410, "session_expired", false, json!({})),
+            (Rejection::SessionEnded, Asked::Write { key: key() }, 410, "session_expired", false, json!({})),
             (Rejection::NoGrant, Asked::Change, 404, "grant_not_found", false, json!({})),
             (
                 Rejection::LockHeld { holder: holder(Some(42)), ahead: 1 },
@@ -390,7 +372,7 @@ mod tests {
             (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
             (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
             (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
-            (Rejection::SessionsFull { max: 5 }, WRITE, 429, "rate_limited", true, json!({"limit": 5})),
+            (Rejection::SessionsFull { max: 5 }, Asked::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
             (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
         ]
     }
@@ -410,7 +392,7 @@ mod tests {
             (Rejection::StaleToken { current: None }, Asked::Read, 409, "stale_token", false, json!({"current_token": null})),
             (
                 Rejection::StaleToken { current: Some(FencingToken(7)) },
-                WRITE,
+                Asked::Write { key: key() },
                 412,
                 "stale_token",
                 false,
@@ -418,7 +400,7 @@ mod tests {
             ),
             (
                 Rejection::VersionMismatch { current: Some(3) },
-                WRITE,
+                Asked::Write { key: key() },
                 412,
                 "version_mismatch",
                 false,
@@ -426,14 +408,14 @@ mod tests {
             ),
             (
                 Rejection::VersionMismatch { current: None },
-                WRITE,
+                Asked::Write { key: key() },
                 412,
                 "version_mismatch",
                 false,
                 json!({"current_version": null}),
             ),
-            (Rejection::NoNode { path: path() }, WRITE, 404, "no_node", false, json!({"path": "/a"})),
-            (Rejection::ReadOnly { path: path() }, WRITE, 403, "denied", false, json!({"path": "/a"})),
+            (Rejection::NoNode { path: path() }, Asked::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
+            (Rejection::ReadOnly { path: path() }, Asked::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
             (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
         ]
     }
@@ -475,13 +457,13 @@ mod tests {
         for reason in [UnknownReason::Deadline, UnknownReason::ConnectionLost, UnknownReason::Deposed] {
             let error = || CallError::Propose(reason.into());
             check(error(), acquire(false), 504, "deadline_exceeded", true, &unknown_with_key);
-            check(error(), Asked::Write { key: Some(key()) }, 504, "deadline_exceeded", true, &unknown_with_key);
-            check(error(), WRITE, 504, "deadline_exceeded", true, &unknown);
+            check(error(), Asked::Write { key: key() }, 504, "deadline_exceeded", true, &unknown_with_key);
             check(error(), Asked::Change, 504, "deadline_exceeded", true, &unknown);
         }
         check(CallError::Read(ReadError::Deadline), Asked::Read, 504, "deadline_exceeded", true, &none);
-        check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", false, &unknown_with_key);
-        check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &unknown_with_key);
+        check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
+        check(CallError::Detached, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
+        check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
         check(CallError::ShuttingDown, Asked::Change, 503, "shutting_down", true, &none);
     }
 

@@ -30,8 +30,8 @@ use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
 const ACQUIRE: Known = Known {
-    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta"],
-    later: &["reentrant", "max_hold", "hold", "value"],
+    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant"],
+    later: &["max_hold", "hold", "value"],
 };
 const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
 const RENEW: Known = Known { now: &["ttl"], later: &[] };
@@ -86,6 +86,9 @@ fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<A
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     };
+    if params.flag("reentrant")? {
+        return Err(Problem::unsupported("a reentrant grant"));
+    }
     let lock_delay = params.duration("lock_delay", up_to(LOCK_DELAY_MAX))?.unwrap_or_default();
     Ok(AcquireCall {
         wait: params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default(),

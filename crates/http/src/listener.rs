@@ -62,6 +62,8 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 /// How long what was sent may stay without acknowledgement.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
+/// How long after an answer the end of its connection can mean that it was not read.
+const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 /// How long the news may take that the client had closed its socket before an answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 /// What one connection too many is told.
@@ -185,7 +187,7 @@ async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Pat
     }
     if let Some(undelivered) = calls.unsettled() {
         // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has read
-        // the answer closes it in good order.
+        // the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
         tokio::time::sleep(RESET_ARRIVES_MAX).await;
         if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
             undelivered.act();
@@ -211,7 +213,7 @@ struct Calls {
     /// Whether reading or writing failed.
     broken: AtomicBool,
     /// What to do if the last answer turns out not to have arrived.
-    undelivered: Mutex<Option<Undelivered>>,
+    undelivered: Mutex<Option<(Instant, Undelivered)>>,
 }
 
 impl Calls {
@@ -223,11 +225,14 @@ impl Calls {
 
     fn end(&self, undelivered: Option<Undelivered>) {
         self.ended.fetch_add(1, Ordering::Relaxed);
+        let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
         *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
     }
 
+    /// What to do if the last answer did not arrive, while that is open.
     fn unsettled(&self) -> Option<Undelivered> {
-        self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let (answered, undelivered) = self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)
     }
 
     fn watch<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {

@@ -58,7 +58,7 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let mut received = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
     let value = Vec::from(std::mem::take(&mut received.body));
     let path = path(&received)?;
-    let key = received.key()?;
+    let (key, _) = received.key_or_new(&node)?;
     let call = PutCall {
         key,
         path: path.clone(),

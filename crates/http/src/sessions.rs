@@ -34,10 +34,11 @@ const CLOSE: Known = Known { now: &[], later: &["reason"] };
 /// `POST /v1/sessions`
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
-    let key = received.key()?;
+    let (key, key_given) = received.key_or_new(&node)?;
     let mut params = received.params(&OPEN)?;
     let call = OpenSessionCall {
         key,
+        key_given,
         timeout: params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?.unwrap_or(SESSION_TIMEOUT_DEFAULT),
         name: params.text("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
         meta: params.meta("meta")?,

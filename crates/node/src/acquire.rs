@@ -8,9 +8,10 @@ use crate::{
     clock::wall_now,
     keepalive::Renewed,
     node::Node,
+    open_request::OpenRequest,
     view,
 };
-use fairhold_raft::error::{ProposeError, UnknownReason};
+use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
     command::{Acquire, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
@@ -18,10 +19,7 @@ use fairhold_state::{
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How long a caller that went away may take to come back on another connection before its place is given up. It leaves within a
@@ -32,12 +30,19 @@ const ABANDON_TIMEOUT: Duration = Duration::from_secs(30);
 
 type Answer = Result<At<Acquired>, CallError>;
 
+/// An answer on its way to the caller.
+struct Delivery {
+    answer: Answer,
+    /// Used when the caller has taken it; dropped with it when nobody has.
+    taken: oneshot::Sender<()>,
+}
+
 /// A caller's standing, once its acquire is committed.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
-    number: GrantNumber,
-    session: SessionNumber,
-    attempt: u64,
+pub(crate) struct Standing {
+    pub(crate) number: GrantNumber,
+    pub(crate) session: SessionNumber,
+    pub(crate) attempt: u64,
     /// Its token, where it was granted at once.
     token: Option<FencingToken>,
     /// The revision of the answer.
@@ -56,7 +61,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (answer, answered) = oneshot::channel();
         let request = Request { node: self.clone(), call };
         self.0.tasks.spawn::<RT>(request.run(answer));
-        answered.await.unwrap_or(Err(CallError::ShuttingDown))
+        match answered.await {
+            Ok(Delivery { answer, taken }) => {
+                // The other end is gone only when the runtime ends.
+                let _nobody_may_care = taken.send(());
+                answer
+            }
+            Err(_) => Err(CallError::Detached),
+        }
     }
 
     /// Ends a grant whose answer did not reach its caller, in the background.
@@ -86,26 +98,37 @@ struct Request<RT: AsyncRuntime> {
 }
 
 impl<RT: AsyncRuntime> Request<RT> {
-    async fn run(self, mut answer: oneshot::Sender<Answer>) {
+    async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let begun = RT::Instant::now();
-        let standing = match self.claim(begun + self.call.timeout).await {
-            Ok(standing) => standing,
-            Err(error) => {
-                // Nothing stands in the queue, or it is not known: its session's timeout takes care of that.
-                let _caller_may_be_gone = answer.send(Err(error));
-                return;
-            }
+        let (claimed, gone) = self.claim_while_wanted(begun, &mut answer).await;
+        let (result, attempt) = match claimed {
+            // Nothing stands in the queue, or it is not known: then its session's timeout takes care of it.
+            Err(error) => (Some(Err(error)), None),
+            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the later: then
+            // whoever stands there now is left alone.
+            Ok(standing) if gone && standing.attempt > 1 => return,
+            Ok(standing) => (self.after_claim(standing, begun, &mut answer).await, Some(standing.attempt)),
         };
-        let result = match standing.token {
-            Some(token) => self.held(standing, token, begun).await,
-            None => self.wait(standing, begun, &mut answer).await,
+        let delivered = match result {
+            Some(result) => deliver(answer, result).await,
+            None => false,
         };
-        let undelivered = match result {
-            Some(result) => answer.send(result).is_err(),
-            None => true,
-        };
-        if undelivered && self.leaves_with_caller() {
-            self.node.abandon(self.call.acquire.grant, standing.attempt).await;
+        if let Some(attempt) = attempt.filter(|_| !delivered && self.leaves_with_caller()) {
+            self.node.abandon(self.call.acquire.grant, attempt).await;
+        }
+    }
+
+    /// Commits the acquire, and notes whether the caller went away before its outcome was known.
+    async fn claim_while_wanted(
+        &self,
+        begun: RT::Instant,
+        answer: &mut oneshot::Sender<Delivery>,
+    ) -> (Result<Standing, CallError>, bool) {
+        let mut claim = std::pin::pin!(self.claim(begun + self.call.timeout));
+        tokio::select! {
+            biased;
+            claimed = &mut claim => (claimed, false),
+            () = answer.closed() => (claim.await, true),
         }
     }
 
@@ -128,60 +151,51 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// The answer to one who holds at once.
-    async fn held(&self, standing: Standing, token: FencingToken, begun: RT::Instant) -> Option<Answer> {
-        if standing.attempt == 1 {
+    /// The answer to one whose acquire is committed; `None` where the caller went away first. Whatever fails from here on is never
+    /// "surely nothing happened".
+    async fn after_claim(
+        &self,
+        standing: Standing,
+        begun: RT::Instant,
+        answer: &mut oneshot::Sender<Delivery>,
+    ) -> Option<Answer> {
+        let result = match standing.token {
             // The leader's answer is enough: this node need not have applied it yet.
-            return Some(Ok(At { value: Acquired::Held(self.view_of_new(standing, token)), revision: standing.revision }));
-        }
-        let deadline = begun + self.call.timeout;
-        let renewed = if self.is_anonymous() {
-            // Attached again: the grant is as old as it is, so it is renewed before its owner is told that it holds.
-            self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await
-        } else {
-            Ok(Renewed::Alive { timeout_ms: 0 })
+            Some(token) if standing.attempt == 1 => {
+                Ok(At { value: Acquired::Held(self.view_of_new(standing, token)), revision: standing.revision })
+            }
+            Some(_) => self.answer_held(standing, standing.revision, None).await,
+            None => self.wait(standing, begun, answer).await?,
         };
-        Some(match renewed {
-            Ok(Renewed::Alive { .. }) => match self.node.0.replica.wait_for_revision(standing.revision, deadline).await {
-                Ok(()) => self.answer_held(standing, None),
-                Err(error) => Err(error.into()),
-            },
-            Ok(Renewed::Ended { .. }) => Err(Rejection::GrantEnded { reason: EndReason::Expired }.into()),
-            Ok(Renewed::SessionOwned { .. } | Renewed::Unproved) => Err(ProposeError::Unknown(UnknownReason::Deadline).into()),
-            Err(error) => Err(error.into()),
-        })
+        Some(result.map_err(uncertain))
     }
 
     /// Waits for the grant; `None` where the caller went away first.
-    async fn wait(&self, standing: Standing, begun: RT::Instant, answer: &mut oneshot::Sender<Answer>) -> Option<Answer> {
+    async fn wait(&self, standing: Standing, begun: RT::Instant, answer: &mut oneshot::Sender<Delivery>) -> Option<Answer> {
         let until = RT::Instant::now() + self.call.wait;
-        let open = self.is_anonymous().then(|| OpenRequest::keep(&self.node, standing, begun));
-        let open_since = || open.as_ref().map(OpenRequest::proved);
+        let open = self.own_timeout().map(|timeout| OpenRequest::keep(&self.node, standing, timeout, begun));
+        let proved = || open.as_ref().and_then(OpenRequest::proved);
         loop {
             let mut place = self.node.0.hub.park(standing.number);
             match self.node.0.replica.read(|state| look(state, &self.call.acquire.grant, standing)) {
-                Look::Held => return Some(self.answer_held(standing, open_since())),
+                Look::Held => return Some(self.answer_held(standing, standing.revision, proved()).await),
                 Look::Ended(reason) => return Some(Err(Rejection::GrantEnded { reason }.into())),
                 Look::Superseded => return Some(Err(CallError::Superseded)),
                 Look::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
-                    let deadline = begun + self.call.timeout;
-                    return Some(match self.node.0.replica.wait_for_revision(standing.revision, deadline).await {
-                        Ok(()) => self.answer_queued(),
-                        Err(error) => Err(error.into()),
-                    });
+                    return Some(self.answer_queued(standing).await);
                 }
                 Look::Waiting => {}
             }
             tokio::select! {
                 biased;
-                () = self.node.0.stop.asked() => return Some(Err(CallError::ShuttingDown)),
+                () = self.node.0.stop.asked() => return Some(Err(CallError::Detached)),
                 () = answer.closed() => return None,
                 () = place.woken() => {}
                 () = RT::sleep_until(until) => {
                     return Some(if self.call.respond_async {
-                        self.answer_queued()
+                        self.answer_queued(standing).await
                     } else {
-                        self.withdraw(standing, open_since()).await
+                        self.withdraw(standing, proved()).await
                     });
                 }
             }
@@ -191,13 +205,13 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Gives up waiting, unless it was granted by then.
     async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
-        let deadline = RT::Instant::now() + self.call.timeout;
-        match self.node.0.replica.propose(command, deadline).await?.result {
+        let answer = self.node.0.replica.propose(command, RT::Instant::now() + self.call.timeout).await?;
+        match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn }) => {
                 let holder = self.node.0.replica.read(|state| view::holder(state, self.lock()));
                 Err(CallError::WaitTimeout { holder })
             }
-            Ok(Outcome::Held(_)) => self.answer_held(standing, proved),
+            Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
             Ok(outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. })) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
@@ -206,30 +220,54 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// The answer to one who holds: read again from the state, because its session may have ended in the same batch.
-    fn answer_held(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
+    /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this request is
+    /// renewed first; and it is read again from the state, because its session may have ended in the same batch.
+    async fn answer_held(&self, standing: Standing, revision: Revision, proved: Option<RT::Instant>) -> Answer {
+        let deadline = RT::Instant::now() + self.call.timeout;
+        let proved = match proved {
+            Some(proved) => proved,
+            None if self.is_anonymous() => self.renew(standing, deadline).await?,
+            None => RT::Instant::now(),
+        };
+        self.node.0.replica.wait_for_revision(revision, deadline).await?;
         let grant = self.call.acquire.grant;
         self.node.0.replica.read(|state| match look(state, &grant, standing) {
             Look::Held => {
-                let mut value = view::grant_of(state, &grant).ok_or(Rejection::NoGrant)?;
-                value.expires_in = self.expires_in(state, &value, proved);
+                let mut value = view::grant_of(state, &grant).ok_or(UNKNOWN)?;
+                value.expires_in = expires_in::<RT>(state, &value, proved);
                 value.leaves_with_caller = self.leaves_with_caller().then_some(standing.attempt);
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
             Look::Ended(reason) => Err(Rejection::GrantEnded { reason }.into()),
             Look::Superseded => Err(CallError::Superseded),
-            // The state here lags behind the answer that says that it holds.
-            Look::Waiting => Err(ProposeError::Unknown(UnknownReason::Deadline).into()),
+            Look::Waiting => Err(UNKNOWN.into()),
+        })
+    }
+
+    /// Renews a grant of its own; says from when on it has its full time.
+    async fn renew(&self, standing: Standing, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
+        let sent = RT::Instant::now();
+        match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await? {
+            Renewed::Alive { .. } => Ok(sent),
+            Renewed::Ended { .. } => Err(Rejection::GrantEnded { reason: EndReason::Expired }.into()),
+            Renewed::SessionOwned { .. } | Renewed::Unproved => Err(UNKNOWN.into()),
+        }
+    }
+
+    async fn answer_queued(&self, standing: Standing) -> Answer {
+        let deadline = RT::Instant::now() + self.call.timeout;
+        self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
+        let grant = self.call.acquire.grant;
+        self.node.0.replica.read(|state| {
+            let value = view::grant_in_queue(state, &grant).ok_or(UNKNOWN)?;
+            let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
+            Ok(At { value: acquired, revision: state.revision() })
         })
     }
 
     /// A grant that was given by this very request, as the request has it.
     fn view_of_new(&self, standing: Standing, token: FencingToken) -> GrantView {
         let (acquire, at) = (&self.call.acquire, wall_now());
-        let timeout = match &acquire.claimant {
-            Claimant::Anonymous { timeout_ms } => Some(Duration::from_millis(*timeout_ms)),
-            Claimant::Session(_) => None,
-        };
         GrantView {
             id: acquire.grant,
             number: standing.number,
@@ -245,33 +283,21 @@ impl<RT: AsyncRuntime> Request<RT> {
             waits_for: None,
             queued_at: at,
             held_since: Some(at),
-            expires_in: timeout,
+            expires_in: self.own_timeout(),
             leaves_with_caller: self.leaves_with_caller().then_some(standing.attempt),
         }
     }
 
-    fn answer_queued(&self) -> Answer {
-        let grant = self.call.acquire.grant;
-        self.node.0.replica.read(|state| {
-            let value = view::grant_in_queue(state, &grant).ok_or(Rejection::NoGrant)?;
-            let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
-            Ok(At { value: acquired, revision: state.revision() })
-        })
-    }
-
-    /// How long a grant of its own lives yet, counted from the last keepalive that was proved while it waited.
-    fn expires_in(&self, state: &State, view: &GrantView, proved: Option<RT::Instant>) -> Option<Duration> {
-        let session = state.session(view.session).filter(|_| view.anonymous)?;
-        let timeout = Duration::from_millis(session.timeout_ms);
-        let age = match proved {
-            Some(proved) => RT::Instant::now().saturating_duration_since(proved),
-            None => Duration::ZERO,
-        };
-        Some(timeout.saturating_sub(age))
-    }
-
     fn is_anonymous(&self) -> bool {
         matches!(self.call.acquire.claimant, Claimant::Anonymous { .. })
+    }
+
+    /// The timeout of the grant's own session, where it has one.
+    fn own_timeout(&self) -> Option<Duration> {
+        match &self.call.acquire.claimant {
+            Claimant::Anonymous { timeout_ms } => Some(Duration::from_millis(*timeout_ms)),
+            Claimant::Session(_) => None,
+        }
     }
 
     /// Whether the grant ends when the caller goes away: not where it asked to be answered later, or has a session to come back with.
@@ -282,6 +308,36 @@ impl<RT: AsyncRuntime> Request<RT> {
     fn lock(&self) -> &fairhold_types::LockName {
         &self.call.acquire.wants[0].lock
     }
+}
+
+/// It may have happened: what an answer says that should have come and did not.
+const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
+
+/// Hands an answer over, and says whether the caller was there to take it.
+async fn deliver(caller: oneshot::Sender<Delivery>, answer: Answer) -> bool {
+    let (taken, was_taken) = oneshot::channel();
+    caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
+}
+
+/// After the acquire is committed, a step that surely did nothing does not mean that nothing was done.
+fn uncertain(error: CallError) -> CallError {
+    match error {
+        CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
+        CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),
+        CallError::Rejected(_)
+        | CallError::WaitTimeout { .. }
+        | CallError::Superseded
+        | CallError::SessionExpired
+        | CallError::NoNode { .. }
+        | CallError::ShuttingDown
+        | CallError::Detached => error,
+    }
+}
+
+/// How long a grant of its own lives yet, counted from the last keepalive that was proved.
+fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Instant) -> Option<Duration> {
+    let session = state.session(view.session).filter(|_| view.anonymous)?;
+    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(proved)))
 }
 
 /// What a waiting request sees of its grant.
@@ -302,44 +358,5 @@ fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
         GrantStatus::Unknown if state.revision().0 < standing.number.0 => Look::Waiting,
         // Remembered no more, so it ended long ago; how is not known.
         GrantStatus::Unknown => Look::Ended(EndReason::Expired),
-    }
-}
-
-/// Keeps the grant of an open request alive, as long as this is not dropped.
-struct OpenRequest<I> {
-    proved: Arc<Mutex<I>>,
-    _open: oneshot::Sender<()>,
-}
-
-impl<I: Instant> OpenRequest<I> {
-    fn keep<RT: AsyncRuntime<Instant = I>>(node: &Node<RT>, standing: Standing, begun: I) -> OpenRequest<I> {
-        let (open, mut closed) = oneshot::channel::<()>();
-        let proved = Arc::new(Mutex::new(begun));
-        let (shared, node) = (Arc::clone(&proved), node.clone());
-        let timeout = node.0.replica.read(|state| state.session(standing.session).map(|session| session.timeout_ms));
-        let timeout = Duration::from_millis(timeout.unwrap_or(1_000));
-        node.clone().0.tasks.spawn::<RT>(async move {
-            // Attached again: the session is older than this request.
-            let mut pause = if standing.attempt > 1 { Duration::ZERO } else { timeout / 3 };
-            loop {
-                tokio::select! {
-                    biased;
-                    _ = &mut closed => return,
-                    () = node.0.stop.asked() => return,
-                    () = RT::sleep(pause) => {}
-                }
-                let sent = RT::Instant::now();
-                let renewal = node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), sent + timeout / 3);
-                if let Ok(Renewed::Alive { .. }) = renewal.await {
-                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = sent;
-                }
-                pause = timeout / 3;
-            }
-        });
-        OpenRequest { proved, _open: open }
-    }
-
-    fn proved(&self) -> I {
-        *self.proved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,9 +38,12 @@ pub enum CallError {
         /// Its path.
         path: Path,
     },
-    /// The server stops; the grant keeps its place.
+    /// The server stops, and surely did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// The server stops while the request waits; the grant keeps its place.
+    #[error("the server is shutting down, and the place in the queue is kept")]
+    Detached,
 }
 
 /// A value, and the revision of the state that it reflects.
@@ -145,8 +148,10 @@ pub enum GrantLookup {
 /// Opens a named session.
 #[derive(Debug, Clone)]
 pub struct OpenSessionCall {
-    /// The caller's key, where it gave one.
-    pub key: Option<GrantId>,
+    /// Its idempotency key.
+    pub key: GrantId,
+    /// Whether the caller gave the key, so that the session may be one that was opened before.
+    pub key_given: bool,
     /// Its timeout.
     pub timeout: Duration,
     /// Its name.
@@ -250,8 +255,8 @@ pub struct NodeView {
 /// Writes a persistent node.
 #[derive(Debug, Clone)]
 pub struct PutCall {
-    /// The caller's key, where it gave one.
-    pub key: Option<GrantId>,
+    /// Its idempotency key.
+    pub key: GrantId,
     /// The node.
     pub path: Path,
     /// Its new value.

@@ -11,7 +11,7 @@ use fairhold_state::{
     command::{Command, Event},
 };
 use fairhold_types::{GrantNumber, LockName, Revision, SessionNumber, limits};
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,8 +25,10 @@ const TICK: Duration = Duration::from_millis(100);
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// How often it notes the revision, for what may be forgotten.
 const MARK_EVERY: Duration = Duration::from_secs(5);
-/// Verdicts on their way at one time.
-const VERDICTS_IN_FLIGHT_MAX: usize = 64;
+/// Expiries on their way at one time: each is an entry of its own.
+const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
+/// Other verdicts on their way at one time.
+const CHORES_IN_FLIGHT_MAX: usize = 64;
 /// How long the proof of leadership before a verdict may take.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -38,13 +40,37 @@ pub(crate) struct LeaderClock<RT: AsyncRuntime> {
 struct Watched<I> {
     leadership: Leadership,
     sessions: Deadlines<SessionNumber, I>,
+    /// Whether a proof of leadership is on its way for sessions that were judged.
+    proving: bool,
+    /// Sessions that were judged before a proof which has passed: if they are due yet at the next tick, they end.
+    condemned: BTreeSet<SessionNumber>,
     /// Sessions whose expiry is proposed and not answered yet: they get no acknowledgement.
     expiring: BTreeSet<SessionNumber>,
+    /// Other verdicts that are proposed and not answered yet.
+    chores: BTreeSet<Chore>,
     cooling: Deadlines<GrantNumber, I>,
     cooling_locks: BTreeMap<GrantNumber, LockName>,
     idle: BTreeMap<LockName, (I, Revision)>,
     /// Which revision was current when, oldest first.
     marks: VecDeque<(I, Revision)>,
+}
+
+/// A verdict that needs no proof of who is alive, because its object cannot come back.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Chore {
+    EndCooling(GrantNumber, LockName),
+    ForgetLock(LockName, Revision),
+    Forget(Revision),
+}
+
+impl Chore {
+    fn command(&self) -> Command {
+        match self.clone() {
+            Chore::EndCooling(contender, lock) => Command::EndCooling { lock, contender, at: wall_now() },
+            Chore::ForgetLock(lock, since) => Command::ForgetLock { lock, since },
+            Chore::Forget(through) => Command::Forget { through },
+        }
+    }
 }
 
 /// What a keepalive came to at the leader's clock.
@@ -109,7 +135,10 @@ impl<I: Instant> Watched<I> {
         let mut watched = Watched {
             leadership,
             sessions: Deadlines::new(),
+            proving: false,
+            condemned: BTreeSet::new(),
             expiring: BTreeSet::new(),
+            chores: BTreeSet::new(),
             cooling: Deadlines::new(),
             cooling_locks: BTreeMap::new(),
             idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
@@ -167,17 +196,42 @@ impl<I: Instant> Watched<I> {
         self.cooling.shift(by);
     }
 
-    /// Verdicts that need no proof of who is alive: their objects cannot come back.
-    fn ripe(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Vec<Command> {
-        let at = wall_now();
-        let mut verdicts: Vec<Command> = Vec::new();
-        for contender in self.cooling.due(now) {
-            if let Some(lock) = self.cooling_locks.get(&contender).cloned() {
-                verdicts.push(Command::EndCooling { lock, contender, at });
-            }
+    /// Sessions that are due for the first time, to be proved; none while a proof is on its way.
+    fn judge(&mut self, now: I) -> Vec<SessionNumber> {
+        if self.proving {
+            return Vec::new();
         }
+        let judged: Vec<_> = self.sessions.due(now).into_iter().filter(|session| !self.expiring.contains(session)).collect();
+        self.proving = !judged.is_empty();
+        judged
+    }
+
+    /// Condemned sessions that are due yet, as many as may be on their way; the others are judged again.
+    fn execute(&mut self, now: I) -> Vec<SessionNumber> {
+        let room = EXPIRIES_IN_FLIGHT_MAX.saturating_sub(self.expiring.len());
+        let condemned = std::mem::take(&mut self.condemned);
+        let due: Vec<_> = condemned.into_iter().filter(|session| self.sessions.is_due(*session, now)).take(room).collect();
+        self.expiring.extend(due.iter().copied());
+        due
+    }
+
+    /// What else is due, and not on its way, as much as may be.
+    fn chores(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Vec<Chore> {
+        let cooled =
+            self.cooling.due(now).into_iter().filter_map(|contender| {
+                self.cooling_locks.get(&contender).map(|lock| Chore::EndCooling(contender, lock.clone()))
+            });
         let idle = self.idle.iter().filter(|(_, (since, _))| now.saturating_duration_since(*since) >= limits::LOCK_IDLE_MAX);
-        verdicts.extend(idle.map(|(lock, (_, since))| Command::ForgetLock { lock: lock.clone(), since: *since }));
+        let forgotten = idle.map(|(lock, (_, since))| Chore::ForgetLock(lock.clone(), *since));
+        let room = CHORES_IN_FLIGHT_MAX.saturating_sub(self.chores.len());
+        let mut due: Vec<_> = cooled.chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
+        due.extend(self.forget(revision, oldest_remembered, now));
+        self.chores.extend(due.iter().cloned());
+        due
+    }
+
+    /// Notes the revision from time to time, and says up to which one the remembered is old enough to be forgotten.
+    fn forget(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Option<Chore> {
         if self.marks.back().is_none_or(|(noted, _)| now.saturating_duration_since(*noted) >= MARK_EVERY) {
             self.marks.push_back((now, revision));
         }
@@ -188,12 +242,17 @@ impl<I: Instant> Watched<I> {
             through = Some(revision);
             self.marks.pop_front();
         }
-        if let (Some(through), Some(oldest)) = (through, oldest_remembered)
-            && oldest <= through
+        through.filter(|through| oldest_remembered.is_some_and(|oldest| oldest <= *through)).map(Chore::Forget)
+    }
+
+    /// A chore was answered. What is answered is done, also where the machine found nothing to do.
+    fn done(&mut self, chore: &Chore, answered: bool) {
+        self.chores.remove(chore);
+        if let (true, Chore::ForgetLock(lock, since)) = (answered, chore)
+            && self.idle.get(lock).is_some_and(|(_, noted)| noted == since)
         {
-            verdicts.push(Command::Forget { through });
+            self.idle.remove(lock);
         }
-        verdicts
     }
 }
 
@@ -217,55 +276,74 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     }
 }
 
-/// Ticks until the leadership is over.
+/// Ticks until the leadership is over. What a tick decides is carried out beside the next ones, so that no work holds up the clock.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
+    let mut work: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
+    let mut tick = Box::pin(RT::sleep(TICK));
     while replica.leadership() == Some(leadership) {
-        RT::sleep(TICK).await;
+        tokio::select! {
+            biased;
+            () = &mut tick => {}
+            Some(()) = work.next(), if !work.is_empty() => continue,
+        }
         let now = RT::Instant::now();
         let late = now.saturating_duration_since(last + TICK);
-        last = now;
-        if late >= TICK_LATE {
-            tracing::debug!(?late, "the clock was held up, all deadlines move");
-            clock.with(|watched| watched.shift(late));
-        }
-        expire(clock, replica, leadership).await;
+        (last, tick) = (now, Box::pin(RT::sleep(TICK)));
         let (revision, span) = replica.read(|state| (state.revision(), state.remembered_span()));
-        let oldest = span.map(|(oldest, _)| oldest);
-        let verdicts = clock.with(|watched| watched.ripe(revision, oldest, RT::Instant::now())).unwrap_or_default();
-        for verdict in verdicts {
-            if let Err(error) = replica.propose_alone(verdict, leadership).await {
-                // Nothing is lost: whoever leads then reaches the same verdict again.
-                tracing::debug!(%error, "a verdict of the clock was not committed");
-                break;
+        let decided = clock.with(|watched| {
+            if late >= TICK_LATE {
+                tracing::debug!(?late, "the clock was held up, all deadlines move");
+                watched.shift(late);
             }
+            (watched.execute(now), watched.judge(now), watched.chores(revision, span.map(|(oldest, _)| oldest), now))
+        });
+        let Some((condemned, judged, chores)) = decided else { return };
+        work.extend(condemned.into_iter().map(|session| expire(clock, replica, leadership, session).boxed()));
+        work.extend(chores.into_iter().map(|chore| carry_out(clock, replica, leadership, chore).boxed()));
+        if !judged.is_empty() {
+            work.push(prove(clock, replica, leadership, judged).boxed());
         }
     }
 }
 
-/// Ends the sessions whose deadline is past, once it is proved that this node still leads and that no keepalive came meanwhile.
-async fn expire<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
-    let judged = clock.with(|watched| watched.sessions.due(RT::Instant::now())).unwrap_or_default();
-    if judged.is_empty() {
-        return;
-    }
-    if replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_err() || replica.leadership() != Some(leadership) {
-        return;
-    }
-    let now = RT::Instant::now();
-    let still_due = clock.with(|watched| {
-        let due: Vec<_> = judged.into_iter().filter(|session| watched.sessions.is_due(*session, now)).collect();
-        watched.expiring.extend(due.iter().copied());
-        due
+/// Proves, after the judgement, that this node still leads. The next tick looks again at who is due: it moves all deadlines first
+/// if the process was held up meanwhile, and has every keepalive that came before.
+async fn prove<RT: AsyncRuntime>(
+    clock: &LeaderClock<RT>,
+    replica: &Replica<RT>,
+    leadership: Leadership,
+    judged: Vec<SessionNumber>,
+) {
+    let proved = replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
+    let leads = replica.leadership() == Some(leadership);
+    clock.with(|watched| {
+        watched.proving = false;
+        if proved && leads {
+            watched.condemned.extend(judged);
+        }
     });
-    stream::iter(still_due.unwrap_or_default())
-        .for_each_concurrent(VERDICTS_IN_FLIGHT_MAX, async |session| {
-            let verdict = Command::ExpireSession { session, at: wall_now() };
-            match replica.propose_alone(verdict, leadership).await {
-                Ok(_) => tracing::info!(session = session.0, "session expired: no keepalive within its timeout"),
-                Err(error) => tracing::debug!(%error, session = session.0, "the expiry was not committed"),
-            }
-            clock.with(|watched| watched.expiring.remove(&session));
-        })
-        .await;
+}
+
+async fn expire<RT: AsyncRuntime>(
+    clock: &LeaderClock<RT>,
+    replica: &Replica<RT>,
+    leadership: Leadership,
+    session: SessionNumber,
+) {
+    let verdict = Command::ExpireSession { session, at: wall_now() };
+    match replica.propose_alone(verdict, leadership).await {
+        Ok(_) => tracing::info!(session = session.0, "session expired: no keepalive within its timeout"),
+        Err(error) => tracing::debug!(%error, session = session.0, "the expiry was not committed"),
+    }
+    clock.with(|watched| watched.expiring.remove(&session));
+}
+
+async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership, chore: Chore) {
+    let answer = replica.propose_alone(chore.command(), leadership).await;
+    if let Err(error) = &answer {
+        // Nothing is lost: whoever leads then reaches the same verdict again.
+        tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");
+    }
+    clock.with(|watched| watched.done(&chore, answer.is_ok()));
 }

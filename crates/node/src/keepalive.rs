@@ -11,7 +11,7 @@ use crate::{
 };
 use fairhold_raft::{
     Attendant, Leadership, Replica,
-    error::{NotProposed, ProposeError},
+    error::{NotProposed, ProposeError, UnknownReason},
 };
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{EndReason, NodeId, SessionNumber};
@@ -90,7 +90,8 @@ impl Keepalives {
             })?;
             match RT::timeout_at(deadline, answered).await {
                 Ok(Ok(Renewed::Unproved)) if RT::Instant::now() < deadline => RT::sleep(RETRY_PAUSE).await,
-                Ok(Ok(Renewed::Unproved)) | Err(_) => return Err(NotProposed::NoLeader.into()),
+                // It may have moved the deadline on its arrival.
+                Ok(Ok(Renewed::Unproved)) | Err(_) => return Err(UnknownReason::Deadline.into()),
                 Ok(Ok(renewed)) => return Ok(renewed),
                 Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
             }

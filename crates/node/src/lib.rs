@@ -14,6 +14,7 @@ mod expiry;
 mod hub;
 mod keepalive;
 pub mod node;
+mod open_request;
 mod reads;
 mod stop;
 mod tasks;

@@ -11,9 +11,12 @@ use crate::{
 };
 use fairhold_raft::{Audience, Replica};
 use fairhold_types::{GrantId, Revision, SessionId, time::WallMillis};
-use openraft_rt::AsyncRuntime;
+use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How long the proof may take that a leader leads, when a node is asked whether it is ready.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The parts that must exist before Raft does, because it tells them what is applied.
 pub struct Prelude<RT: AsyncRuntime> {
@@ -103,13 +106,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.stop.is_asked()
     }
 
-    /// Whether requests can be served here now; else why not.
-    pub fn readiness(&self) -> Result<(), String> {
+    /// Whether requests can be served here now; else why not. It asks the leader for proof: a node that has just started may take one
+    /// for the leader that is gone.
+    pub async fn readiness(&self) -> Result<(), String> {
         if self.is_shutting_down() {
             return Err("shutting down".to_owned());
         }
-        if self.0.replica.leader().is_none() {
-            return Err("no leader is known: a majority of the nodes must reach one another".to_owned());
+        if let Err(error) = self.0.replica.read_barrier(RT::Instant::now() + PROOF_TIMEOUT).await {
+            return Err(error.to_string());
         }
         if self.0.replica.read(|state| state.cluster().is_none()) {
             return Err("the cluster has not formed yet".to_owned());

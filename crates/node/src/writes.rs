@@ -10,7 +10,7 @@ use fairhold_raft::error::{ProposeError, UnknownReason};
 use fairhold_state::command::{
     Answer, Command, Condition, OpenSession, Operation, OperationResult, Outcome, Rejection, Transact, WriteKey,
 };
-use fairhold_types::{GrantId, Revision, SessionId};
+use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
 use futures_util::future::try_join_all;
 use openraft_rt::{AsyncRuntime, Instant};
 use sha2::{Digest, Sha256};
@@ -34,7 +34,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             let command = Command::SetGrantTimeout { grant, timeout_ms: millis(ttl) };
             self.0.replica.propose(command, deadline).await?.result?;
         }
-        match self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await? {
+        let renewed = self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await;
+        // Where the timeout was set, something was done, whatever comes of the renewal.
+        let renewed = renewed.map_err(|error| if ttl.is_some() { UnknownReason::Deadline.into() } else { error })?;
+        match renewed {
             Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision: self.revision() }),
             Renewed::Ended { reason: Some(reason) } => Err(Rejection::GrantEnded { reason }.into()),
             Renewed::Ended { reason: None } => Err(Rejection::NoGrant.into()),
@@ -46,21 +49,36 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Opens a named session; with the same key again, it is the same session.
     pub async fn open_session(&self, call: OpenSessionCall) -> Result<At<OpenedSession>, CallError> {
         let command = Command::OpenSession(OpenSession {
-            key: call.key,
+            key: Some(call.key),
             id: Self::new_session_id(),
             timeout_ms: millis(call.timeout),
             name: call.name,
             meta: call.meta,
             at: wall_now(),
         });
-        let answer = self.propose(command, call.work_timeout).await?;
+        let deadline = RT::Instant::now() + call.work_timeout;
+        let answer = self.0.replica.propose(command, deadline).await?;
         match answer.result? {
             Outcome::SessionOpened { id, number, timeout_ms } => {
+                if call.key_given {
+                    // It may have been opened before, by a request whose answer was lost, and be nearly over by now.
+                    self.renew_reopened(number, deadline).await?;
+                }
                 let value = OpenedSession { id, number, timeout: Duration::from_millis(timeout_ms) };
                 Ok(At { value, revision: answer.revision })
             }
             outcome @ (Outcome::Nothing | Outcome::Done | Outcome::Held(_) | Outcome::Queued(_) | Outcome::Written { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
+            }
+        }
+    }
+
+    async fn renew_reopened(&self, number: SessionNumber, deadline: RT::Instant) -> Result<(), CallError> {
+        match self.0.keepalives.renew::<RT>(Renewal::Number(number), deadline).await {
+            Ok(Renewed::Alive { .. }) => Ok(()),
+            Ok(Renewed::Ended { .. }) => Err(Rejection::SessionEnded.into()),
+            Ok(Renewed::SessionOwned { .. } | Renewed::Unproved) | Err(_) => {
+                Err(ProposeError::Unknown(UnknownReason::Deadline).into())
             }
         }
     }
@@ -96,10 +114,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             conditions.push(Condition::Version { path: call.path.clone(), version });
         }
         let operation = Operation::Put { path: call.path, value: call.value, parents: call.parents };
-        let key = match call.key {
-            Some(key) => Some(WriteKey { key, fingerprint: fingerprint(&conditions, &operation)? }),
-            None => None,
-        };
+        let key = Some(WriteKey { key: call.key, fingerprint: fingerprint(&conditions, &operation)? });
         let command = Command::Transact(Transact { key, conditions, then: vec![operation], otherwise: None, at: wall_now() });
         let answer = self.propose(command, call.timeout).await?;
         match answer.result? {

@@ -4,7 +4,7 @@ use fairhold_types::{Incarnation, NodeId};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Entries between two snapshots. A restart applies at most that many again, twice over; a large state is not written too often.
+/// Commands between two snapshots, at least. A restart applies about that many again.
 const SNAPSHOT_EVERY: u64 = 10_000;
 /// Entries kept behind a snapshot: a follower that was away for a moment is sent these, not a whole snapshot.
 const LOG_KEPT: u64 = 1_000;
@@ -39,7 +39,7 @@ pub struct ReplicaConfig {
     pub election_timeout_ms: (u64, u64),
     /// How often the leader shows that it is alive. Several must fit into an election timeout.
     pub heartbeat_ms: u64,
-    /// Entries between two snapshots.
+    /// Commands between two snapshots, at least; more where the state is larger than that, so that it is not written too often.
     pub snapshot_every: u64,
     /// Entries kept behind a snapshot.
     pub log_kept: u64,
@@ -73,7 +73,8 @@ impl ReplicaConfig {
             election_timeout_max,
             heartbeat_interval: self.heartbeat_ms,
             max_payload_entries: APPEND_ENTRIES_MAX,
-            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
+            // Entries hold any number of commands, so openraft cannot know when it is time: `snapshots` counts commands.
+            snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: self.log_kept,
             purge_batch_size: PURGE_BATCH.min(self.snapshot_every),
             // Above the snapshot interval: else a follower could be behind a snapshot again as soon as it has got it.

@@ -48,6 +48,10 @@ pub(crate) struct Progress {
     pub(crate) applied: Option<u64>,
     /// Its revision.
     pub(crate) revision: Revision,
+    /// How many commands were applied since the start, refused ones too.
+    pub(crate) commands: u64,
+    /// About how many items a snapshot of it has.
+    pub(crate) items: u64,
 }
 
 /// The state, as the whole node reads it.
@@ -66,7 +70,8 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 
 impl<RT: AsyncRuntime> Shared<RT> {
     fn new(state: State, applied: Option<u64>) -> Self {
-        let (publish, progress) = Types::<RT>::watch_channel(Progress { applied, revision: state.revision() });
+        let (publish, progress) =
+            Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), commands: 0, items: items(&state) });
         Shared { state: RwLock::new(state), publish: Mutex::new(publish), progress }
     }
 
@@ -124,6 +129,10 @@ impl Keeper {
     }
 }
 
+fn items(state: &State) -> u64 {
+    (state.node_count() + state.session_count()) as u64
+}
+
 fn state_of(blocks: &SnapshotBlocks) -> io::Result<State> {
     State::from_snapshot_blocks(blocks.0.iter().map(AsRef::as_ref))
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}")))
@@ -136,6 +145,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     keeper: Arc<Keeper>,
     last_applied: Option<LogId>,
     members: Members,
+    /// How many commands were applied since the start.
+    commands: u64,
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
@@ -155,6 +166,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             keeper: Arc::new(keeper),
             last_applied: meta.last_log_id,
             members: meta.last_membership,
+            commands: 0,
         })
     }
 
@@ -178,8 +190,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
 
     fn advance(&mut self, log_id: LogId) {
         self.last_applied = Some(log_id);
-        let revision = self.shared.read().revision();
-        self.shared.publish(Progress { applied: Some(log_id.index), revision });
+        let (revision, items) = {
+            let state = self.shared.read();
+            (state.revision(), items(&state))
+        };
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, commands: self.commands, items });
     }
 }
 
@@ -201,8 +216,11 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             let answers = match entry.payload {
                 EntryPayload::Blank => Answers(Vec::new()),
                 // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
-                EntryPayload::Normal(batch) => catch_unwind(AssertUnwindSafe(|| self.apply_batch(batch)))
-                    .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?,
+                EntryPayload::Normal(batch) => {
+                    self.commands += batch.0.len() as u64;
+                    catch_unwind(AssertUnwindSafe(|| self.apply_batch(batch)))
+                        .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?
+                }
                 EntryPayload::Membership(membership) => {
                     self.members = Members::new(Some(log_id), membership);
                     Answers(Vec::new())

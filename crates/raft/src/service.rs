@@ -23,6 +23,7 @@ use snapshot::Incoming;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    mem::discriminant,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -117,7 +118,12 @@ impl<RT: AsyncRuntime> Reception<RT> {
         if *refusal == Refusal::Starting {
             return;
         }
-        if lock(&self.0.logged).insert(other, refusal.clone()).as_ref() != Some(refusal) {
+        // Who is no member may call itself anything: all of those share a place, or the list would grow as they please.
+        let stranger = !self.0.configured.contains(&other);
+        let before = lock(&self.0.logged).insert(if stranger { NodeId::MAX } else { other }, refusal.clone());
+        let known = before
+            .is_some_and(|before| if stranger { discriminant(&before) == discriminant(refusal) } else { before == *refusal });
+        if !known {
             tracing::warn!(node = other, "node {other} is refused: {refusal}");
         }
     }

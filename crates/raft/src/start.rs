@@ -17,7 +17,11 @@ use crate::{
 };
 use fairhold_types::NodeId;
 use openraft::{
-    AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
+    AsyncRuntime,
+    async_runtime::watch::{WatchReceiver, WatchSender},
+    raft::Raft,
+    storage::RaftLogStorage,
+    type_config::TypeConfigExt,
 };
 use std::{
     io,
@@ -102,6 +106,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
         drop(RT::spawn(log_leaders(core.clone())));
+        drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every)));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
         let forming = formation::form(core.clone(), config);
@@ -146,5 +151,22 @@ async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
             None => tracing::info!(term, "no leader is known"),
         }
         last = (leader, term);
+    }
+}
+
+/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
+/// items, whichever is more. So the log stays bounded, and a large state costs at most about one item written for each command.
+async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64) {
+    let mut last = *core.shared.progress().borrow_watched();
+    loop {
+        let enough = every.max(last.items);
+        if core.progressed(|progress| progress.commands - last.commands >= enough).await.is_none() {
+            return;
+        }
+        last = *core.shared.progress().borrow_watched();
+        if let Err(error) = core.raft.trigger().snapshot().await {
+            tracing::debug!(%error, "raft stops, no snapshot is taken");
+            return;
+        }
     }
 }

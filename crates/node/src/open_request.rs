@@ -1,0 +1,56 @@
+//! While a request that waits is open, its node keeps the grant alive; from the answer on, only the caller does.
+
+use crate::{acquire::Standing, api::Renewal, keepalive::Renewed, node::Node};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// Keeps the grant of an open request alive, as long as this is not dropped.
+pub(crate) struct OpenRequest<I> {
+    proved: Arc<Mutex<Option<I>>>,
+    _open: oneshot::Sender<()>,
+}
+
+impl<I: Instant> OpenRequest<I> {
+    /// Begins. A session that was made by this very request is as young as the request; an older one is renewed at once.
+    pub(crate) fn keep<RT: AsyncRuntime<Instant = I>>(
+        node: &Node<RT>,
+        standing: Standing,
+        timeout: Duration,
+        begun: I,
+    ) -> OpenRequest<I> {
+        let (open, mut closed) = oneshot::channel::<()>();
+        let is_new = standing.attempt == 1;
+        let proved = Arc::new(Mutex::new(is_new.then_some(begun)));
+        let (shared, node) = (Arc::clone(&proved), node.clone());
+        node.clone().0.tasks.spawn::<RT>(async move {
+            let mut pause = if is_new { timeout / 3 } else { Duration::ZERO };
+            loop {
+                let sent = RT::Instant::now() + pause;
+                let renewed = async {
+                    RT::sleep(pause).await;
+                    node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), sent + timeout / 3).await
+                };
+                tokio::select! {
+                    biased;
+                    _ = &mut closed => return,
+                    () = node.0.stop.asked() => return,
+                    renewed = renewed => if let Ok(Renewed::Alive { timeout_ms }) = renewed {
+                        *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+                        // An older session may have a timeout of its own.
+                        pause = Duration::from_millis(timeout_ms) / 3;
+                    },
+                }
+            }
+        });
+        OpenRequest { proved, _open: open }
+    }
+
+    /// When the last keepalive that was proved was sent.
+    pub(crate) fn proved(&self) -> Option<I> {
+        *self.proved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
