@@ -154,8 +154,8 @@ fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>)
     Ok(Running { keepers, stop, pids, demo: None })
 }
 
-/// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or when it
-/// makes no sense to go on.
+/// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or
+/// when it makes no sense to go on.
 async fn oversee(
     plan: &Plan,
     args: &DevArgs,

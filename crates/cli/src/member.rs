@@ -1,4 +1,5 @@
-//! The list of members: `1=http://HOST:7171,HOST:7271`, once for each node. Every mistake is answered with what to write instead.
+//! The list of members: `1=http://HOST:7171,HOST:7271`, once for each node. Every mistake is answered with what to write
+//! instead.
 
 use fairhold_types::NodeId;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! One node as a process: opens the storage, starts every part, waits for the end, and ends in good order.
 //!
-//! Two runtimes: Raft, peers and the node's own clock have threads of their own, so that a flood of requests cannot hold up a heartbeat.
+//! Two runtimes: Raft, peers and the node's own clock have threads of their own, so that a flood of requests cannot hold up a
+//! heartbeat.
 
 mod error;
 mod parent;

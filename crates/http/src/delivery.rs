@@ -1,4 +1,5 @@
-//! What is done where an answer did not reach its caller: a grant that was given to nobody must not block its lock for its whole ttl.
+//! What is done where an answer did not reach its caller: a grant that was given to nobody must not block its lock for its
+//! whole ttl.
 
 use std::sync::Arc;
 

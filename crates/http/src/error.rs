@@ -7,8 +7,9 @@ use fairhold_raft::error::{NotProposed, ProposeError, ReadError, UnknownReason};
 use fairhold_state::command::{HolderFacts, Rejection};
 use fairhold_types::{
     Code, GrantId, LockName,
-    dto::{Contender, Effect, Facts},
+    dto::Contender,
     duration,
+    problem::{Effect, Facts},
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -271,7 +272,7 @@ pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (_, title, _) = standing(self.code);
-        let body = fairhold_types::dto::Problem {
+        let body = fairhold_types::problem::Problem {
             kind: "about:blank",
             title,
             status: self.status.as_u16(),

@@ -19,10 +19,10 @@ use fairhold_node::{
 use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Want};
 use fairhold_types::{
     Code, GrantId, LockName, Mode, SessionId,
-    dto::Facts,
     limits::{
         LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
     },
+    problem::Facts,
     time::WallMillis,
 };
 use http::{StatusCode, header};

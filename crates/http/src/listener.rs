@@ -174,7 +174,8 @@ async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Pat
             answer
         }
     });
-    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is allowed.
+    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
+    // allowed.
     let connection = http1::Builder::new()
         .half_close(false)
         .timer(TokioTimer::new())
@@ -186,8 +187,8 @@ async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Pat
         tracing::trace!(%peer, %error, "a connection ended");
     }
     if let Some(undelivered) = calls.unsettled() {
-        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has read
-        // the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
+        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
+        // read the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
         tokio::time::sleep(RESET_ARRIVES_MAX).await;
         if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
             undelivered.act();
@@ -243,8 +244,8 @@ impl Calls {
     }
 }
 
-/// A connection's bytes, of which a request's head must arrive in time once it has begun. hyper has one bound for a head and for
-/// the idle time before it, which would have to be either too long for the one or too short for the other.
+/// A connection's bytes, of which a request's head must arrive in time once it has begun. hyper has one bound for a head and
+/// for the idle time before it, which would have to be either too long for the one or too short for the other.
 struct Paced {
     stream: Arc<TcpStream>,
     head: Duration,

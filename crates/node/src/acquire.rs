@@ -22,8 +22,8 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a caller that went away may take to come back on another connection before its place is given up. It leaves within a
-/// second, commit included.
+/// How long a caller that went away may take to come back on another connection before its place is given up. It leaves
+/// within a second, commit included.
 const ABANDON_AFTER: Duration = Duration::from_millis(400);
 /// How long giving up a place may take, across a change of leader.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(30);
@@ -52,8 +52,8 @@ pub(crate) struct Standing {
 impl<RT: AsyncRuntime> Node<RT> {
     /// Takes a grant, or attaches again to the one that was taken with the same id.
     ///
-    /// Dropping the future means that the caller went away: unless it named a session or asked to be answered later, its grant ends
-    /// soon after, queued or held.
+    /// Dropping the future means that the caller went away: unless it named a session or asked to be answered later, its
+    /// grant ends soon after, queued or held.
     pub async fn acquire(&self, call: AcquireCall) -> Answer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
@@ -104,8 +104,8 @@ impl<RT: AsyncRuntime> Request<RT> {
         let (result, attempt) = match claimed {
             // Nothing stands in the queue, or it is not known: then its session's timeout takes care of it.
             Err(error) => (Some(Err(error)), None),
-            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the later: then
-            // whoever stands there now is left alone.
+            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
+            // later: then whoever stands there now is left alone.
             Ok(standing) if gone && standing.attempt > 1 => return,
             Ok(standing) => (self.after_claim(standing, begun, &mut answer).await, Some(standing.attempt)),
         };
@@ -151,8 +151,8 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// The answer to one whose acquire is committed; `None` where the caller went away first. Whatever fails from here on is never
-    /// "surely nothing happened".
+    /// The answer to one whose acquire is committed; `None` where the caller went away first. Whatever fails from here on is
+    /// never "surely nothing happened".
     async fn after_claim(
         &self,
         standing: Standing,
@@ -220,8 +220,8 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this request is
-    /// renewed first; and it is read again from the state, because its session may have ended in the same batch.
+    /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this
+    /// request is renewed first; and it is read again from the state, because its session may have ended in the same batch.
     async fn answer_held(&self, standing: Standing, revision: Revision, proved: Option<RT::Instant>) -> Answer {
         let deadline = RT::Instant::now() + self.call.timeout;
         let proved = match proved {
@@ -300,7 +300,8 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// Whether the grant ends when the caller goes away: not where it asked to be answered later, or has a session to come back with.
+    /// Whether the grant ends when the caller goes away: not where it asked to be answered later, or has a session to come
+    /// back with.
     fn leaves_with_caller(&self) -> bool {
         self.is_anonymous() && !self.call.respond_async && !self.node.is_shutting_down()
     }

@@ -75,7 +75,8 @@ pub struct ReadOptions {
     pub timeout: Duration,
 }
 
-/// Asks for a grant. `acquire.claimant`, `owner`, `meta` and the rest come parsed; `acquire.if_busy` and `acquire.at` are set by the node.
+/// Asks for a grant. `acquire.claimant`, `owner`, `meta` and the rest come parsed; `acquire.if_busy` and `acquire.at` are set
+/// by the node.
 #[derive(Debug, Clone)]
 pub struct AcquireCall {
     /// The command, but for `if_busy` and `at`.

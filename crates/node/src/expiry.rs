@@ -1,8 +1,8 @@
 //! The leader's clock: who has gone too long without a keepalive, whose lock delay is over, what may be forgotten.
 //!
-//! Only the leader keeps deadlines, in memory and on the monotonic clock; what travels to the others is its verdict, proposed under
-//! the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new leader gives
-//! every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
+//! Only the leader keeps deadlines, in memory and on the monotonic clock; what travels to the others is its verdict, proposed
+//! under the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new
+//! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
 use crate::{clock::wall_now, deadlines::Deadlines};
 use fairhold_raft::{Leadership, Replica};
@@ -21,7 +21,8 @@ use std::{
 
 /// How often the clock looks.
 const TICK: Duration = Duration::from_millis(100);
-/// A tick that comes later than this found the process paused or starved, and so deaf to keepalives: all deadlines move by as much.
+/// A tick that comes later than this found the process paused or starved, and so deaf to keepalives: all deadlines move by as
+/// much.
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// How often it notes the revision, for what may be forgotten.
 const MARK_EVERY: Duration = Duration::from_secs(5);
@@ -89,7 +90,8 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         LeaderClock { watched: Mutex::new(None) }
     }
 
-    /// Keeps up with what is applied. It is called with the state locked, so no change slips in between loading it and following it.
+    /// Keeps up with what is applied. It is called with the state locked, so no change slips in between loading it and
+    /// following it.
     pub(crate) fn observe(&self, state: &State, events: &[Event]) {
         if let Some(watched) = self.watched().as_mut() {
             let now = RT::Instant::now();
@@ -276,7 +278,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     }
 }
 
-/// Ticks until the leadership is over. What a tick decides is carried out beside the next ones, so that no work holds up the clock.
+/// Ticks until the leadership is over. What a tick decides is carried out beside the next ones, so that no work holds up the
+/// clock.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
     let mut work: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
@@ -307,8 +310,8 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
     }
 }
 
-/// Proves, after the judgement, that this node still leads. The next tick looks again at who is due: it moves all deadlines first
-/// if the process was held up meanwhile, and has every keepalive that came before.
+/// Proves, after the judgement, that this node still leads. The next tick looks again at who is due: it moves all deadlines
+/// first if the process was held up meanwhile, and has every keepalive that came before.
 async fn prove<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,

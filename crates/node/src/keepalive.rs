@@ -1,8 +1,9 @@
 //! Keepalives: gathered at the node that took them, answered by the leader, and only with proof that it still leads.
 //!
-//! A keepalive moves the deadline when it arrives, and is acknowledged by a read barrier that started after its arrival, with the
-//! session still there in the state up to that barrier and no expiry of it on the way. So a deposed leader cannot keep a client
-//! believing, and no acknowledgement is followed by an early end. One barrier serves all that arrived before it started.
+//! A keepalive moves the deadline when it arrives, and is acknowledged by a read barrier that started after its arrival, with
+//! the session still there in the state up to that barrier and no expiry of it on the way. So a deposed leader cannot keep a
+//! client believing, and no acknowledgement is followed by an early end. One barrier serves all that arrived before it
+//! started.
 
 use crate::{
     api::Renewal,

@@ -106,8 +106,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.stop.is_asked()
     }
 
-    /// Whether requests can be served here now; else why not. It asks the leader for proof: a node that has just started may take one
-    /// for the leader that is gone.
+    /// Whether requests can be served here now; else why not. It asks the leader for proof: a node that has just started may
+    /// take one for the leader that is gone.
     pub async fn readiness(&self) -> Result<(), String> {
         if self.is_shutting_down() {
             return Err("shutting down".to_owned());

@@ -27,7 +27,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(answer.revision)
     }
 
-    /// Renews a grant that has no named session, with another timeout where one is given; says how long it lives from its arrival on.
+    /// Renews a grant that has no named session, with another timeout where one is given; says how long it lives from its
+    /// arrival on.
     pub async fn renew_grant(&self, grant: GrantId, ttl: Option<Duration>, timeout: Duration) -> Result<At<Duration>, CallError> {
         let deadline = RT::Instant::now() + timeout;
         if let Some(ttl) = ttl {

@@ -24,7 +24,8 @@ pub(crate) const NOT_READY: &str = "this node is not ready to speak to others";
 
 /// Speaks to other nodes over TCP.
 ///
-/// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is `Unreachable`.
+/// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is
+/// `Unreachable`.
 pub struct TcpPeer {
     shared: Arc<Shared>,
     /// By node and lane; more than one where a node's address or data directory changed.

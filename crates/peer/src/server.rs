@@ -1,4 +1,5 @@
-//! The receiving side: takes connections, lets nodes in, hands their requests to the service in order and sends the answers back.
+//! The receiving side: takes connections, lets nodes in, hands their requests to the service in order and sends the answers
+//! back.
 
 use crate::{
     frame::{Frame, FrameCodec, FrameError, Kind, WriteBuffer},
@@ -208,7 +209,8 @@ async fn take_requests(
             request = requests.next(), if working.len() < UNANSWERED_MAX => {
                 let Some(request) = request.transpose()? else { return Ok(()) };
                 let mut answer = begin(request, from, lane, service)?;
-                // Polled here once, so that requests also start in their order, whatever the service does before its first wait.
+                // Polled here once, so that requests also start in their order, whatever the service does before its first
+                // wait.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => {

@@ -19,7 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// A pause before something is tried again that failed for want of a leader, where one is known: it may be dead, or just elected.
+/// A pause before something is tried again that failed for want of a leader, where one is known: it may be dead, or just
+/// elected.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// How long work that was handed to a leader may go on after this node learnt of another one: its answer may be under way.
 const GRACE_AFTER_CHANGE: Duration = Duration::from_secs(1);

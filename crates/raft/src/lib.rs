@@ -9,7 +9,8 @@
 //! - One queue gathers a node's commands: into log entries on the leader, into requests to the leader elsewhere. A command is
 //!   passed on once at most, and tried again only while it is sure that it is not in a log.
 //! - One read barrier is in flight at a time; a read waits for one that starts after it, then for the state here to get there.
-//! - Log entries and snapshots reach the state through `machine` alone, and each change is told to the `Audience` before anybody
+//! - Log entries and snapshots reach the state through `machine` alone, and each change is told to the `Audience` before
+//!   anybody
 //!   can read it.
 //! - Nobody is listened to before `service` knows that it is a member with its own data directory.
 

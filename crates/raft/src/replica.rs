@@ -171,8 +171,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.look(|metrics| status(metrics, cluster, revision))
     }
 
-    /// Sends a message to whoever leads, and waits for its answer; on the leader itself without a detour. It is sent again within
-    /// the deadline as long as it surely did not arrive.
+    /// Sends a message to whoever leads, and waits for its answer; on the leader itself without a detour. It is sent again
+    /// within the deadline as long as it surely did not arrive.
     pub async fn call_leader(&self, request: Vec<u8>, deadline: RT::Instant) -> Result<Vec<u8>, ProposeError> {
         loop {
             match RT::timeout_at(deadline, self.call_leader_once(&request)).await {
@@ -212,7 +212,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Hands the leadership to the voter that has most of the log, if this node leads and has another one; waits a moment for it.
+    /// Hands the leadership to the voter that has most of the log, if this node leads and has another one; waits a moment for
+    /// it.
     pub async fn transfer_leadership(&self) {
         let best = self.core.look(|metrics| {
             leadership_in(metrics)?;

@@ -25,7 +25,8 @@ pub(crate) enum Effect {
 impl State {
     /// Applies one command. Same state and same command: same answer, same events, same next state, on every node and for ever.
     ///
-    /// A `Rejection` has changed nothing. Panics only where an invariant of the state itself is broken: going on would spread it.
+    /// A `Rejection` has changed nothing. Panics only where an invariant of the state itself is broken: going on would spread
+    /// it.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
         let mut change = Change { state: self, revision, at: command.at(), events: Vec::new() };

@@ -127,7 +127,8 @@ impl Change<'_> {
         }
     }
 
-    /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never fails.
+    /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never
+    /// fails.
     pub(crate) fn require_memory(&self) -> Result<(), Rejection> {
         let reserved = self.state.memory.len() + self.state.index.grants.len() + self.state.index.session_keys.len();
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }

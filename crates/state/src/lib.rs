@@ -14,8 +14,8 @@
 //!
 //! # Caveats
 //!
-//! Several locks in one acquire, reentrant holds, an election's value and `max_hold` are in the commands' format and are refused
-//! with `Rejection::Unsupported`. Only persistent nodes are written through the tree's own operation.
+//! Several locks in one acquire, reentrant holds, an election's value and `max_hold` are in the commands' format and are
+//! refused with `Rejection::Unsupported`. Only persistent nodes are written through the tree's own operation.
 
 mod apply;
 mod check;

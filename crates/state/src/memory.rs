@@ -1,7 +1,8 @@
 //! What is remembered of grants, sessions and writes that are over, so that a late retry is answered for what it was.
 //!
 //! A named session remembers its own ended grants (`Session::ended`); all else is in the table here, for at least
-//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work, it never forgets sooner.
+//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work, it never forgets
+//! sooner.
 
 use crate::command::OperationResult;
 use fairhold_types::{EndReason, GrantId, Revision, SessionNumber};

@@ -1,7 +1,7 @@
 //! Random commands against the machine and against a naive model of it: what differs is a mistake in one of them.
 //!
-//! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p fairhold-state --test
-//! model` runs that one alone.
+//! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p fairhold-state
+//! --test model` runs that one alone.
 
 #[path = "model/naive.rs"]
 mod naive;

@@ -1,7 +1,8 @@
 //! The rules of the machine as text: each script in `testscripts/` tells one rule, what is done and what comes of it.
 //!
 //! A script is lists of commands, `---`, and what they print; `scripts/language.rs` says which commands there are. After each
-//! command the state is checked, and is written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state
+//! command the state is checked, and is written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p
+//! fairhold-state
 //! --test scripts` writes what is printed into the scripts: read the difference before it is kept.
 
 #[path = "scripts/language.rs"]

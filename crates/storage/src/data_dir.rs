@@ -48,7 +48,7 @@ pub(crate) struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another process has it open.
-    #[error("{path} is in use by another fairhold process{}: stop that one first", .pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    #[error("{path} is in use by another fairhold process{}: stop that one first", by_pid(*pid))]
     InUse {
         /// The directory.
         path: String,
@@ -260,4 +260,8 @@ fn refuse_strangers(directory: &Path) -> Result<(), DataDirError> {
         }
     }
     Ok(())
+}
+
+fn by_pid(pid: Option<u32>) -> String {
+    pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

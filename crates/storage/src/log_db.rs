@@ -257,8 +257,8 @@ impl Batch {
         self.put(VOTE, vote)
     }
 
-    /// Alone, this needs no sync: it says only how far the machine may apply right after a start. An older value is as safe, the
-    /// leader tells the newer one; and it can never name an entry that is not there, since it is written after the entry,
+    /// Alone, this needs no sync: it says only how far the machine may apply right after a start. An older value is as safe,
+    /// the leader tells the newer one; and it can never name an entry that is not there, since it is written after the entry,
     /// in the same log, whose tail alone can be lost.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
@@ -332,7 +332,8 @@ fn options(exists: bool) -> Options {
     let mut options = Options::default();
     // A log that was there and is gone must not be taken for a new one.
     options.create_if_missing(!exists);
-    // `record_file` has cut what a crash may leave: anything else is damage. Point-in-time recovery would drop acknowledged writes.
+    // `record_file` has cut what a crash may leave: anything else is damage. Point-in-time recovery would drop acknowledged
+    // writes.
     options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
     options.set_paranoid_checks(true);
     // A write-ahead log that is missing, or is shorter than it was when it was closed, is noticed.
@@ -347,7 +348,8 @@ fn options(exists: bool) -> Options {
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options.set_max_write_buffer_number(4);
     options.set_max_total_wal_size(4 * MEMTABLE_BYTES as u64);
-    // Commands are small and the values in them are the clients' business: compression would cost the writer more than it saves.
+    // Commands are small and the values in them are the clients' business: compression would cost the writer more than it
+    // saves.
     options.set_compression_type(DBCompressionType::None);
     // Indexes only grow, so tables of one size move down without being rewritten, and a purge drops them whole.
     options.set_level_zero_file_num_compaction_trigger(4);

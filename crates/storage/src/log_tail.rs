@@ -34,7 +34,8 @@ pub(crate) struct LogPointers {
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
-    /// The index of the first entry, where there is one: the one after `purged`, or, where nothing was purged, the first appended.
+    /// The index of the first entry, where there is one: the one after `purged`, or, where nothing was purged, the first
+    /// appended.
     pub(crate) first: u64,
     /// The last entry, or where there is none, the last purged.
     pub(crate) last: Option<LogId>,
@@ -139,7 +140,8 @@ impl Tail {
         Ok((self.change, removed))
     }
 
-    /// Removes the entries through this one. The indexes are those that were removed; they are empty where that was done before.
+    /// Removes the entries through this one. The indexes are those that were removed; they are empty where that was done
+    /// before.
     pub(crate) fn purge(&mut self, through: LogId) -> io::Result<Range<u64>> {
         self.check()?;
         if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {

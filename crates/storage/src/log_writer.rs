@@ -1,4 +1,5 @@
-//! The one thread that writes the log: it takes all that waits, writes it in one batch with one sync, and then says so in order.
+//! The one thread that writes the log: it takes all that waits, writes it in one batch with one sync, and then says so in
+//! order.
 
 use crate::{
     TypeConfig,

@@ -7,7 +7,8 @@
 //! - a record type that a flipped bit turned into a recycled one ends the reading without a word, or never ends it;
 //! - a torn tail is tolerated in every file, not only in the newest.
 //!
-//! So the files are read here first, the incomplete tail of the newest log is cut here, and RocksDB opens in its strictest mode.
+//! So the files are read here first, the incomplete tail of the newest log is cut here, and RocksDB opens in its strictest
+//! mode.
 //!
 //! ```text
 //! file   = blocks of 32 KiB
@@ -25,9 +26,9 @@
 //! behind a zeroed part; an incomplete tail anywhere but in the newest log.
 //!
 //! **Not detected**: a tail that was cut by something else than a crash looks like one that was not written, and so do a last
-//! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a crash can do it**: a loss of power that
-//! wrote a later page of the last write and not an earlier one. That cannot be told from damage, and starting could lose a
-//! vote.
+//! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a crash can
+//! do it**: a loss of power that wrote a later page of the last write and not an earlier one. That cannot be told from
+//! damage, and starting could lose a vote.
 
 use crate::durable;
 use std::{fs::OpenOptions, io, path::Path};
@@ -69,7 +70,8 @@ pub(crate) enum Damage {
     TornBeforeOthers { at: usize },
 }
 
-/// Verifies all record files in RocksDB's directory, and cuts the incomplete tail of the newest write-ahead log, if there is one.
+/// Verifies all record files in RocksDB's directory, and cuts the incomplete tail of the newest write-ahead log, if there is
+/// one.
 pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
     verify_manifest(directory)?;
     let mut logs = Vec::new();

@@ -5,9 +5,9 @@
 //! meta, block = length (4) │ bytes                                            all little endian
 //! ```
 //!
-//! A file gets its name, `snapshot/<number>.snap`, only when it is whole and durable, and the ones before it go only then. So the
-//! one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an error even
-//! where an older one is left: the log in between may be gone.
+//! A file gets its name, `snapshot/<number>.snap`, only when it is whole and durable, and the ones before it go only then. So
+//! the one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an
+//! error even where an older one is left: the log in between may be gone.
 
 use crate::durable;
 use bytes::Bytes;

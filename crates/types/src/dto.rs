@@ -1,8 +1,6 @@
 //! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and what is not known is left out.
 
-use crate::{
-    Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
-};
+use crate::{FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -353,84 +351,4 @@ pub struct Version {
     pub name: Cow<'static, str>,
     /// Its version.
     pub version: Cow<'static, str>,
-}
-
-/// Whether a request that failed did something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// Surely nothing.
-    None,
-    /// It may have happened, or may yet.
-    Unknown,
-}
-
-/// An error, after RFC 9457.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
-    /// Always `about:blank`: `code` says which.
-    #[serde(rename = "type")]
-    pub kind: &'static str,
-    /// What went wrong, in a few words.
-    pub title: &'static str,
-    /// The HTTP status.
-    pub status: u16,
-    /// What went wrong this time.
-    pub detail: Cow<'static, str>,
-    /// For programs.
-    pub code: Code,
-    /// Whether the same request may succeed if it is simply repeated.
-    pub retryable: bool,
-    /// What a person or a program needs to know besides.
-    #[serde(flatten)]
-    pub facts: Facts,
-}
-
-/// What a person or a program needs to know of an error; what does not apply is left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Facts {
-    /// Whether the request did something.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Effect>,
-    /// The grant to ask for, and the key to ask again with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<GrantId>,
-    /// How the grant ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<EndReason>,
-    /// Who holds the lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Contender>,
-    /// Where the caller would have stood in the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
-    /// The token of the present holder: `Some(None)`, `null`, where nobody holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current_token: Option<Option<FencingToken>>,
-    /// The node's present version: `Some(None)`, `null`, where it does not exist.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current_version: Option<Option<i32>>,
-    /// The limit in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u64>,
-    /// The number of the session that owns the grant.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<SessionNumber>,
-    /// The node of the tree that the error is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<Path>,
-    /// What differs from the first request with the same key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_nobody_holds_is_null_and_what_does_not_apply_is_left_out() {
-        let facts = Facts { current_token: Some(None), ..Facts::default() };
-        assert_eq!(serde_json::to_string(&facts).unwrap(), r#"{"current_token":null}"#);
-    }
 }

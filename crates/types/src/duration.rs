@@ -7,7 +7,8 @@ use std::time::Duration;
 #[error("a duration is a number with a unit, like 30s, 250ms or 10m (a bare number means seconds)")]
 pub struct ParseDurationError;
 
-/// Reads a duration. A number without a unit, also a fraction like `1.5`, means seconds; negative and infinite ones are refused.
+/// Reads a duration. A number without a unit, also a fraction like `1.5`, means seconds; negative and infinite ones are
+/// refused.
 pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         let seconds: f64 = text.parse().map_err(|_| ParseDurationError)?;

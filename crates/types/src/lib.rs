@@ -9,6 +9,7 @@ pub mod duration;
 pub mod id;
 pub mod limits;
 pub mod path;
+pub mod problem;
 pub mod time;
 
 pub use code::Code;

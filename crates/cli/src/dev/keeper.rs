@@ -169,8 +169,8 @@ pub(super) fn ended_how(status: ExitStatus) -> String {
     }
 }
 
-/// A node of `dev` is told all it needs by flags; variables that are meant for another node would change it. What to log is no secret
-/// of one node.
+/// A node of `dev` is told all it needs by flags; variables that are meant for another node would change it. What to log is
+/// no secret of one node.
 fn is_own_variable(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
 }

@@ -57,8 +57,8 @@ fn advice(error: &io::Error, flag: &str) -> String {
 fn aftermath(reason: &FatalReason, data: &str) -> String {
     match reason {
         FatalReason::Failed(_) => format!(
-            ". The node stops, because what it cannot store it must not acknowledge; the other nodes go on. Check the disk of {data} \
-             (is it full? does the kernel log name errors?), then start the node again"
+            ". The node stops, because what it cannot store it must not acknowledge; the other nodes go on. \
+             Check the disk of {data} (is it full? does the kernel log name errors?), then start the node again"
         ),
         FatalReason::Formation(_) | FatalReason::Stopped => String::new(),
     }

@@ -1,4 +1,5 @@
-//! Ends this process with the one that started it: standard input ends when the process at its other end is gone, however it went.
+//! Ends this process with the one that started it: standard input ends when the process at its other end is gone, however it
+//! went.
 
 use std::{
     io::{self, Read},

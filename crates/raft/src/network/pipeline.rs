@@ -24,7 +24,8 @@ const IN_FLIGHT_MAX: usize = 64;
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of one append request, above which it is cut, if it has more than one entry.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The time for one answer. A follower writes to its disk before it answers: it may be slow, and sending again would not help it.
+/// The time for one answer. A follower writes to its disk before it answers: it may be slow, and sending again would not help
+/// it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 type Output<RT> = Result<StreamAppendResult<Types<RT>>, RpcError<RT>>;

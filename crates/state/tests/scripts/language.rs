@@ -4,7 +4,8 @@
 //! ```text
 //! form                                       names the cluster
 //! open s1 [timeout=10s] [key=k] [name=..] [meta=..]      close s1      expire s1|a
-//! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=] [refuse]
+//! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=]
+//! [refuse]
 //!         and, refused by this version: [reentrant] [max_hold=] [value=] [and=LOCK]
 //! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
 //! forget through=7         forget-lock LOCK since=7
