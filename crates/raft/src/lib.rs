@@ -10,8 +10,7 @@
 //!   passed on once at most, and tried again only while it is sure that it is not in a log.
 //! - One read barrier is in flight at a time; a read waits for one that starts after it, then for the state here to get there.
 //! - Log entries and snapshots reach the state through `machine` alone, and each change is told to the `Audience` before
-//!   anybody
-//!   can read it.
+//!   anybody can read it.
 //! - Nobody is listened to before `service` knows that it is a member with its own data directory.
 
 mod aliases;
