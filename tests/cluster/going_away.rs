@@ -72,7 +72,7 @@ async fn hang_up(mut stream: TcpStream) -> Option<String> {
 
 #[test]
 fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing_up() {
-    const ROUNDS: usize = 90;
+    const ROUNDS: usize = 60;
     alone(SHORT, async {
         let cluster = Cluster::start().await;
         let mut dice = Dice::new(0x60a7);

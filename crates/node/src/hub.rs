@@ -71,33 +71,32 @@ impl<RT: AsyncRuntime> Hub<RT> {
     /// Wakes all, so that each looks again.
     pub(crate) fn wake_all(&self) {
         let waiters = std::mem::take(&mut self.parked().waiters);
-        waiters.into_values().for_each(wake);
+        self.wake(waiters.into_values());
     }
 
-    /// How many grants were given since this node started, and how many waiting requests were woken here by theirs.
+    /// How many grants were given since this node started, and how many waiting requests were woken here, for whatever reason.
     pub(crate) fn counters(&self) -> (u64, u64) {
         (self.grants.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
     }
 
-    /// Wakes those who wait for one grant, and says how many they were.
-    fn wake_grant(&self, grant: GrantNumber) -> u64 {
+    /// Wakes those who wait for one grant.
+    fn wake_grant(&self, grant: GrantNumber) {
         let mut parked = self.parked();
         let keys: Vec<_> = parked.waiters.range((grant, 0)..=(grant, u64::MAX)).map(|(key, _)| *key).collect();
         let woken: Vec<_> = keys.iter().filter_map(|key| parked.waiters.remove(key)).collect();
         drop(parked);
-        let count = woken.len() as u64;
-        woken.into_iter().for_each(wake);
-        count
+        self.wake(woken.into_iter());
+    }
+
+    /// The receiver may be gone: its caller went away, and there is nobody to wake.
+    fn wake(&self, waiters: impl Iterator<Item = oneshot::Sender<()>>) {
+        let woken = waiters.filter_map(|waiter| waiter.send(()).ok()).count();
+        self.wakeups.fetch_add(woken as u64, Ordering::Relaxed);
     }
 
     fn parked(&self) -> MutexGuard<'_, Parked> {
         self.parked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
-}
-
-/// The receiver may be gone: its caller went away, and there is nobody to wake.
-fn wake(waiter: oneshot::Sender<()>) {
-    let _caller_may_be_gone = waiter.send(());
 }
 
 impl<RT: AsyncRuntime> Audience for Hub<RT> {
@@ -106,11 +105,9 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
             match event {
                 Event::Granted { grant, .. } => {
                     self.grants.fetch_add(1, Ordering::Relaxed);
-                    self.wakeups.fetch_add(self.wake_grant(*grant), Ordering::Relaxed);
-                }
-                Event::Ended { grant, .. } | Event::Attached { grant, .. } => {
                     self.wake_grant(*grant);
                 }
+                Event::Ended { grant, .. } | Event::Attached { grant, .. } => self.wake_grant(*grant),
                 Event::SessionOpened { .. }
                 | Event::SessionExpired { .. }
                 | Event::SessionRetimed { .. }

@@ -20,6 +20,9 @@ use tokio::{
 };
 use tokio_util::codec::{Encoder, FramedRead};
 
+/// How long the end of a connection whose peer is refused may take.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+
 /// What every connection begins with, in both directions.
 pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
 
@@ -282,15 +285,15 @@ impl Connection {
     }
 
     /// Ends a connection so that the last words arrive: a socket that is closed with unread bytes in it sends a reset, which
-    /// can overtake them. The time limit is the handshake's.
+    /// can overtake them. A peer that goes on sending, or does not hang up, is not waited for long.
     async fn part(mut self) -> Result<(), HandshakeError> {
         self.writer.shutdown().await?;
         let mut rest = self.reader.into_inner().take(HANDSHAKE_BYTES_MAX as u64);
-        match tokio::io::copy(&mut rest, &mut tokio::io::sink()).await {
-            Ok(_) => Ok(()),
+        match timeout(PARTING_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
+            Ok(Ok(_)) | Err(_) => Ok(()),
             // The other side has read what it wanted and hung up.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
         }
     }
 }

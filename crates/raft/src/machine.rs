@@ -251,6 +251,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             *current = state;
             self.audience.replaced(&current);
         }
+        tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id),
