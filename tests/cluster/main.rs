@@ -19,3 +19,4 @@ mod quorum;
 mod sessions;
 mod snapshot;
 mod strangers;
+mod streams;

@@ -269,27 +269,33 @@ pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
     LockName::parse(text).map_err(|error| bad_lock_name(&error))
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let (_, title, _) = standing(self.code);
-        let body = fairhold_types::problem::Problem {
+impl From<Problem> for fairhold_types::problem::Problem {
+    fn from(problem: Problem) -> Self {
+        let (_, title, _) = standing(problem.code);
+        fairhold_types::problem::Problem {
             kind: "about:blank",
             title,
-            status: self.status.as_u16(),
-            detail: self.detail,
-            code: self.code,
-            retryable: self.retryable,
-            facts: *self.facts,
-        };
-        let bytes = serde_json::to_vec(&body).unwrap_or_else(|error| {
+            status: problem.status.as_u16(),
+            detail: problem.detail,
+            code: problem.code,
+            retryable: problem.retryable,
+            facts: *problem.facts,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        let bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
             tracing::error!(%error, "a problem could not be written as JSON");
             Vec::new()
         });
         let mut response = Response::new(Bytes::from(bytes).into());
-        *response.status_mut() = self.status;
+        *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
-        if self.status == StatusCode::TOO_MANY_REQUESTS || self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }
         response

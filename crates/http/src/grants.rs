@@ -4,8 +4,8 @@ use crate::{
     answer,
     delivery::Undelivered,
     error::{Asked, Problem, lock_name},
-    headers,
-    params::{Known, Params},
+    headers, hold,
+    params::{Known, Params, expected},
     request::{Received, up_to},
 };
 use axum::{
@@ -30,8 +30,8 @@ use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
 const ACQUIRE: Known = Known {
-    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant"],
-    later: &["max_hold", "hold", "value"],
+    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant", "hold"],
+    later: &["max_hold", "value"],
 };
 const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
 const RENEW: Known = Known { now: &["ttl"], later: &[] };
@@ -42,7 +42,16 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let received = Received::with_json::<RT>(request).await?;
     let lock = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let call = acquire_call(&received, lock, id)?;
+    let (call, manner) = acquire_call(&received, lock, id)?;
+    match manner {
+        Manner::Answer => answer_once(&node, call, given).await,
+        Manner::Stream => hold::answer(node, call, given).await,
+    }
+}
+
+/// Takes the grant, and leaves it to the caller.
+async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
+    let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
     let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now }))?;
@@ -51,6 +60,7 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
             let leaves_with_caller = view.leaves_with_caller;
             let mut response = answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now))?;
             if let Some(attempt) = leaves_with_caller {
+                let node = node.clone();
                 let undelivered = Undelivered::then(move || node.abandon_soon(id, attempt));
                 response.extensions_mut().insert(undelivered);
             }
@@ -70,9 +80,19 @@ pub(crate) async fn acquire_many(_: Request) -> Problem {
     Problem::unsupported("several locks in one request")
 }
 
-fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<AcquireCall, Problem> {
+/// How the caller of an acquire is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Once.
+    Answer,
+    /// `hold=stream`: for as long as it listens.
+    Stream,
+}
+
+fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
     let mut params = received.params(&ACQUIRE)?;
     let claimant = claimant(&mut params)?;
+    let manner = manner(&mut params, &claimant)?;
     let mode = params.mode("mode")?;
     let limit = params.count("limit", 1..=PERMITS_MAX)?;
     let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
@@ -90,7 +110,7 @@ fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<A
         return Err(Problem::unsupported("a reentrant grant"));
     }
     let lock_delay = params.duration("lock_delay", up_to(LOCK_DELAY_MAX))?.unwrap_or_default();
-    Ok(AcquireCall {
+    let call = AcquireCall {
         wait: params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default(),
         respond_async: headers::respond_async(received.headers()),
         timeout: received.timeout,
@@ -110,7 +130,19 @@ fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<A
             value: None,
             at: WallMillis(0),
         },
-    })
+    };
+    Ok((call, manner))
+}
+
+fn manner(params: &mut Params<'_>, claimant: &Claimant) -> Result<Manner, Problem> {
+    match (params.text("hold", usize::MAX)?.as_deref(), claimant) {
+        (None, _) => Ok(Manner::Answer),
+        (Some("stream"), Claimant::Anonymous { .. }) => Ok(Manner::Stream),
+        (Some("stream"), Claimant::Session(_)) => Err(Problem::bad_request(
+            "the parameter \"hold\" cannot stand beside \"session\": with hold=stream the connection is the session",
+        )),
+        (Some(_), _) => Err(expected("hold", "stream")),
+    }
 }
 
 fn claimant(params: &mut Params<'_>) -> Result<Claimant, Problem> {
@@ -178,7 +210,7 @@ mod tests {
     async fn call(request: Request) -> Result<AcquireCall, Problem> {
         let received = Received::with_json::<TokioRuntime>(request).await?;
         let lock = lock_name(&received.segment()?)?;
-        acquire_call(&received, lock, GrantId::from_ulid(1))
+        acquire_call(&received, lock, GrantId::from_ulid(1)).map(|(call, _)| call)
     }
 
     async fn call_to(uri: &str) -> Result<AcquireCall, Problem> {
@@ -237,14 +269,22 @@ mod tests {
             "/v1/locks/a?limit=2&mode=shared",
             "/v1/locks/a?mode=Shared",
             "/v1/locks/a?session=7",
-            "/v1/locks/a?hold=stream",
+            "/v1/locks/a?hold",
+            "/v1/locks/a?hold=true",
+            "/v1/locks/a?hold=stream&session=0123456789abcdef0123456789abcdef",
             "/v1/locks/a?reentrant",
             "/v1/locks/a?max_hold=1m",
             "/v1/locks/a?ttl=10s&session=0123456789abcdef0123456789abcdef",
         ] {
             assert!(call_to(uri).await.is_err(), "{uri} was taken");
         }
-        for uri in ["/v1/locks/a?ttl=1s", "/v1/locks/a?ttl=1h", "/v1/locks/a?wait=10m", "/v1/locks/a?limit=1&mode=shared"] {
+        for uri in [
+            "/v1/locks/a?ttl=1s",
+            "/v1/locks/a?ttl=1h",
+            "/v1/locks/a?wait=10m",
+            "/v1/locks/a?limit=1&mode=shared",
+            "/v1/locks/a?hold=stream&ttl=1s",
+        ] {
             assert!(call_to(uri).await.is_ok(), "{uri} was refused");
         }
     }

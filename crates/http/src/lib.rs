@@ -4,7 +4,7 @@
 //! - `params`, `headers`, `request`: from text to the node's own types, once.
 //! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
-//! - `delivery`: what is done where an answer was lost.
+//! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `listener`: sockets. The rest runs under a simulator too.
 
 mod answer;
@@ -14,6 +14,7 @@ mod envelope;
 mod error;
 mod grants;
 mod headers;
+mod hold;
 mod listener;
 mod locks;
 mod nodes;

@@ -3,7 +3,7 @@
 //! The one file of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
-use crate::{delivery::Undelivered, request::PeerAddress};
+use crate::{delivery::Undelivered, hold::SilenceMax, request::PeerAddress};
 use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -159,16 +159,21 @@ fn turn_away(stream: &TcpStream, peer: SocketAddr) {
 async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Patience, watcher: Watcher) {
     let address = PeerAddress(peer.ip());
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
-    let (asked, head) = (Arc::clone(&calls), patience.head);
+    let (asked, socket, head) = (Arc::clone(&calls), Arc::clone(&stream), patience.head);
     let paced = Paced { stream: Arc::clone(&stream), head, calls: Arc::clone(&calls), seen: 0, head_ends: None, alarm: None };
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         request.extensions_mut().insert(address);
         asked.begin();
         let answer = router.clone().call(request);
-        let calls = Arc::clone(&asked);
+        let (calls, socket) = (Arc::clone(&asked), Arc::clone(&socket));
         async move {
             let mut answer = answer.await;
             if let Ok(response) = &mut answer {
+                if let Some(SilenceMax(limit)) = response.extensions_mut().remove()
+                    && let Err(error) = bound_silence(&socket, limit)
+                {
+                    tracing::debug!(%peer, %error, "a stream's silence could not be bounded");
+                }
                 calls.end(response.extensions_mut().remove());
             }
             answer
@@ -201,8 +206,15 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&probes)?;
+    bound_silence(stream, UNACKNOWLEDGED_MAX)
+}
+
+/// How long what was sent may stay without acknowledgement. Only Linux has it.
+fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))?;
+    SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
+    #[cfg(not(target_os = "linux"))]
+    tracing::trace!(?stream, ?limit, "this system has no bound on silence");
     Ok(())
 }
 

@@ -14,21 +14,23 @@ use crate::{
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
-    command::{Acquire, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
+    command::{Acquire, Answer as CommandAnswer, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
     read::GrantStatus,
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 use tokio::sync::oneshot;
 
 /// How long a caller that went away may take to come back on another connection before its place is given up. It leaves
 /// within a second, commit included.
 const ABANDON_AFTER: Duration = Duration::from_millis(400);
+/// How long to wait before a command is repeated that got no answer.
+const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long giving up a place may take, across a change of leader.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(30);
 
-type Answer = Result<At<Acquired>, CallError>;
+pub(crate) type Answer = Result<At<Acquired>, CallError>;
 
 /// An answer on its way to the caller.
 struct Delivery {
@@ -44,9 +46,9 @@ pub(crate) struct Standing {
     pub(crate) session: SessionNumber,
     pub(crate) attempt: u64,
     /// Its token, where it was granted at once.
-    token: Option<FencingToken>,
+    pub(crate) token: Option<FencingToken>,
     /// The revision of the answer.
-    revision: Revision,
+    pub(crate) revision: Revision,
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
@@ -78,29 +80,50 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Ends a grant whose caller went away, unless it has come again since.
-    async fn abandon(&self, grant: GrantId, attempt: u64) {
+    pub(crate) async fn abandon(&self, grant: GrantId, attempt: u64) {
         tokio::select! {
             biased;
             // A server that stops by itself drops nobody from a queue.
-            () = self.0.stop.asked() => return,
-            () = RT::sleep(ABANDON_AFTER) => {}
+            () = self.0.stop.asked() => {}
+            () = RT::sleep(ABANDON_AFTER) => self.abandon_at_once(grant, attempt).await,
         }
+    }
+
+    /// The same for a caller that is not waited for.
+    pub(crate) async fn abandon_at_once(&self, grant: GrantId, attempt: u64) {
         let command = Command::Abandon { grant, attempt, at: wall_now() };
-        if let Err(error) = self.0.replica.propose(command, RT::Instant::now() + ABANDON_TIMEOUT).await {
+        let answered = tokio::select! {
+            biased;
+            () = self.0.stop.asked() => return,
+            answered = self.propose_until_answered(command, RT::Instant::now() + ABANDON_TIMEOUT) => answered,
+        };
+        if let Err(error) = answered {
             tracing::warn!(%error, "a caller went away and its grant could not be ended; it ends with its ttl");
+        }
+    }
+
+    /// Proposes a command that may be repeated, again and again, until it is answered or the time is up.
+    async fn propose_until_answered(&self, command: Command, deadline: RT::Instant) -> Result<CommandAnswer, ProposeError> {
+        loop {
+            match self.0.replica.propose(command.clone(), deadline).await {
+                Err(error) if error != NotProposed::ShuttingDown.into() && RT::Instant::now() < deadline => {
+                    RT::sleep(REPEAT_PAUSE).await;
+                }
+                answered => return answered,
+            }
         }
     }
 }
 
-struct Request<RT: AsyncRuntime> {
-    node: Node<RT>,
-    call: AcquireCall,
+pub(crate) struct Request<RT: AsyncRuntime> {
+    pub(crate) node: Node<RT>,
+    pub(crate) call: AcquireCall,
 }
 
 impl<RT: AsyncRuntime> Request<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let begun = RT::Instant::now();
-        let (claimed, gone) = self.claim_while_wanted(begun, &mut answer).await;
+        let (claimed, gone) = self.claim_while_wanted(begun, answer.closed()).await;
         let (result, attempt) = match claimed {
             // Nothing stands in the queue, or it is not known: then its session's timeout takes care of it.
             Err(error) => (Some(Err(error)), None),
@@ -119,16 +142,16 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// Commits the acquire, and notes whether the caller went away before its outcome was known.
-    async fn claim_while_wanted(
+    pub(crate) async fn claim_while_wanted(
         &self,
         begun: RT::Instant,
-        answer: &mut oneshot::Sender<Delivery>,
+        gone: impl Future<Output = ()>,
     ) -> (Result<Standing, CallError>, bool) {
         let mut claim = std::pin::pin!(self.claim(begun + self.call.timeout));
         tokio::select! {
             biased;
             claimed = &mut claim => (claimed, false),
-            () = answer.closed() => (claim.await, true),
+            () = gone => (claim.await, true),
         }
     }
 
@@ -203,9 +226,9 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// Gives up waiting, unless it was granted by then.
-    async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
+    pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
-        let answer = self.node.0.replica.propose(command, RT::Instant::now() + self.call.timeout).await?;
+        let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn }) => {
                 let holder = self.node.0.replica.read(|state| view::holder(state, self.lock()));
@@ -222,7 +245,7 @@ impl<RT: AsyncRuntime> Request<RT> {
 
     /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this
     /// request is renewed first; and it is read again from the state, because its session may have ended in the same batch.
-    async fn answer_held(&self, standing: Standing, revision: Revision, proved: Option<RT::Instant>) -> Answer {
+    pub(crate) async fn answer_held(&self, standing: Standing, revision: Revision, proved: Option<RT::Instant>) -> Answer {
         let deadline = RT::Instant::now() + self.call.timeout;
         let proved = match proved {
             Some(proved) => proved,
@@ -266,7 +289,7 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// A grant that was given by this very request, as the request has it.
-    fn view_of_new(&self, standing: Standing, token: FencingToken) -> GrantView {
+    pub(crate) fn view_of_new(&self, standing: Standing, token: FencingToken) -> GrantView {
         let (acquire, at) = (&self.call.acquire, wall_now());
         GrantView {
             id: acquire.grant,
@@ -293,7 +316,7 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// The timeout of the grant's own session, where it has one.
-    fn own_timeout(&self) -> Option<Duration> {
+    pub(crate) fn own_timeout(&self) -> Option<Duration> {
         match &self.call.acquire.claimant {
             Claimant::Anonymous { timeout_ms } => Some(Duration::from_millis(*timeout_ms)),
             Claimant::Session(_) => None,
@@ -306,13 +329,13 @@ impl<RT: AsyncRuntime> Request<RT> {
         self.is_anonymous() && !self.call.respond_async && !self.node.is_shutting_down()
     }
 
-    fn lock(&self) -> &fairhold_types::LockName {
+    pub(crate) fn lock(&self) -> &fairhold_types::LockName {
         &self.call.acquire.wants[0].lock
     }
 }
 
 /// It may have happened: what an answer says that should have come and did not.
-const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
+pub(crate) const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
 
 /// Hands an answer over, and says whether the caller was there to take it.
 async fn deliver(caller: oneshot::Sender<Delivery>, answer: Answer) -> bool {
@@ -321,7 +344,7 @@ async fn deliver(caller: oneshot::Sender<Delivery>, answer: Answer) -> bool {
 }
 
 /// After the acquire is committed, a step that surely did nothing does not mean that nothing was done.
-fn uncertain(error: CallError) -> CallError {
+pub(crate) fn uncertain(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
         CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),
@@ -342,14 +365,14 @@ fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Ins
 }
 
 /// What a waiting request sees of its grant.
-enum Look {
+pub(crate) enum Look {
     Waiting,
     Held,
     Ended(EndReason),
     Superseded,
 }
 
-fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
+pub(crate) fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
     match state.grant(grant) {
         GrantStatus::Live(contender) if contender.attempt > standing.attempt => Look::Superseded,
         GrantStatus::Live(contender) if contender.granted_at.is_some() => Look::Held,

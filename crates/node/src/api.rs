@@ -7,6 +7,7 @@ use fairhold_types::{
     time::WallMillis,
 };
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// Why a call was not done. The kinds are never mixed: a refusal is definite, and the other two say whether it happened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,6 +97,37 @@ pub enum Acquired {
     Held(GrantView),
     /// It waits, as the caller wished.
     Queued(GrantView),
+}
+
+/// A grant that is held for as long as its caller listens.
+#[derive(Debug)]
+pub struct Hold {
+    /// What is known at once: `Queued` or `Held`, which name the grant, or how it ended already.
+    pub first: At<HoldEvent>,
+    /// What comes after it. Dropping it means that the caller went away: its grant ends.
+    pub events: mpsc::Receiver<At<HoldEvent>>,
+}
+
+/// What happens to a grant while its caller listens. After `Lost`, `Failed` and `GoAway` comes nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldEvent {
+    /// It waits.
+    Queued {
+        /// The grant.
+        view: Box<GrantView>,
+        /// The first of those ahead, in order, holders among them.
+        ahead: Vec<HolderFacts>,
+    },
+    /// It is held.
+    Held(Box<GrantView>),
+    /// The connection stands.
+    Alive,
+    /// The grant has ended.
+    Lost(EndReason),
+    /// The request failed.
+    Failed(CallError),
+    /// The server stops; the grant keeps its place, held or queued.
+    GoAway,
 }
 
 /// A live grant, as its owner sees it.

@@ -1,6 +1,6 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
-//! - `acquire`, `reads`, `writes`: what a door may ask (`api` has the words for it).
+//! - `acquire`, `hold`, `reads`, `writes`: what a door may ask (`api` has the words for it).
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
 //! - `expiry`: the leader's clock, the only one that judges.
 //!
@@ -11,6 +11,7 @@ pub mod api;
 mod clock;
 mod deadlines;
 mod expiry;
+mod hold;
 mod hub;
 mod keepalive;
 pub mod node;

@@ -10,8 +10,16 @@ use tokio::sync::oneshot;
 
 /// Keeps the grant of an open request alive, as long as this is not dropped.
 pub(crate) struct OpenRequest<I> {
-    proved: Arc<Mutex<Option<I>>>,
+    proved: Arc<Mutex<Proved<I>>>,
     _open: oneshot::Sender<()>,
+}
+
+/// What is known of a grant's life.
+struct Proved<I> {
+    /// When the last keepalive that was proved was sent.
+    sent: Option<I>,
+    /// When it becomes doubtful whether the grant lives, if nothing is proved by then.
+    doubtful_from: I,
 }
 
 impl<I: Instant> OpenRequest<I> {
@@ -24,7 +32,8 @@ impl<I: Instant> OpenRequest<I> {
     ) -> OpenRequest<I> {
         let (open, mut closed) = oneshot::channel::<()>();
         let is_new = standing.attempt == 1;
-        let proved = Arc::new(Mutex::new(is_new.then_some(begun)));
+        let proved = Proved { sent: is_new.then_some(begun), doubtful_from: I::now() + timeout };
+        let proved = Arc::new(Mutex::new(proved));
         let (shared, node) = (Arc::clone(&proved), node.clone());
         node.clone().0.tasks.spawn::<RT>(async move {
             let mut pause = if is_new { timeout / 3 } else { Duration::ZERO };
@@ -38,10 +47,18 @@ impl<I: Instant> OpenRequest<I> {
                     biased;
                     _ = &mut closed => return,
                     () = node.0.stop.asked() => return,
-                    renewed = renewed => if let Ok(Renewed::Alive { timeout_ms }) = renewed {
-                        *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
-                        // An older session may have a timeout of its own.
-                        pause = Duration::from_millis(timeout_ms) / 3;
+                    renewed = renewed => pause = match renewed {
+                        Ok(Renewed::Alive { timeout_ms }) => {
+                            // An older session may have a timeout of its own.
+                            let timeout = Duration::from_millis(timeout_ms);
+                            let proved = Proved { sent: Some(sent), doubtful_from: sent + timeout };
+                            *shared.lock().unwrap_or_else(PoisonError::into_inner) = proved;
+                            timeout / 3
+                        }
+                        // What became of the grant is seen in the state.
+                        Ok(Renewed::Ended { .. } | Renewed::SessionOwned { .. } | Renewed::Unproved) => timeout / 3,
+                        // A third of the time is lost already, perhaps to an election.
+                        Err(_) => timeout / 30,
                     },
                 }
             }
@@ -51,6 +68,11 @@ impl<I: Instant> OpenRequest<I> {
 
     /// When the last keepalive that was proved was sent.
     pub(crate) fn proved(&self) -> Option<I> {
-        *self.proved.lock().unwrap_or_else(PoisonError::into_inner)
+        self.proved.lock().unwrap_or_else(PoisonError::into_inner).sent
+    }
+
+    /// When it becomes doubtful whether the grant lives, if nothing is proved by then.
+    pub(crate) fn doubtful_from(&self) -> I {
+        self.proved.lock().unwrap_or_else(PoisonError::into_inner).doubtful_from
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     formation::{self, FormationError},
-    machine::{Audience, Machine},
+    machine::{Audience, Machine, Progress},
     network::Network,
     peer::Peer,
     proposals,
@@ -80,6 +80,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let machine = Machine::<RT>::load(snapshots, audience).await.map_err(StartError::Snapshot)?;
         let shared = machine.shared();
+        // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
+        let loaded = *shared.progress().borrow_watched();
         let network = Network::<RT>::new(config.id, peer.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
@@ -106,7 +108,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
         drop(RT::spawn(log_leaders(core.clone())));
-        drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every)));
+        drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
         let forming = formation::form(core.clone(), config);
@@ -156,8 +158,8 @@ async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 
 /// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
 /// items, whichever is more. So the log stays bounded, and a large state costs at most about one item written for each command.
-async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64) {
-    let mut last = *core.shared.progress().borrow_watched();
+async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64, loaded: Progress) {
+    let mut last = loaded;
     loop {
         let enough = every.max(last.items);
         if core.progressed(|progress| progress.commands - last.commands >= enough).await.is_none() {

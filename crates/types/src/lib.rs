@@ -6,6 +6,7 @@
 pub mod code;
 pub mod dto;
 pub mod duration;
+pub mod hold;
 pub mod id;
 pub mod limits;
 pub mod path;

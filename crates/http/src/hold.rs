@@ -1,0 +1,136 @@
+//! `hold=stream`: the answer that lasts as long as its grant, one JSON object a line. Whoever stops listening gives the grant
+//! back.
+
+use crate::{
+    answer,
+    error::{Asked, NO_STORE, Problem},
+};
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use fairhold_node::{
+    Node,
+    api::{AcquireCall, At, HoldEvent},
+};
+use fairhold_state::command::{Claimant, HolderFacts};
+use fairhold_types::{Code, GrantId, dto::Contender, hold::Line};
+use http::{HeaderValue, header};
+use hyper::body::Frame;
+use openraft_rt::AsyncRuntime;
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// The listener's bound on silence is the connection's own, so it ends with its stream.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Hangs on an answer: what is sent from now on must be acknowledged within this, else the connection is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SilenceMax(pub(crate) Duration);
+
+/// Takes the grant, and tells what becomes of it for as long as the caller listens. What fails before the first line is an
+/// answer as without a stream.
+pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
+    let id = call.acquire.grant;
+    let silence = silence_max(&call.acquire.claimant);
+    let held = node.hold(call).await.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now: node.wall_now() }))?;
+    let revision = held.first.revision;
+    let write = move |event| line(event, Asked::Acquire { id, given, now: node.wall_now() }, id);
+    let lines = Lines { first: Some(held.first), events: held.events, write };
+    let mut response = Response::new(Body::new(lines));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, NDJSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::CONNECTION, CLOSE);
+    response.extensions_mut().insert(silence);
+    answer::stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// A peer that vanished without a word is noticed within the grant's timeout: a sign of life is sent every third of it at least,
+/// and half of it may pass until that is acknowledged.
+fn silence_max(claimant: &Claimant) -> SilenceMax {
+    SilenceMax(match claimant {
+        Claimant::Anonymous { timeout_ms } => Duration::from_millis(timeout_ms / 2),
+        Claimant::Session(_) => Duration::MAX,
+    })
+}
+
+/// The body. The connection drops it when the client goes away, and that ends the grant.
+struct Lines<W> {
+    first: Option<At<HoldEvent>>,
+    events: mpsc::Receiver<At<HoldEvent>>,
+    write: W,
+}
+
+impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for Lines<W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let event = match self.first.take() {
+            Some(first) => Some(first),
+            None => std::task::ready!(self.events.poll_recv(cx)),
+        };
+        Poll::Ready(event.map(|event| Ok(Frame::data((self.write)(event)))))
+    }
+}
+
+fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
+    let line = match event.value {
+        HoldEvent::Queued { view, ahead } => {
+            Line::Queued { id, position: view.position.unwrap_or(1), ahead: ahead.into_iter().map(contender).collect() }
+        }
+        HoldEvent::Held(view) => match view.token {
+            Some(token) => Line::Held { id, token },
+            None => error(Problem::new(Code::Internal, "a grant is held and has no token")),
+        },
+        HoldEvent::Alive => Line::Alive { revision: event.revision },
+        HoldEvent::Lost(reason) => Line::Lost { id, reason },
+        HoldEvent::Failed(failure) => error(Problem::of(failure, asked)),
+        HoldEvent::GoAway => Line::Goaway { id },
+    };
+    let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
+        tracing::error!(%error, "a line could not be written as JSON");
+        Vec::new()
+    });
+    bytes.push(b'\n');
+    bytes.into()
+}
+
+fn error(problem: Problem) -> Line {
+    Line::Error(Box::new(problem.into()))
+}
+
+/// One of those ahead, by number and owner: the rest is in the queue's own listing.
+fn contender(ahead: HolderFacts) -> Contender {
+    Contender { number: ahead.number, owner: ahead.owner, since: None, token: None, held_for: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_node::api::CallError;
+    use fairhold_types::{Revision, time::WallMillis};
+
+    #[test]
+    fn an_error_is_a_line_with_all_that_the_problem_says() {
+        let id = GrantId::from_ulid(1);
+        let event = At { value: HoldEvent::Failed(CallError::WaitTimeout { holder: None }), revision: Revision(7) };
+        let bytes = line(event, Asked::Acquire { id, given: true, now: WallMillis(0) }, id);
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&json["event"], &json["code"], &json["status"]), (&"error".into(), &"wait_timeout".into(), &409.into()));
+        assert_eq!(json["retryable"], false, "its grant has ended: {json}");
+    }
+
+    #[test]
+    fn a_silent_peer_is_noticed_before_its_grant_would_expire() {
+        let SilenceMax(limit) = silence_max(&Claimant::Anonymous { timeout_ms: 3_000 });
+        assert!(!limit.is_zero() && limit + Duration::from_millis(1_000) < Duration::from_millis(3_000), "{limit:?}");
+    }
+}

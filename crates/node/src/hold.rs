@@ -1,0 +1,202 @@
+//! Holding a grant for as long as its caller listens: the connection is the session.
+//!
+//! One task a caller. It takes the grant, tells what becomes of it, and ends it when the caller goes away. Telling never waits: a
+//! caller that does not read misses signs of life, and nothing else.
+
+use crate::{
+    acquire::{Look, Request, Standing, UNKNOWN, look, uncertain},
+    api::{AcquireCall, Acquired, At, CallError, Hold, HoldEvent},
+    node::Node,
+    open_request::OpenRequest,
+    view,
+};
+use fairhold_types::limits::SESSION_TIMEOUT_DEFAULT;
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events that may wait for one caller.
+const EVENTS_MAX: usize = 16;
+/// Of those, kept free for what must not be missed: `Queued`, `Held`, and the one that ends it.
+const EVENTS_RESERVED: usize = 3;
+/// A sign of life comes at least so often, and three times in the grant's timeout.
+const ALIVE_EVERY_MAX: Duration = Duration::from_secs(3);
+/// How many of those ahead are named.
+const AHEAD_MAX: usize = 16;
+
+type Events = mpsc::Sender<At<HoldEvent>>;
+
+/// What the caller was told so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Queued,
+    Held,
+}
+
+/// How telling ended.
+enum End {
+    /// All is told.
+    Told,
+    /// The caller went away.
+    Gone {
+        /// Whether it had been told that it holds.
+        held: bool,
+    },
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Takes a grant, or attaches again to the one that was taken with the same id, and holds it as long as the caller listens.
+    /// It is for a grant without a named session, which has its own life.
+    ///
+    /// Dropping the future or what it gives means that the caller went away. A server that stops ends nothing.
+    pub async fn hold(&self, call: AcquireCall) -> Result<Hold, CallError> {
+        if self.is_shutting_down() {
+            return Err(CallError::ShuttingDown);
+        }
+        let (tell, mut events) = mpsc::channel(EVENTS_MAX);
+        // The connection is what the grant lives by: there is no later answer.
+        let call = AcquireCall { respond_async: false, ..call };
+        let holder = Holder { request: Request { node: self.clone(), call }, events: tell };
+        self.0.tasks.spawn::<RT>(holder.run());
+        match events.recv().await {
+            Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
+            Some(first) => Ok(Hold { first, events }),
+            None => Err(CallError::Detached),
+        }
+    }
+}
+
+struct Holder<RT: AsyncRuntime> {
+    request: Request<RT>,
+    events: Events,
+}
+
+impl<RT: AsyncRuntime> Holder<RT> {
+    async fn run(self) {
+        let begun = RT::Instant::now();
+        let (claimed, gone) = self.request.claim_while_wanted(begun, self.events.closed()).await;
+        let standing = match claimed {
+            Ok(standing) => standing,
+            Err(error) => return self.tell_now(HoldEvent::Failed(error)),
+        };
+        let end = match gone {
+            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
+            // later: then whoever stands there now is left alone.
+            true if standing.attempt > 1 => End::Told,
+            true => End::Gone { held: false },
+            false => self.follow(standing, begun).await.unwrap_or_else(|error| {
+                let error = uncertain(error);
+                self.tell_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
+            }),
+        };
+        let (node, grant) = (&self.request.node, self.request.call.acquire.grant);
+        match end {
+            End::Told => {}
+            // Others wait for what it held, and it was said to end with the connection. A place in a queue holds nobody up: its
+            // caller may come again on another connection.
+            End::Gone { held: true } => node.abandon_at_once(grant, standing.attempt).await,
+            End::Gone { held: false } => node.abandon(grant, standing.attempt).await,
+        }
+    }
+
+    /// Tells what becomes of the grant, until there is nothing more to tell.
+    async fn follow(&self, standing: Standing, begun: RT::Instant) -> Result<End, CallError> {
+        let Request { node, call } = &self.request;
+        let until = RT::Instant::now() + call.wait;
+        let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
+        let open = OpenRequest::keep(node, standing, timeout, begun);
+        let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
+        let mut alive_at = RT::Instant::now() + pause;
+        let mut told = self.tell_granted_at_once(standing);
+        loop {
+            let mut place = node.0.hub.park(standing.number);
+            let seen = node.0.replica.read(|state| look(state, &call.acquire.grant, standing));
+            told = match (seen, told) {
+                (Look::Ended(reason), _) => return Ok(self.tell_last(HoldEvent::Lost(reason))),
+                (Look::Superseded, _) => return Err(CallError::Superseded),
+                (Look::Held, Told::Nothing | Told::Queued) => {
+                    self.tell_held(self.request.answer_held(standing, standing.revision, open.proved()).await?)
+                }
+                (Look::Waiting, Told::Nothing) => self.tell_queued(standing).await?,
+                (Look::Held, Told::Held) | (Look::Waiting, Told::Queued | Told::Held) => told,
+            };
+            if told == Told::Nothing {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = node.0.stop.asked() => return Ok(self.tell_last(HoldEvent::GoAway)),
+                () = self.events.closed() => return Ok(End::Gone { held: told == Told::Held }),
+                () = place.woken() => {}
+                () = RT::sleep_until(until), if told == Told::Queued => {
+                    told = self.tell_held(self.request.withdraw(standing, open.proved()).await?);
+                }
+                () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
+                    // Cut off from the others, this node cannot know: whoever asks another one learns it.
+                    if open.doubtful_from() <= RT::Instant::now() {
+                        return Err(UNKNOWN.into());
+                    }
+                    alive_at = RT::Instant::now() + pause;
+                    self.tell_alive();
+                }
+            }
+        }
+    }
+
+    /// Tells of a grant that was given by this very request: the leader's answer is enough, this node need not have applied it.
+    fn tell_granted_at_once(&self, standing: Standing) -> Told {
+        match standing.token {
+            Some(token) if standing.attempt == 1 => {
+                let value = Acquired::Held(self.request.view_of_new(standing, token));
+                self.tell_held(At { value, revision: standing.revision })
+            }
+            Some(_) | None => Told::Nothing,
+        }
+    }
+
+    /// Tells that it holds, which is not certain before it was asked for. Only a request to be answered later is told `Queued`.
+    fn tell_held(&self, acquired: At<Acquired>) -> Told {
+        let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
+        self.tell(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
+        Told::Held
+    }
+
+    /// Tells where it stands in the queue, as soon as this node knows; nothing where it waits no more by then.
+    async fn tell_queued(&self, standing: Standing) -> Result<Told, CallError> {
+        let Request { node, call } = &self.request;
+        node.0.replica.wait_for_revision(standing.revision, RT::Instant::now() + call.timeout).await?;
+        let queued = node.0.replica.read(|state| match look(state, &call.acquire.grant, standing) {
+            Look::Waiting => {
+                let view = view::grant_in_queue(state, &call.acquire.grant)?;
+                let ahead = view::ahead(state, &view, AHEAD_MAX);
+                Some(At { value: HoldEvent::Queued { view: Box::new(view), ahead }, revision: state.revision() })
+            }
+            Look::Held | Look::Ended(_) | Look::Superseded => None,
+        });
+        let Some(queued) = queued else { return Ok(Told::Nothing) };
+        self.tell(queued);
+        Ok(Told::Queued)
+    }
+
+    /// Shows that the connection stands; left out where the caller does not read.
+    fn tell_alive(&self) {
+        if self.events.capacity() > EVENTS_RESERVED {
+            self.tell_now(HoldEvent::Alive);
+        }
+    }
+
+    fn tell_last(&self, event: HoldEvent) -> End {
+        self.tell_now(event);
+        End::Told
+    }
+
+    fn tell_now(&self, event: HoldEvent) {
+        self.tell(At { value: event, revision: self.request.node.revision() });
+    }
+
+    /// Never waits: room is kept for every event but the signs of life. A caller that is gone is noticed where it is waited for.
+    fn tell(&self, event: At<HoldEvent>) {
+        let _caller_may_be_gone = self.events.try_send(event);
+    }
+}

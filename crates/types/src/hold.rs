@@ -1,0 +1,69 @@
+//! The lines of a stream that holds a grant (`hold=stream`): one JSON object each.
+
+use crate::{EndReason, FencingToken, GrantId, Revision, dto::Contender, problem::Problem};
+use serde::Serialize;
+
+/// One line. After `lost`, `error` and `goaway` the stream ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Line {
+    /// The grant waits.
+    Queued {
+        /// Its secret id, and the key to ask again with.
+        id: GrantId,
+        /// Those ahead, holders counted, and 1.
+        position: u64,
+        /// The first of those ahead, in order.
+        ahead: Vec<Contender>,
+    },
+    /// The grant is held.
+    Held {
+        /// Its secret id, and the key to ask again with.
+        id: GrantId,
+        /// Its fencing token.
+        token: FencingToken,
+    },
+    /// The connection stands. It proves nothing about the grant.
+    Alive {
+        /// The revision of the node's state.
+        revision: Revision,
+    },
+    /// The grant has ended.
+    Lost {
+        /// Its id.
+        id: GrantId,
+        /// How it ended.
+        reason: EndReason,
+    },
+    /// The request failed.
+    Error(Box<Problem>),
+    /// The server stops; the grant keeps its place, held or queued, for its ttl.
+    Goaway {
+        /// Its secret id, and the key to ask again with at another node.
+        id: GrantId,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GrantNumber;
+
+    #[test]
+    fn the_lines_read_as_the_contract_has_them() {
+        let id = GrantId::from_ulid(1);
+        let first = Contender { number: GrantNumber(41), owner: "ci-7".to_owned(), since: None, token: None, held_for: None };
+        for (line, text) in [
+            (
+                Line::Queued { id, position: 2, ahead: vec![first] },
+                r#"{"event":"queued","id":"ID","position":2,"ahead":[{"number":41,"owner":"ci-7"}]}"#,
+            ),
+            (Line::Held { id, token: FencingToken(43) }, r#"{"event":"held","id":"ID","token":43}"#),
+            (Line::Alive { revision: Revision(9012) }, r#"{"event":"alive","revision":9012}"#),
+            (Line::Lost { id, reason: EndReason::Expired }, r#"{"event":"lost","id":"ID","reason":"expired"}"#),
+            (Line::Goaway { id }, r#"{"event":"goaway","id":"ID"}"#),
+        ] {
+            assert_eq!(serde_json::to_string(&line).unwrap(), text.replace("ID", &id.to_string()));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! `hold=stream`: a lock is held for as long as a command runs, and for no longer.
+
+use crate::{
+    client::{Call, new_key, whole},
+    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
+    queue::standing,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// What comes later than this does not come.
+const LINE_WITHIN: Duration = Duration::from_secs(20);
+/// Whoever stops listening holds nothing after this.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A `curl -N` that runs.
+struct Stream {
+    curl: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Stream {
+    /// `parameters` is what stands after `hold=stream&`.
+    fn open(url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
+        let mut command = Command::new("curl");
+        command.args(["-s", "-N", "-X", "POST", "-H", &format!("Idempotency-Key: {key}")]);
+        command.arg(format!("{url}/v1/locks/{lock}?hold=stream&{parameters}"));
+        command.env("no_proxy", "*").stdout(Stdio::piped()).kill_on_drop(true);
+        let mut curl = command.spawn().expect("curl starts");
+        let lines = BufReader::new(curl.stdout.take().expect("its output")).lines();
+        Stream { curl, lines }
+    }
+
+    /// The next line; none where the stream has ended.
+    async fn line(&mut self) -> Option<Value> {
+        let line = tokio::time::timeout(LINE_WITHIN, self.lines.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("no line within {LINE_WITHIN:?}")).expect("curl's output");
+        line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
+    }
+
+    /// The next line that is no sign of life.
+    async fn news(&mut self) -> Option<Value> {
+        loop {
+            match self.line().await {
+                Some(line) if line["event"] == "alive" => {}
+                line => return line,
+            }
+        }
+    }
+
+    /// The same, which must be that event.
+    async fn expect(&mut self, event: &str) -> Value {
+        let line = self.news().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
+        assert_eq!(line["event"], event, "{line}");
+        line
+    }
+
+    /// The same, as the last line of all.
+    async fn expect_last(&mut self, event: &str) -> Value {
+        let line = self.expect(event).await;
+        assert_eq!(self.line().await, None, "after {event} comes nothing");
+        let status = self.curl.wait().await.expect("curl can be waited for");
+        assert!(status.success(), "the stream ends in good order: {status}");
+        line
+    }
+
+    /// Kills it, as Ctrl-C would.
+    async fn kill(mut self) -> Instant {
+        self.curl.kill().await.expect("curl can be killed");
+        Instant::now()
+    }
+}
+
+#[test]
+fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_end() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        for node in 0..NODES {
+            let (client, url) = (cluster.client(node), &cluster.nodes[node].url);
+            let lock = format!("crane-{node}");
+            let holder = client.acquire(&lock, "ttl=60s&owner=ci-7").await;
+            let key = new_key();
+            let mut stream = Stream::open(url, &lock, "wait=60s&ttl=1s", &key);
+            let ahead = json!([{"number": holder.number, "owner": "ci-7"}]);
+            assert_eq!(
+                stream.line().await,
+                Some(json!({"event": "queued", "id": key, "position": 2, "ahead": ahead})),
+                "the first line names the id"
+            );
+            // Queued and then held, each for more than twice its ttl.
+            let (mut signs, queued_at) = (0, Instant::now());
+            while queued_at.elapsed() < Duration::from_millis(2_200) {
+                assert!(whole(&stream.line().await.expect("a line"), "revision") > 0);
+                signs += 1;
+            }
+            client.release(&holder.id).await;
+            let held = stream.expect("held").await;
+            assert_eq!(held["id"], key);
+            let (token, held_at) = (whole(&held, "token"), Instant::now());
+            while held_at.elapsed() < Duration::from_millis(2_200) {
+                assert_eq!(stream.line().await.expect("a line")["event"], "alive");
+                signs += 1;
+            }
+            assert!(signs >= 8, "{signs} signs of life in more than four times the ttl");
+            assert!(client.fence_passes(&lock, token).await, "it still holds");
+
+            let next = {
+                let (client, lock) = (cluster.client(node + 1), lock.clone());
+                tokio::spawn(async move { client.acquire(&lock, "wait=60s").await })
+            };
+            standing(&client, &lock, 2).await;
+            let killed = stream.kill().await;
+            let next = next.await.expect("the next one");
+            let took = killed.elapsed();
+            report(&format!("a stream at node {} was killed, and the next one held after {took:.0?}", node + 1));
+            assert!(took <= RELEASED_WITHIN, "node {}: {took:?}", node + 1);
+            client.release(&next.id).await;
+        }
+    });
+}
+
+#[test]
+fn a_curl_that_is_killed_while_it_waits_is_out_of_the_queue_within_a_second() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        for node in 0..NODES {
+            let client = cluster.client(node);
+            let lock = format!("lift-{node}");
+            let holder = client.acquire(&lock, "ttl=60s").await;
+            let mut stream = Stream::open(&cluster.nodes[node].url, &lock, "wait=60s&ttl=60s", &new_key());
+            stream.expect("queued").await;
+            let killed = stream.kill().await;
+            standing(&client, &lock, 1).await;
+            let took = killed.elapsed();
+            assert!(took <= RELEASED_WITHIN, "node {}: {took:?}", node + 1);
+            assert_eq!(client.holders(&lock).await, [holder.number]);
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(1);
+        let holder = client.acquire("gate", "ttl=60s").await;
+        let refused = client.once(&Call::post("/v1/locks/gate?hold=stream")).await.expect_problem(409, "lock_held");
+        assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+        client.once(&Call::post("/v1/locks/gate?hold=true")).await.expect_problem(400, "bad_request");
+
+        // Through a client that reads to the end: the stream is over by itself.
+        let key = new_key();
+        let answer = client.once(&Call::post("/v1/locks/gate?hold=stream&wait=300ms").key(&key)).await.expect_status(200);
+        assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
+        assert!(answer.revision() > 0);
+        let lines: Vec<Value> = answer.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().expect("an event")).collect();
+        assert_eq!(events, ["queued", "error"], "{lines:?}");
+        assert_eq!((lines[1]["code"].as_str(), lines[1]["status"].as_u64()), (Some("wait_timeout"), Some(409)), "{lines:?}");
+        assert_eq!(client.queue_numbers("gate").await, [holder.number], "the withdrawal is committed before it is said");
+
+        let mut stream = Stream::open(&cluster.nodes[0].url, "gate", "wait=60s", &new_key());
+        let id = stream.expect("queued").await["id"].as_str().expect("an id").to_owned();
+        client.release(&id).await;
+        assert_eq!(stream.expect_last("lost").await["reason"], "withdrawn");
+    });
+}
+
+#[test]
+fn whoever_asks_again_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let (client, key) = (cluster.client(0), new_key());
+        let mut first = Stream::open(&cluster.nodes[0].url, "bridge", "ttl=60s", &key);
+        let held = first.expect("held").await;
+        let mut second = Stream::open(&cluster.nodes[1].url, "bridge", "ttl=60s", &key);
+        assert_eq!(second.expect("held").await, held, "the same grant with the same token");
+        let error = first.expect_last("error").await;
+        assert_eq!((error["code"].as_str(), &error["id"]), (Some("deadline_exceeded"), &json!(key)), "{error}");
+        assert!(client.fence_passes("bridge", whole(&held, "token")).await, "the end of the older one ended nothing");
+        client.release(&key).await;
+        assert_eq!(second.expect_last("lost").await["reason"], "released");
+    });
+}
+
+/// Stops a node by SIGTERM at which one holds and one waits; both ask again elsewhere with their keys.
+async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
+    let lock = format!("tunnel-{stopped}");
+    let (observer, url) = (cluster.client(stopped + 1), cluster.nodes[stopped].url.clone());
+    let (holds, waits) = (new_key(), new_key());
+    let mut holder = Stream::open(&url, &lock, "ttl=60s", &holds);
+    let held = holder.expect("held").await;
+    let mut waiter = Stream::open(&url, &lock, "ttl=60s&wait=10m", &waits);
+    waiter.expect("queued").await;
+    let places = observer.queue_numbers(&lock).await;
+
+    cluster.nodes[stopped].signal(Signal::TERM);
+    assert_eq!(holder.expect_last("goaway").await["id"], json!(holds));
+    assert_eq!(waiter.expect_last("goaway").await["id"], json!(waits));
+    let status = cluster.nodes[stopped].exited().await;
+    assert!(status.success(), "node {} ended with {status}", stopped + 1);
+    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops ends nobody's grant");
+
+    let [one, other] = [1, 2].map(|step| cluster.nodes[(stopped + step) % NODES].url.clone());
+    let mut waiter = Stream::open(&other, &lock, "ttl=60s&wait=10m", &waits);
+    assert_eq!(whole(&waiter.expect("queued").await, "position"), 2);
+    let mut holder = Stream::open(&one, &lock, "ttl=60s", &holds);
+    assert_eq!(holder.expect("held").await, held, "the same grant with the same token");
+    assert_eq!(observer.queue_numbers(&lock).await, places);
+    holder.kill().await;
+    waiter.expect("held").await;
+    waiter.kill().await;
+    standing(&observer, &lock, 0).await;
+    cluster.restart(stopped).await;
+}
+
+#[test]
+fn a_server_that_stops_says_so_and_the_grants_of_its_streams_go_on_at_another_node() {
+    alone(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let [follower, _] = cluster.followers().await;
+        stop_a_node_with_streams(&mut cluster, follower).await;
+        let leader = cluster.leader().await;
+        stop_a_node_with_streams(&mut cluster, leader).await;
+    });
+}
+
+#[test]
+fn a_node_that_is_cut_off_does_not_let_its_streams_believe() {
+    const TTL: Duration = Duration::from_secs(3);
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let [at, other] = cluster.followers().await;
+        let key = new_key();
+        let mut stream = Stream::open(&cluster.nodes[at].url, "beacon", "ttl=3s", &key);
+        stream.expect("held").await;
+        let others = [other, cluster.leader().await];
+        for other in others {
+            cluster.nodes[other].signal(Signal::STOP);
+        }
+        let cut_off = Instant::now();
+        let error = stream.expect_last("error").await;
+        let took = cut_off.elapsed();
+        report(&format!("with a ttl of {TTL:?}, a stream of a node that was cut off ended after {took:.0?}"));
+        assert!(took <= TTL + RELEASED_WITHIN, "{took:?}");
+        assert_eq!((error["outcome"].as_str(), &error["id"]), (Some("unknown"), &json!(key)), "{error}");
+        for other in others {
+            cluster.nodes[other].signal(Signal::CONT);
+        }
+    });
+}
+
+#[test]
+fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_by_then() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let ([at, other], key) = (cluster.followers().await, new_key());
+        let mut stream = Stream::open(&cluster.nodes[at].url, "tower", "ttl=2s", &key);
+        let held = stream.expect("held").await;
+        cluster.nodes[at].signal(Signal::STOP);
+        let client = cluster.client(other);
+        let next = client.acquire("tower", "wait=60s&ttl=60s").await;
+        assert!(next.token > whole(&held, "token"));
+        cluster.nodes[at].signal(Signal::CONT);
+        // It may learn first that it knows nothing, or first what happened.
+        let last = stream.news().await.expect("a last line");
+        assert!(last["event"] == "lost" && last["reason"] == "expired" || last["outcome"] == "unknown", "{last}");
+        assert_eq!(stream.line().await, None);
+        eventually("the grant's end", LINE_WITHIN, || async {
+            (client.send(&Call::get(&format!("/v1/grants/{key}"))).await.status == 410).then_some(())
+        })
+        .await;
+        assert_eq!(client.holders("tower").await, [next.number], "the older stream's end did not touch the next holder");
+    });
+}
