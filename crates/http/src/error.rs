@@ -144,7 +144,6 @@ impl Problem {
                 Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
             }
             CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
-            CallError::SessionExpired => Problem::new(Code::SessionExpired, detail),
             CallError::NoNode { path } => {
                 Problem::new(Code::NoNode, detail).facts(Facts { path: Some(path), ..Facts::default() })
             }
@@ -481,7 +480,6 @@ mod tests {
         // With a key of the caller's own the same request would name the ended grant.
         check(CallError::WaitTimeout { holder: Some(holder(None)) }, acquire(true), 409, "wait_timeout", false, &facts);
         check(CallError::WaitTimeout { holder: None }, acquire(false), 409, "wait_timeout", true, &json!({}));
-        check(CallError::SessionExpired, acquire(true), 410, "session_expired", false, &json!({}));
         let path = Path::parse("/a").unwrap();
         check(CallError::NoNode { path }, Asked::Read, 404, "no_node", false, &json!({"path": "/a"}));
     }

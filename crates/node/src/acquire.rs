@@ -351,7 +351,6 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
         CallError::Rejected(_)
         | CallError::WaitTimeout { .. }
         | CallError::Superseded
-        | CallError::SessionExpired
         | CallError::NoNode { .. }
         | CallError::ShuttingDown
         | CallError::Detached => error,

@@ -30,9 +30,6 @@ pub enum CallError {
     /// Another request with the same key took this one's place over.
     #[error("another request with the same key took over")]
     Superseded,
-    /// The session does not exist or has ended.
-    #[error("the session has ended")]
-    SessionExpired,
     /// No such node of the tree.
     #[error("there is no node {path}")]
     NoNode {

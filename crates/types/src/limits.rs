@@ -44,8 +44,6 @@ pub const REMEMBERED_MAX: usize = 4_000_000;
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
 pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
-/// Bytes of events that a node keeps for those who watch and wait.
-pub const EVENT_RING_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Permits of one lock.
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
