@@ -4,6 +4,7 @@ use crate::{
     client::{Call, Client, Grant, Session},
     fairness::{Room, assert_in_order},
     harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    trial,
 };
 use futures_util::future::join_all;
 use std::{
@@ -15,7 +16,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-const KILLS: usize = 10;
 const CLIENTS: usize = 100;
 const WRITERS: usize = 4;
 const SESSIONS: usize = 10;
@@ -29,6 +29,10 @@ const AT_WORK_GRANTS: usize = 20;
 
 /// The longest silence that the median kill may cause.
 const SILENCE: Duration = Duration::from_secs(1);
+
+fn kills() -> usize {
+    trial::size(10, 50)
+}
 
 /// What the clients of a load have in common.
 #[derive(Debug, Clone, Default)]
@@ -143,7 +147,7 @@ async fn assert_written(client: &Client, written: &[usize]) {
 /// Kills the leader so often; returns when, and the numbers that stood in the queue just before each.
 async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
     let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
-    for _ in 0..KILLS {
+    for _ in 0..kills() {
         load.at_work().await;
         let leader = cluster.leader().await;
         places.extend(cluster.client(leader).queue_numbers(LOCK).await);
@@ -159,7 +163,7 @@ async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTre
 
 fn report_silences(load: &Load, killed: &[Instant]) -> Duration {
     let mut silences: Vec<Duration> = killed.windows(2).map(|pair| load.longest_silence(pair[0], pair[1])).collect();
-    report(&format!("leader killed {KILLS} times: the longest silence per kill: {silences:.0?}"));
+    report(&format!("leader killed {} times: the longest silence per kill: {silences:.0?}", kills()));
     silences.sort();
     let median = silences[silences.len() / 2];
     report(&format!("leader killed: median {median:.0?}, worst {:.0?}", silences[silences.len() - 1]));
@@ -198,7 +202,7 @@ fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order
         let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
         let lost: Vec<&u64> = places.difference(&granted).collect();
         assert!(lost.is_empty(), "these stood in the queue before a kill and were never granted: {lost:?}");
-        assert!(places.len() > KILLS * CLIENTS / 4, "too few waited when leaders were killed: {}", places.len());
+        assert!(places.len() > kills() * CLIENTS / 4, "too few waited when leaders were killed: {}", places.len());
         for node in 0..NODES {
             assert_kept(&cluster.client(node), &kept).await;
         }

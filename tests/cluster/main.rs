@@ -2,6 +2,7 @@
 
 mod client;
 mod harness;
+mod trial;
 
 mod all_killed;
 mod bad_input;
