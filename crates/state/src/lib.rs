@@ -24,6 +24,7 @@ mod grant;
 mod index;
 mod lock;
 mod memory;
+mod persistent;
 pub mod read;
 pub mod record;
 mod session;

@@ -1,6 +1,9 @@
 //! What the state stores: sessions, nodes of the tree, contenders and a lock's settings.
 
-use crate::command::{Meta, Owner};
+use crate::{
+    command::{Meta, Owner},
+    persistent,
+};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, time::WallMillis,
 };
@@ -26,6 +29,7 @@ pub struct Session {
     /// When it was opened, by the clock of the node that took the request.
     pub opened_at: WallMillis,
     /// Its ended grants, the newest `SESSION_ENDED_IDS_MAX` by id.
+    #[serde(deserialize_with = "persistent::map")]
     pub ended: OrdMap<GrantId, EndReason>,
     /// The newest ended id that was dropped from `ended`: an unknown id up to here may have ended and been forgotten.
     pub floor: Option<GrantId>,

@@ -8,13 +8,17 @@ use std::time::Duration;
 pub struct ParseDurationError;
 
 /// Reads a duration. A number without a unit, also a fraction like `1.5`, means seconds; negative and infinite ones are
-/// refused.
+/// refused, and so are those of more than 584 years, whose nanoseconds do not fit into 64 bits.
 pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         let seconds: f64 = text.parse().map_err(|_| ParseDurationError)?;
-        return Duration::try_from_secs_f64(seconds).map_err(|_| ParseDurationError);
+        return Duration::try_from_secs_f64(seconds).ok().filter(fits).ok_or(ParseDurationError);
     }
-    humantime::parse_duration(text).map_err(|_| ParseDurationError)
+    humantime::parse_duration(text).ok().filter(fits).ok_or(ParseDurationError)
+}
+
+fn fits(duration: &Duration) -> bool {
+    u64::try_from(duration.as_nanos()).is_ok()
 }
 
 /// Writes a duration in the one unit that needs no fraction: `"30s"`, `"250ms"`.
@@ -38,7 +42,7 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in ["", "-1", "s", "1 parsec", "1e3", "NaN", "inf", "1..5", "99999999999999999999999"] {
+        for text in ["", "-1", "s", "1 parsec", "1e3", "NaN", "inf", "1..5", "99999999999999999999999", "18446744073709551615m"] {
             assert!(parse(text).is_err(), "{text} was taken");
         }
     }
