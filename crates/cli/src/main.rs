@@ -16,7 +16,11 @@ use crate::{
     config::ServeConfig,
 };
 use clap::Parser;
-use std::{error::Error, process::ExitCode};
+use std::{
+    error::Error,
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 /// The command was not understood, or its configuration cannot be right.
 const EXIT_USAGE: u8 = 2;
@@ -45,6 +49,7 @@ fn ended<E: Error>(result: Result<(), E>) -> ExitCode {
 }
 
 fn failed(code: u8, error: &dyn Error) -> ExitCode {
-    eprintln!("fairhold: {error}");
+    // Where it goes may be on the disk that is full: then the exit code says what can be said.
+    writeln!(io::stderr(), "fairhold: {error}").ok();
     ExitCode::from(code)
 }

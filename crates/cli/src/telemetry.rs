@@ -17,7 +17,9 @@ pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
     use tracing_subscriber::util::SubscriberInitExt;
 
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour).finish().try_init()
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour);
+    // A line that cannot be written, to a file on a full disk, is lost. To complain of it at the same place would be a panic.
+    lines.log_internal_errors(false).finish().try_init()
 }
 
 /// From here on a panic in any thread ends the process: a node of which a part has died must not go on voting and promising.
