@@ -6,11 +6,11 @@
 mod error;
 mod parent;
 mod parts;
+mod room;
 
 pub(crate) use error::ServeError;
 
 use crate::{config::ServeConfig, signals::StopSignals, telemetry};
-use fairhold_storage::Storage;
 use parts::Parts;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
@@ -40,16 +40,19 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
             "an even number of members survives no more failures than one member less"
         );
     }
-    let storage = Storage::open(&config.data, config.id)?;
 
     let result = http.block_on(async {
+        let starting = async {
+            let storage = room::open_storage(&config).await?;
+            Parts::start(&config, storage, raft.handle()).await
+        };
         let mut parts = tokio::select! {
             biased;
             reason = asked_to_end(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason} before the start was complete");
                 return Ok(());
             }
-            started = Parts::start(&config, storage, raft.handle()) => started?,
+            started = starting => started?,
         };
         tokio::select! {
             biased;

@@ -6,6 +6,7 @@ pub(crate) fn text() -> String {
         ("fairhold", env!("CARGO_PKG_VERSION").to_owned()),
         ("peer protocol", fairhold_raft::peer::WIRE_VERSION.to_string()),
         ("data directory format", fairhold_storage::data_dir::IDENTITY_FORMAT.to_string()),
+        ("log store format", fairhold_storage::LOG_STORE_FORMAT.to_string()),
         ("snapshot file format", fairhold_storage::snapshot_files::SNAPSHOT_FILE_FORMAT.to_string()),
         ("state format", fairhold_state::snapshot::SNAPSHOT_FORMAT.to_string()),
     ];
@@ -19,6 +20,6 @@ mod tests {
     #[test]
     fn the_first_line_is_the_programs_own_version() {
         let first = format!("fairhold {}\n", env!("CARGO_PKG_VERSION"));
-        assert!(text().starts_with(&first) && text().lines().count() == 5, "{}", text());
+        assert!(text().starts_with(&first) && text().lines().count() == 6, "{}", text());
     }
 }

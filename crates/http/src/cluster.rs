@@ -98,6 +98,7 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
             shutting_down: node.is_shutting_down(),
             leader: node.leader_url(),
             revision,
+            warning: node.warning(),
         };
         if body.ready {
             return answer::json(StatusCode::OK, revision, &body);

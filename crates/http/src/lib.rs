@@ -5,6 +5,7 @@
 //! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
+//! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `listener`: sockets. The rest runs under a simulator too.
 
 mod answer;
@@ -22,7 +23,9 @@ mod params;
 mod request;
 mod router;
 mod sessions;
+mod waiting;
 
 pub use listener::Listener;
 pub use request::PeerAddress;
 pub use router::{ServerInfo, router};
+pub use waiting::waiting_router;

@@ -13,7 +13,10 @@ use fairhold_raft::{Audience, Replica};
 use fairhold_types::{GrantId, Revision, SessionId, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// How long the proof may take that a leader leads, when a node is asked whether it is ready.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,6 +63,7 @@ pub(crate) struct Parts<RT: AsyncRuntime> {
     pub(crate) keepalives: Keepalives,
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
+    pub(crate) warning: Mutex<Option<String>>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -91,7 +95,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 () = expiry::run(clock, clock_replica) => {}
             }
         });
-        Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop }))
+        Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, warning: Mutex::default() }))
     }
 
     /// Ends all that waits here with `CallError::ShuttingDown`, and the node's own work. Nobody loses a place in a queue by it.
@@ -119,6 +123,17 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err("the cluster has not formed yet".to_owned());
         }
         Ok(())
+    }
+
+    /// Sets what `/readyz` shows as needing attention, or nothing.
+    pub fn warn(&self, warning: Option<String>) {
+        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
+    }
+
+    /// What needs attention although the node serves.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The applied revision.

@@ -14,20 +14,25 @@
 
 pub mod data_dir;
 mod durable;
+pub mod fault;
 mod log_db;
 pub mod log_store;
 mod log_tail;
 mod log_writer;
 mod record_file;
+pub mod room;
 pub mod snapshot_files;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     data_dir::{DataDir, DataDirError},
+    fault::Faults,
     log_store::LogStore,
     snapshot_files::SnapshotFiles,
 };
+pub use log_db::LOG_STORE_FORMAT;
+
 use fairhold_raft::types::Types;
 use fairhold_types::NodeId;
 use std::{io, path::Path};
@@ -44,6 +49,17 @@ pub struct Storage {
     pub log: LogStore,
     /// The snapshots.
     pub snapshots: SnapshotFiles,
+    /// What ends the storage, should anything.
+    pub faults: Faults,
+}
+
+/// What a person does about a damaged file, to follow what is damaged.
+pub const DAMAGE_ADVICE: &str = "Leave the files as they are. A node with a damaged file takes no part, because it may have \
+     forgotten what it had promised; the others have all that was acknowledged. Look for a failing disk or memory, then remove \
+     this node from the cluster and add it again with an empty directory";
+
+fn advised(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::InvalidData { format!("{error}. {DAMAGE_ADVICE}") } else { error.to_string() }
 }
 
 /// Why a node's storage cannot be used.
@@ -53,10 +69,10 @@ pub enum StorageError {
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     /// The log in it.
-    #[error("the log cannot be used: {0}")]
+    #[error("the log cannot be used: {}", advised(.0))]
     Log(#[source] io::Error),
     /// The snapshots in it.
-    #[error("the snapshots cannot be used: {0}")]
+    #[error("the snapshots cannot be used: {}", advised(.0))]
     Snapshots(#[source] io::Error),
     /// The log goes on from a snapshot that is not there.
     #[error(
@@ -71,6 +87,19 @@ pub enum StorageError {
     },
 }
 
+impl StorageError {
+    /// Whether it may be tried again once there is more room on the file system.
+    #[must_use]
+    pub fn is_no_room(&self) -> bool {
+        match self {
+            StorageError::Log(error) | StorageError::Snapshots(error) | StorageError::DataDir(DataDirError::Io(error)) => {
+                fault::is_no_room(error)
+            }
+            StorageError::DataDir(_) | StorageError::SnapshotLost { .. } => false,
+        }
+    }
+}
+
 impl Storage {
     /// Opens the directory, or makes it where there is none, and verifies all of it. It blocks: call it before the runtime has
     /// work to do.
@@ -79,6 +108,8 @@ impl Storage {
         let log = LogStore::open(&data_dir.log_path(), data_dir.has_log()).map_err(StorageError::Log)?;
         data_dir.set_has_log()?;
         let snapshots = SnapshotFiles::open(&data_dir.snapshot_path()).map_err(StorageError::Snapshots)?;
+        let faults = log.faults();
+        let snapshots = snapshots.noting(faults.clone());
         let purged = log.purged_index().map_err(StorageError::Log)?;
         if let Some(purged) = purged
             && snapshots.is_empty().map_err(StorageError::Snapshots)?
@@ -86,6 +117,6 @@ impl Storage {
             let directory = data_dir.snapshot_path().display().to_string();
             return Err(StorageError::SnapshotLost { directory, purged });
         }
-        Ok(Storage { data_dir, log, snapshots })
+        Ok(Storage { data_dir, log, snapshots, faults })
     }
 }

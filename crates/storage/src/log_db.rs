@@ -38,7 +38,7 @@ type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
 /// The version byte of all values in the log store, and of how they are laid out.
-pub(crate) const LOG_STORE_FORMAT: u8 = 1;
+pub const LOG_STORE_FORMAT: u8 = 1;
 
 const ENTRY_PREFIX: u8 = b'e';
 const VOTE: &[u8] = b"mvote";
@@ -310,6 +310,14 @@ fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
         | ErrorKind::Unknown => io::ErrorKind::Other,
     };
     let text = error.to_string();
+    // The binding does not pass on RocksDB's subcodes; its text has the system's own words.
+    let kind = if text.contains("No space left on device") {
+        io::ErrorKind::StorageFull
+    } else if text.contains("Disk quota exceeded") {
+        io::ErrorKind::QuotaExceeded
+    } else {
+        kind
+    };
     // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it says of the manifest now.
     let unnamed = matches!(kind, io::ErrorKind::InvalidData) && !text.contains(".sst");
     let hint = if unnamed { format!(". One of its tables is damaged: {}", table_names(path)) } else { String::new() };

@@ -8,6 +8,7 @@
 
 use crate::{
     TypeConfig,
+    fault::Faults,
     log_db::{self, Batch, LogDb, WriteBatchFn},
     log_tail::{Tail, View, invalid},
     log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
@@ -56,6 +57,7 @@ pub struct LogReader {
 struct Shared {
     db: Arc<LogDb>,
     tail: Arc<Mutex<Tail>>,
+    faults: Faults,
 }
 
 impl LogStore {
@@ -69,11 +71,12 @@ impl LogStore {
     /// Starts the writer's thread, which writes with `write`.
     pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
         let tail = Arc::new(Mutex::new(db.recover()?));
+        let faults = Faults::default();
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let writer = Writer { requests, tail: Arc::clone(&tail), write };
+        let writer = Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write };
         let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
-            shared: Arc::new(Shared { db, tail }),
+            shared: Arc::new(Shared { db, tail, faults }),
             requests: Some(sender),
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
@@ -83,6 +86,11 @@ impl LogStore {
     /// The index of the last entry that was purged, if one was.
     pub(crate) fn purged_index(&self) -> io::Result<Option<u64>> {
         Ok(self.shared.tail()?.state.purged.as_ref().map(|purged| purged.index))
+    }
+
+    /// Where the first error is noted.
+    pub(crate) fn faults(&self) -> Faults {
+        self.shared.faults.clone()
     }
 
     async fn ask(&self, request: Request) -> io::Result<()> {
@@ -250,7 +258,7 @@ impl Shared {
             return Ok(in_memory);
         }
         let wanted = on_disk.end - on_disk.start;
-        let (mut entries, bytes) = stored.read(bytes_max)?;
+        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.note(error))?;
         let all = entries.len() as u64 == wanted;
         if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
             entries.extend(in_memory);

@@ -3,6 +3,7 @@
 
 use crate::{
     TypeConfig,
+    fault::Faults,
     log_db::{Batch, WriteBatchFn},
     log_tail::{Failure, Tail},
 };
@@ -67,6 +68,7 @@ enum Waiter {
 pub(crate) struct Writer {
     pub(crate) requests: mpsc::Receiver<Request>,
     pub(crate) tail: Arc<Mutex<Tail>>,
+    pub(crate) faults: Faults,
     pub(crate) write: WriteBatchFn,
 }
 
@@ -118,6 +120,7 @@ impl Writer {
     fn record(&self, result: &io::Result<()>, change: u64, waiters: &[Waiter]) -> Result<(), Failure> {
         let Ok(mut tail) = self.tail.lock() else { return Err(Failure::new(&poisoned())) };
         if let Err(error) = result {
+            self.faults.note(error);
             let failure = Failure::new(error);
             tail.fail(failure.clone());
             return Err(failure);

@@ -9,7 +9,7 @@
 //! the one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an
 //! error even where an older one is left: the log in between may be gone.
 
-use crate::durable;
+use crate::{durable, fault::Faults};
 use bytes::Bytes;
 use fairhold_codec::RunningChecksum;
 use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
@@ -33,6 +33,7 @@ const TEMPORARY_SUFFIX: &str = ".snap.new";
 #[derive(Debug, Clone)]
 pub struct SnapshotFiles {
     directory: Arc<Directory>,
+    faults: Faults,
 }
 
 #[derive(Debug)]
@@ -66,7 +67,16 @@ impl SnapshotFiles {
                 std::fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
             }
         }
-        Ok(SnapshotFiles { directory: Arc::new(Directory { path: path.to_owned(), turn: Mutex::new(()) }) })
+        // A name whose directory could not be synced is seen again after a start, and may be gone after a loss of power. The
+        // log behind the newest snapshot is purged, so that its name must last.
+        durable::sync_directory(path)?;
+        let directory = Arc::new(Directory { path: path.to_owned(), turn: Mutex::new(()) });
+        Ok(SnapshotFiles { directory, faults: Faults::default() })
+    }
+
+    /// The same, and the first error is noted there.
+    pub(crate) fn noting(self, faults: Faults) -> SnapshotFiles {
+        SnapshotFiles { faults, ..self }
     }
 
     /// Whether there is none.
@@ -77,13 +87,19 @@ impl SnapshotFiles {
 
 impl SnapshotStore for SnapshotFiles {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let directory = Arc::clone(&self.directory);
-        Box::pin(async move { tokio::task::spawn_blocking(move || directory.save(&image)).await.map_err(io::Error::other)? })
+        let SnapshotFiles { directory, faults } = self.clone();
+        Box::pin(async move {
+            let saving = move || directory.save(&image).inspect_err(|error| faults.note(error));
+            tokio::task::spawn_blocking(saving).await.map_err(io::Error::other)?
+        })
     }
 
     fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
-        let directory = Arc::clone(&self.directory);
-        Box::pin(async move { tokio::task::spawn_blocking(move || directory.load()).await.map_err(io::Error::other)? })
+        let SnapshotFiles { directory, faults } = self.clone();
+        Box::pin(async move {
+            let loading = move || directory.load().inspect_err(|error| faults.note(error));
+            tokio::task::spawn_blocking(loading).await.map_err(io::Error::other)?
+        })
     }
 }
 

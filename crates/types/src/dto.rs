@@ -342,6 +342,9 @@ pub struct Readiness {
     pub leader: Option<String>,
     /// The revision of its state.
     pub revision: Revision,
+    /// What needs attention although it serves: a disk that fills up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// The program.

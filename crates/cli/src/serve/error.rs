@@ -1,7 +1,12 @@
 //! Why a node could not run, or could not go on: each with what to do.
 
 use fairhold_raft::{FatalReason, StartError};
-use fairhold_storage::{StorageError, data_dir::DataDirError};
+use fairhold_storage::{
+    DAMAGE_ADVICE, StorageError,
+    data_dir::DataDirError,
+    fault::{Fault, FaultKind},
+    room::START_ROOM_BYTES,
+};
 use std::io;
 
 /// Why a node could not run, or could not go on.
@@ -32,13 +37,15 @@ pub(crate) enum ServeError {
         error: io::Error,
     },
     /// The replica.
-    #[error(transparent)]
+    #[error("{}", start_failed(.0))]
     Start(#[from] StartError),
     /// The replica ended by itself.
-    #[error("{reason}{}", aftermath(reason, data))]
+    #[error("{}", farewell(reason, fault.as_ref(), data))]
     Stopped {
         /// Why.
         reason: FatalReason,
+        /// The storage's first error, where it was that.
+        fault: Option<Fault>,
         /// The data directory.
         data: String,
     },
@@ -54,13 +61,35 @@ fn advice(error: &io::Error, flag: &str) -> String {
     format!("If that is no address of this machine itself, say where to listen instead: {flag} 0.0.0.0:PORT")
 }
 
-fn aftermath(reason: &FatalReason, data: &str) -> String {
-    match reason {
-        FatalReason::Failed(_) => format!(
-            ". The node stops, because what it cannot store it must not acknowledge; the other nodes go on. \
-             Check the disk of {data} (is it full? does the kernel log name errors?), then start the node again"
+fn start_failed(error: &StartError) -> String {
+    match error {
+        StartError::Snapshot(cause) if cause.kind() == io::ErrorKind::InvalidData => format!("{error}. {DAMAGE_ADVICE}"),
+        StartError::Snapshot(_) | StartError::Config(_) | StartError::Log(_) | StartError::Formation(_) => error.to_string(),
+    }
+}
+
+const STOPS: &str = "The node stops, because what it cannot store it must not acknowledge; the other nodes go on";
+
+fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
+    match (reason, fault) {
+        (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
+        (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
+        (FatalReason::Formation(_) | FatalReason::Stopped, _) => reason.to_string(),
+    }
+}
+
+fn advice_on_disk(kind: FaultKind, data: &str) -> String {
+    match kind {
+        FaultKind::NoRoom => format!(
+            "Make room on the file system of {data}, {} MiB at least. A node that is started again, as a supervisor does, waits \
+             until there is room, and then takes part by itself",
+            START_ROOM_BYTES >> 20
         ),
-        FatalReason::Formation(_) | FatalReason::Stopped => String::new(),
+        FaultKind::Damage => DAMAGE_ADVICE.to_owned(),
+        FaultKind::Failed => format!(
+            "What was being written then does not count as written. Check the disk of {data} (does the kernel's log, dmesg, \
+             name errors?), then start the node again: it reads and verifies all that it has"
+        ),
     }
 }
 
@@ -86,10 +115,20 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_disk_says_what_to_do() {
-        let stopped = |reason| ServeError::Stopped { reason, data: "/data".to_owned() }.to_string();
-        let text = stopped(FatalReason::Failed("no space left".to_owned()));
-        assert!(text.starts_with("no space left. ") && text.contains("the disk of /data"), "{text}");
-        assert_eq!(stopped(FatalReason::Stopped), "it was shut down");
+    fn what_ended_the_storage_is_said_once_with_what_to_do() {
+        let stopped = |reason, fault| ServeError::Stopped { reason, fault, data: "/data".to_owned() }.to_string();
+        let failed = || FatalReason::Failed("storage error".to_owned());
+        let fault = |kind| Some(Fault { kind, message: "/data/log/7.log: broke".to_owned() });
+        for (kind, advice) in [
+            (FaultKind::NoRoom, "Make room on the file system of /data, 128 MiB"),
+            (FaultKind::Failed, "the disk of /data"),
+            (FaultKind::Damage, "Leave the files as they are"),
+        ] {
+            let text = stopped(failed(), fault(kind));
+            assert!(text.starts_with("/data/log/7.log: broke. The node stops") && text.contains(advice), "{text}");
+            assert!(!text.contains("storage error"), "two messages: {text}");
+        }
+        assert!(stopped(failed(), None).starts_with("storage error. The node stops"));
+        assert_eq!(stopped(FatalReason::Stopped, fault(FaultKind::NoRoom)), "it was shut down");
     }
 }

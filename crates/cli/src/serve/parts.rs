@@ -1,12 +1,12 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::ServeError;
+use super::{ServeError, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
-use fairhold_storage::{Storage, data_dir::DataDir};
+use fairhold_storage::{Storage, data_dir::DataDir, fault::Faults};
 use openraft_rt_tokio::TokioRuntime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
@@ -38,13 +38,16 @@ struct Core {
     peers: Server,
     /// Holds the lock of the data directory. Ends only when the directory belongs to another cluster.
     directory: JoinHandle<ServeError>,
+    /// Warns when the disk fills up.
+    room: JoinHandle<()>,
+    faults: Faults,
 }
 
 /// A server that runs until it is told to stop.
-struct Server {
-    name: &'static str,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<()>,
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    pub(super) stop: oneshot::Sender<()>,
+    pub(super) task: JoinHandle<()>,
 }
 
 impl Parts {
@@ -65,7 +68,7 @@ impl Parts {
         tokio::select! {
             biased;
             reason = self.core.replica.stopped() => {
-                ServeError::Stopped { reason, data: config.data.display().to_string() }
+                ServeError::Stopped { reason, fault: self.core.faults.first(), data: config.data.display().to_string() }
             }
             failed = &mut self.core.directory => failed.unwrap_or_else(ended),
             result = &mut self.core.peers.task => self.core.peers.ended(result),
@@ -75,13 +78,14 @@ impl Parts {
 
     /// Ends in good order: the waiting are told and keep their places, another node leads, open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory }, http } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http } = self;
         // From its first step on this node is not ready.
         tokio::join!(bounded("the node's own work", node.shutdown()), replica.transfer_leadership());
         http.stop(HTTP_STOP_TIMEOUT).await;
         peers.stop(PART_STOP_TIMEOUT).await;
         bounded("raft", replica.shutdown()).await;
         bounded("the connections to other nodes", peer.close()).await;
+        room.abort();
         directory.abort();
     }
 }
@@ -91,7 +95,7 @@ impl Core {
         let listen_error =
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
-        let Storage { data_dir, log, snapshots } = storage;
+        let Storage { data_dir, log, snapshots, faults } = storage;
         let members = config
             .members
             .iter()
@@ -108,7 +112,8 @@ impl Core {
         let serving = server.serve(replica.service(), told(stopped));
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
         let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
-        Ok(Core { node, replica, peer, peers, directory })
+        let room = tokio::spawn(room::watch(config.data.clone(), node.clone(), replica.clone()));
+        Ok(Core { node, replica, peer, peers, directory, room, faults })
     }
 }
 
@@ -120,7 +125,7 @@ impl Server {
         }
     }
 
-    async fn stop(self, limit: Duration) {
+    pub(super) async fn stop(self, limit: Duration) {
         let Server { name, stop, mut task } = self;
         if stop.send(()).is_err() {
             tracing::debug!("the {name} listener had ended already");
@@ -137,7 +142,7 @@ impl Server {
 }
 
 /// The first of the name's addresses that can be listened at.
-async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
+pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
     let failed = |error| ServeError::Listen { address: listen.to_owned(), whom: "clients", flag: "--listen", error };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup_host(listen).await.map_err(failed)? {
@@ -170,7 +175,7 @@ async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) 
 }
 
 /// Told, or whoever could tell is gone.
-async fn told(stopped: oneshot::Receiver<()>) {
+pub(super) async fn told(stopped: oneshot::Receiver<()>) {
     drop(stopped.await);
 }
 

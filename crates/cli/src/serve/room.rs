@@ -1,0 +1,121 @@
+//! Room on the disk: a node starts only where there is enough of it, waits for it where there is not, and warns before it runs
+//! out.
+//!
+//! A node whose disk is full ends (`ServeError::Stopped`). Whoever starts it again, a supervisor or a person, gets a process that
+//! lives, is not ready, and says why; it takes part as soon as there is room, without being told.
+
+use super::{
+    ServeError,
+    parts::{Server, listen_for_clients, told},
+};
+use crate::config::ServeConfig;
+use fairhold_http::waiting_router;
+use fairhold_node::Node;
+use fairhold_raft::Replica;
+use fairhold_storage::{
+    Storage,
+    room::{START_ROOM_BYTES, free_bytes},
+};
+use openraft_rt_tokio::TokioRuntime;
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
+
+/// How often it is looked whether there is room again.
+const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a running node looks how much is left.
+const WATCH_EVERY: Duration = Duration::from_secs(2);
+/// The warning is over when this many times as much is free, so that it does not come and go.
+const ROOM_AGAIN: u64 = 2;
+/// How long the answers of a server that waits may take to be written.
+const WAITING_STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
+const MIB: u64 = 1024 * 1024;
+
+/// Opens the storage; where the disk is full, answers that and waits for room first.
+pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
+    let mut waiting: Option<Server> = None;
+    loop {
+        let shortage = match attempt(config).await? {
+            Ok(storage) => {
+                if let Some(waiting) = waiting {
+                    tracing::info!("there is room again: starting");
+                    waiting.stop(WAITING_STOP_TIMEOUT).await;
+                }
+                return Ok(storage);
+            }
+            Err(shortage) => shortage,
+        };
+        if waiting.is_none() {
+            let reason = format!("{shortage}. This node does not take part; it starts by itself as soon as there is room");
+            tracing::error!("{reason}");
+            let listener = listen_for_clients(&config.listen).await?;
+            let (stop, stopped) = oneshot::channel();
+            let serving = listener.serve(waiting_router(&reason), told(stopped));
+            waiting = Some(Server { name: "HTTP", stop, task: tokio::spawn(serving) });
+        }
+        sleep(ROOM_LOOK_EVERY).await;
+    }
+}
+
+/// The storage, or in words what is short.
+async fn attempt(config: &ServeConfig) -> Result<Result<Storage, String>, ServeError> {
+    let (data, id) = (config.data.clone(), config.id);
+    let opened = spawn_blocking(move || {
+        // Looked at first: a start that fails for want of room half-way would leave files behind each time.
+        if free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES) {
+            let needed = START_ROOM_BYTES / MIB;
+            let data = data.display();
+            return Ok(Err(format!("less than {needed} MiB, which a start needs, are free on the file system of {data}")));
+        }
+        match Storage::open(&data, id) {
+            Ok(storage) => Ok(Ok(storage)),
+            // A quota, which the look at the file system does not see.
+            Err(error) if error.is_no_room() => Ok(Err(format!("no room on the disk: {error}"))),
+            Err(error) => Err(ServeError::from(error)),
+        }
+    });
+    opened.await.map_err(|error| ServeError::Ended(error.to_string()))?
+}
+
+/// Warns when little room is left, and then hands the leadership over: the end of a follower disturbs nobody.
+pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
+    let mut low = false;
+    loop {
+        sleep(WATCH_EVERY).await;
+        let Some(free) = look(&data).await else { continue };
+        if !low && free < START_ROOM_BYTES {
+            low = true;
+            let warning = format!(
+                "only {} MiB are free on the file system of {}: this node stops when it is full. Make room",
+                free / MIB,
+                data.display()
+            );
+            tracing::error!("{warning}");
+            node.warn(Some(warning));
+            replica.transfer_leadership().await;
+        } else if low && free >= ROOM_AGAIN * START_ROOM_BYTES {
+            low = false;
+            tracing::info!(free_mib = free / MIB, "there is room again on the disk");
+            node.warn(None);
+        }
+    }
+}
+
+async fn look(data: &Path) -> Option<u64> {
+    let path = data.to_owned();
+    match spawn_blocking(move || free_bytes(&path)).await {
+        Ok(Ok(free)) => Some(free),
+        // What cannot be looked at is not guessed: a write that fails says it all.
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the room on the disk is not known");
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the room on the disk is not known");
+            None
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The first error that ended the storage, kept for the one message that a person reads.
+
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
+
+/// What kind of error it was, by what a person has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The file system, or the quota on it, is full.
+    NoRoom,
+    /// A file is not what was written.
+    Damage,
+    /// The disk, or what stands for it, failed.
+    Failed,
+}
+
+/// An error that ended the storage. Its text names the file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// What kind it was.
+    pub kind: FaultKind,
+    /// What happened, and to which file.
+    pub message: String,
+}
+
+/// Where the first error is noted. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<OnceLock<Fault>>);
+
+impl FaultKind {
+    pub(crate) fn of(error: &io::Error) -> FaultKind {
+        if is_no_room(error) {
+            FaultKind::NoRoom
+        } else if error.kind() == io::ErrorKind::InvalidData {
+            FaultKind::Damage
+        } else {
+            FaultKind::Failed
+        }
+    }
+}
+
+impl Faults {
+    /// The error that ended the storage, if one did. What came after it is its consequence.
+    #[must_use]
+    pub fn first(&self) -> Option<Fault> {
+        self.0.get().cloned()
+    }
+
+    pub(crate) fn note(&self, error: &io::Error) {
+        self.0.get_or_init(|| Fault { kind: FaultKind::of(error), message: error.to_string() });
+    }
+}
+
+/// Whether more room would have prevented it.
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
