@@ -3,6 +3,7 @@
 use crate::client::{Call, Client};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    ffi::OsString,
     fs::{self, OpenOptions},
     future::Future,
     io::Write as _,
@@ -115,6 +116,8 @@ pub(crate) struct NodeProcess {
     pub(crate) peer_address: String,
     pub(crate) data: PathBuf,
     pub(crate) log: PathBuf,
+    /// Variables of its next process.
+    pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
     child: Option<Child>,
     /// The node ends when this does, so that none is left where the tests are killed.
@@ -131,6 +134,7 @@ impl NodeProcess {
         for member in &self.members {
             command.args(["--member", member]);
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
@@ -231,6 +235,7 @@ impl Cluster {
             peer_address: format!("127.0.0.1:{peer_port}"),
             data: folder.path().join(format!("node-{}", index + 1)),
             log: folder.path().join(format!("node-{}.log", index + 1)),
+            environment: Vec::new(),
             members: members.clone(),
             child: None,
             leash: None,

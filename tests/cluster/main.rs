@@ -1,6 +1,7 @@
 //! Black-box tests of a cluster: real processes, real sockets, HTTP alone. Each test is one story.
 
 mod client;
+mod disk_double;
 mod harness;
 mod trial;
 
@@ -9,12 +10,16 @@ mod bad_input;
 mod curl;
 mod demos;
 mod dev;
+mod disk_bounded;
+mod disk_full;
+mod disk_mounted;
 mod exactly_once;
 mod fairness;
 mod going_away;
 mod leader_killed;
 mod leases;
 mod paused;
+mod power_cut;
 mod queue;
 mod quorum;
 mod sessions;

@@ -1,0 +1,95 @@
+//! What a node keeps on disk is bounded, however much is written.
+
+use crate::{
+    client::Call,
+    disk_full::SNAPSHOT_COMMANDS,
+    harness::{Cluster, LONG, all, alone, report},
+    trial,
+};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Each is written over and over, so that the state is small and the log would be large.
+const PATHS: usize = 500;
+const WRITERS: usize = 16;
+/// How often the disk is looked at.
+const LOOK_EVERY: usize = 1000;
+/// Two write-ahead logs with what is set aside for them, tables of what is kept of the log, two snapshots, RocksDB's diaries.
+const DISK_BYTES_MAX: u64 = 96 * 1024 * 1024;
+/// Entries kept behind a snapshot, those of two snapshots, and what comes while one is taken.
+const LOG_ENTRIES_MAX: u64 = 1_000 + 3 * SNAPSHOT_COMMANDS as u64;
+/// Small files of RocksDB's own: diaries, options, manifest.
+const OWN_FILES_MAX: usize = 12;
+
+/// The bytes of all files, those that were removed meanwhile left out, and the names of RocksDB's own small files.
+fn disk_use(folder: &Path) -> (u64, Vec<String>) {
+    let (mut bytes, mut own) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            let (more, names) = disk_use(&path);
+            bytes += more;
+            own.extend(names);
+        } else {
+            use std::os::unix::fs::MetadataExt as _;
+            bytes += entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if ["LOG", "OPTIONS", "MANIFEST"].iter().any(|kind| name.starts_with(kind)) {
+                own.push(name);
+            }
+        }
+    }
+    (bytes, own)
+}
+
+#[test]
+fn the_disk_stays_bounded_under_many_small_writes() {
+    let changes = trial::size(25_000, 300_000);
+    alone(if changes > 100_000 { Duration::from_secs(1800) } else { LONG }, async {
+        let cluster = Cluster::start().await;
+        let (started, done) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+        let peak = Arc::new(std::sync::Mutex::new(vec![0; cluster.nodes.len()]));
+        let folders: Arc<[_]> = cluster.nodes.iter().map(|node| node.data.clone()).collect();
+        let writers = (0..WRITERS).map(|writer| {
+            let (client, done, peak, folders) = (cluster.client(writer), done.clone(), peak.clone(), folders.clone());
+            tokio::spawn(async move {
+                loop {
+                    let number = done.fetch_add(1, Ordering::SeqCst);
+                    if number >= changes {
+                        return;
+                    }
+                    client.write(&Call::put(&format!("/v1/nodes/bulk-{}", number % PATHS), number.to_string())).await;
+                    if number % LOOK_EVERY == 0 {
+                        let now: Vec<u64> = folders.iter().map(|folder| disk_use(folder).0).collect();
+                        let mut peak = peak.lock().expect("no writer panics");
+                        *peak = peak.iter().zip(now).map(|(old, new)| *old.max(&new)).collect();
+                    }
+                }
+            })
+        });
+        all(writers.collect()).await;
+        let peak = peak.lock().expect("no writer panicked").clone();
+        let mib: Vec<u64> = peak.iter().map(|bytes| bytes >> 20).collect();
+        report(&format!("{changes} small writes in {:.0?}: at most {mib:?} MiB on the disks", started.elapsed()));
+        assert!(peak.iter().all(|bytes| *bytes < DISK_BYTES_MAX), "{peak:?} bytes");
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            let (bytes, own) = disk_use(&node.data);
+            let view = cluster.client(index).send_to(index, &Call::get("/v1/cluster")).await.expect("it runs");
+            let behind = view.number("last_log_index") - view.number("snapshot_index");
+            report(&format!(
+                "node {}: {} KiB at the end, {} small files, {behind} entries behind the snapshot",
+                node.id,
+                bytes >> 10,
+                own.len()
+            ));
+            assert!(own.len() <= OWN_FILES_MAX, "{own:?}");
+            assert!(behind <= LOG_ENTRIES_MAX, "node {}: {behind} entries", node.id);
+        }
+    });
+}

@@ -1,0 +1,154 @@
+//! A disk that can be full or broken, and that tells what it has for good: `disk_double.c`, compiled here and loaded into a
+//! node's process. It needs no rights and no mount, so it runs wherever the tests do.
+
+use crate::harness::NodeProcess;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// One node's disk.
+#[derive(Debug)]
+pub(crate) struct DiskDouble {
+    root: PathBuf,
+    rule: PathBuf,
+    trace: PathBuf,
+}
+
+/// What a power cut left, and what it took.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PowerCut {
+    /// Files that lost their end, or all.
+    pub(crate) files_cut: usize,
+    /// Files whose name was not on the disk yet.
+    pub(crate) files_gone: usize,
+    /// Bytes that were in the kernel's memory only.
+    pub(crate) bytes_lost: u64,
+}
+
+/// The compiled library; in words why there is none.
+fn library() -> Result<&'static Path, String> {
+    static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let made = LIBRARY.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cluster/disk_double.c");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk_double-{}.so", std::process::id()));
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut run = Command::new(&compiler);
+        run.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O1", "-o"]).arg(&target).arg(source);
+        match run.output() {
+            Ok(output) if output.status.success() => Ok(target),
+            Ok(output) => panic!("{source} does not compile: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => Err(format!("there is no C compiler ({compiler:?}: {error})")),
+        }
+    });
+    made.as_deref().map_err(Clone::clone)
+}
+
+impl DiskDouble {
+    /// Stands between a node and its files from its next start on.
+    pub(crate) fn under(node: &mut NodeProcess) -> Result<DiskDouble, String> {
+        let library = library()?;
+        let beside = |ending: &str| node.data.with_extension(ending);
+        let disk = DiskDouble { root: node.data.clone(), rule: beside("rule"), trace: beside("trace") };
+        disk.heal();
+        // With a slash: the node's log lies beside the folder, under a name that begins alike.
+        let root = disk.root.join("");
+        let variable = |name: &str, path: &Path| (name.to_owned(), path.as_os_str().to_owned());
+        node.environment = vec![
+            variable("LD_PRELOAD", library),
+            variable("FAIRHOLD_DISK_ROOT", &root),
+            variable("FAIRHOLD_DISK_RULE", &disk.rule),
+            variable("FAIRHOLD_DISK_TRACE", &disk.trace),
+        ];
+        Ok(disk)
+    }
+
+    /// Only so many bytes more fit into files whose path has `part`.
+    pub(crate) fn fill(&self, bytes: u64, part: &str) {
+        self.put_rule(&format!("full {bytes} {part}"));
+    }
+
+    /// The `nth` sync from now of a file whose path has `part` fails, and those after it say that all is well.
+    pub(crate) fn fail_sync(&self, nth: u64, part: &str) {
+        self.put_rule(&format!("sync {nth} {part}"));
+    }
+
+    /// Syncs of files whose path has `part` are left out, as by a program that forgot them.
+    pub(crate) fn skip_syncs(&self, part: &str) {
+        self.put_rule(&format!("skip 0 {part}"));
+    }
+
+    /// All is well again.
+    pub(crate) fn heal(&self) {
+        fs::write(&self.rule, "").expect("the rule can be written");
+    }
+
+    fn put_rule(&self, rule: &str) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let temporary = self.rule.with_extension("rule-new");
+        fs::write(&temporary, format!("{} {rule}\n", NEXT.fetch_add(1, Ordering::SeqCst))).expect("the rule can be written");
+        fs::rename(&temporary, &self.rule).expect("the rule can be written");
+    }
+
+    /// How many syncs succeeded, and how many failed.
+    pub(crate) fn syncs(&self) -> (usize, usize) {
+        let text = fs::read_to_string(&self.trace).expect("the trace is there");
+        let count = |kind: &str| text.lines().filter(|line| line.starts_with(kind)).count();
+        (count("S "), count("E "))
+    }
+
+    /// Takes from the files of a node that does not run what was never synced: the ends of files, and whole ones. A file of
+    /// which a sync failed keeps what was synced before that, whatever later syncs said. A file that was removed stays so.
+    pub(crate) fn cut_power(&self) -> PowerCut {
+        let (mut sizes, mut broken, mut names) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let text = fs::read_to_string(&self.trace).expect("the trace is there");
+        for line in text.lines() {
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["S", size, path] if !broken.contains(path) => {
+                    sizes.insert(path.to_owned(), size.parse::<u64>().expect("a size"));
+                }
+                ["S", ..] => {}
+                ["E", _, path] => drop(broken.insert(path.to_owned())),
+                ["N", _, path] => drop(names.insert(path.to_owned())),
+                ["R", _, from, to] => {
+                    let size = sizes.remove(from).unwrap_or(0);
+                    sizes.insert(to.to_owned(), size);
+                    if broken.remove(from) {
+                        broken.insert(to.to_owned())
+                    } else {
+                        broken.remove(to)
+                    };
+                }
+                _ => panic!("no line of a trace: {line}"),
+            }
+        }
+        let mut cut = PowerCut::default();
+        for folder in [self.root.clone(), self.root.join("log"), self.root.join("snapshot")] {
+            for entry in fs::read_dir(&folder).expect("the folder is there") {
+                let path = entry.expect("it can be read").path();
+                if !path.is_file() {
+                    continue;
+                }
+                let name = path.to_str().expect("a name of ours");
+                let length = path.metadata().expect("it is there").len();
+                let synced = sizes.get(name).copied().unwrap_or(0).min(length);
+                cut.bytes_lost += length - synced;
+                if names.contains(name) {
+                    cut.files_cut += usize::from(synced < length);
+                    fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(synced)).expect("it can be cut");
+                } else {
+                    cut.files_gone += 1;
+                    fs::remove_file(&path).expect("it can be removed");
+                }
+            }
+        }
+        // What is there now is what the disk has.
+        cut
+    }
+}

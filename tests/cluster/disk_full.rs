@@ -1,0 +1,335 @@
+//! A disk that is full or broken ends the node that has it, with one message for a person; the others go on, nothing
+//! acknowledged is lost, and the node comes back by itself once there is room.
+
+use crate::{
+    client::{Call, Client},
+    disk_double::DiskDouble,
+    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::task::JoinHandle;
+
+const WRITERS: usize = 4;
+/// Commands after which a node takes a snapshot.
+pub(crate) const SNAPSHOT_COMMANDS: usize = 10_000;
+/// What a write-ahead log takes before its memtable is flushed to a table.
+const MEMTABLE_BYTES: usize = 16 * 1024 * 1024;
+/// Writes that succeed after a fault before it is said that the service is back.
+const BACK_WRITES: usize = 20;
+/// How long the service may be without a success around a fault: an election, and what a loaded machine adds.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Writes that go on until they are told to stop, each acknowledged one remembered.
+pub(crate) struct Load {
+    name: String,
+    over: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+    longest_silence: Arc<std::sync::Mutex<(Instant, Duration)>>,
+    writers: Vec<JoinHandle<usize>>,
+    value_bytes: usize,
+}
+
+fn value(writer: usize, number: usize, bytes: usize) -> String {
+    let begin = format!("{writer}-{number} ");
+    let fill = bytes.saturating_sub(begin.len());
+    begin + &"x".repeat(fill)
+}
+
+impl Load {
+    pub(crate) fn start(cluster: &Cluster, value_bytes: usize) -> Load {
+        Load::start_named(cluster, "load", value_bytes)
+    }
+
+    /// The same, to nodes of that name.
+    pub(crate) fn start_named(cluster: &Cluster, name: &str, value_bytes: usize) -> Load {
+        let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let longest_silence = Arc::new(std::sync::Mutex::new((Instant::now(), Duration::ZERO)));
+        let writers = (0..WRITERS).map(|writer| {
+            let (client, over, count, silence) = (cluster.client(writer), over.clone(), count.clone(), longest_silence.clone());
+            let name = name.to_owned();
+            tokio::spawn(async move {
+                let mut written = 0;
+                while !over.load(Ordering::SeqCst) {
+                    let path = format!("/v1/nodes/{name}-{writer}-{written}");
+                    client.write(&Call::put(&path, value(writer, written, value_bytes))).await;
+                    written += 1;
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let mut silence = silence.lock().expect("no writer panics");
+                    let gap = silence.0.elapsed();
+                    *silence = (Instant::now(), silence.1.max(gap));
+                }
+                written
+            })
+        });
+        Load { name: name.to_owned(), writers: writers.collect(), over, count, longest_silence, value_bytes }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many more writes were acknowledged.
+    pub(crate) async fn more(&self, writes: usize) {
+        let wanted = self.count() + writes;
+        eventually("writes go on", Duration::from_secs(90), || async { (self.count() >= wanted).then_some(()) }).await;
+    }
+
+    /// The longest time without an acknowledged write since the last call.
+    pub(crate) fn silence(&self) -> Duration {
+        let mut silence = self.longest_silence.lock().expect("no writer panics");
+        std::mem::replace(&mut *silence, (Instant::now(), Duration::ZERO)).1
+    }
+
+    /// Ends it: what each writer has written.
+    pub(crate) async fn end(self) -> Written {
+        self.over.store(true, Ordering::SeqCst);
+        Written { name: self.name, counts: all(self.writers).await, value_bytes: self.value_bytes }
+    }
+}
+
+/// What was acknowledged.
+pub(crate) struct Written {
+    name: String,
+    counts: Vec<usize>,
+    value_bytes: usize,
+}
+
+impl Written {
+    pub(crate) fn total(&self) -> usize {
+        self.counts.iter().sum()
+    }
+
+    /// Asserts that all of it is there.
+    pub(crate) async fn assert_there(&self, client: &Client) {
+        let checks = self.counts.iter().enumerate().map(|(writer, count)| {
+            let (client, count, bytes) = (client.beginning_with(writer), *count, self.value_bytes);
+            let name = self.name.clone();
+            tokio::spawn(async move {
+                for number in 0..count {
+                    let there = client.value(&format!("{name}-{writer}-{number}")).await;
+                    assert!(there == value(writer, number, bytes), "acknowledged, and not there: {writer}-{number}");
+                }
+            })
+        });
+        all(checks.collect()).await;
+    }
+}
+
+/// What a node has logged since its last start.
+fn newest_log(cluster: &Cluster, node: usize) -> String {
+    let log = cluster.nodes[node].log_text();
+    let start = log.rfind("starting node=").unwrap_or_else(|| panic!("node {} never started: {log}", node + 1));
+    log[start..].to_owned()
+}
+
+/// Waits for the end of a node by itself, and asserts how it went: an exit code that a supervisor acts on, and one message.
+pub(crate) async fn ended(cluster: &mut Cluster, node: usize, words: &[&str]) -> Duration {
+    let started = Instant::now();
+    let status = cluster.nodes[node].exited().await;
+    assert_eq!(status.code(), Some(1), "{status}");
+    let log = newest_log(cluster, node);
+    let said: Vec<&str> = log.lines().filter(|line| line.starts_with("fairhold: ")).collect();
+    assert_eq!(said.len(), 1, "one message: {said:?}");
+    report(&format!("node {} said: {}", node + 1, said[0]));
+    for word in words {
+        assert!(said[0].contains(word), "the message does not say `{word}`: {said:?}");
+    }
+    assert!(!log.contains("panicked"), "a panic");
+    started.elapsed()
+}
+
+/// Waits until a started node says that it waits for room, and asserts that it is alive, not ready, and says it once.
+pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
+    let client = cluster.client(node);
+    let verbose = Call::get("/readyz?verbose").within(Duration::from_secs(1));
+    let answer =
+        eventually("it answers that it waits", Duration::from_secs(30), || async { client.send_to(node, &verbose).await.ok() })
+            .await;
+    assert_eq!((answer.status, &answer.json["ready"]), (503, &serde_json::Value::Bool(false)), "{answer:?}");
+    let reason = answer.string("reason");
+    assert!(reason.contains("does not take part") && reason.contains("as soon as there is room"), "{reason}");
+    let at = |path: &str| Call::get(path).within(Duration::from_secs(1));
+    assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
+    let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
+    assert_eq!((refused.status, refused.json["retryable"].as_bool()), (503, Some(true)), "{refused:?}");
+    // Through some more looks at the disk.
+    pass(Duration::from_millis(2500)).await;
+    let log = newest_log(cluster, node);
+    assert_eq!(log.matches("as soon as there is room").count(), 1, "said more than once, or not at all: {log}");
+}
+
+/// The node's disk is full for that file; it ends, waits at its next start, and comes back when there is room.
+async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
+    load.more(BACK_WRITES).await;
+    load.silence();
+    disk.fill(full.0, full.1);
+    let data = cluster.nodes[node].data.display().to_string();
+    ended(cluster, node, &["No space left on device", full.1, "the other nodes go on", "Make room", &data]).await;
+    load.more(BACK_WRITES).await;
+    let silence = load.silence();
+    let stopped = Instant::now();
+    disk.fill(0, "/");
+    cluster.nodes[node].start();
+    waits_for_room(cluster, node).await;
+    let room = Instant::now();
+    disk.heal();
+    cluster.node_ready(node).await;
+    load.more(BACK_WRITES).await;
+    report(&format!(
+        "{what}: {} writes acknowledged so far, the longest silence {silence:.0?}, away {:.1?}, back {:.1?} after there was room",
+        load.count(),
+        stopped.elapsed(),
+        room.elapsed(),
+    ));
+    assert!(silence < SILENCE_MAX, "the others did not go on: {silence:?}");
+}
+
+/// A cluster of which each node has a disk double.
+pub(crate) async fn cluster_of_doubles() -> Option<(Cluster, Vec<DiskDouble>)> {
+    let mut cluster = Cluster::plan();
+    let mut disks = Vec::new();
+    for node in &mut cluster.nodes {
+        match DiskDouble::under(node) {
+            Ok(disk) => disks.push(disk),
+            Err(why) => {
+                report(&format!("not covered here: faults of a disk: {why}"));
+                return None;
+            }
+        }
+    }
+    for node in &mut cluster.nodes {
+        node.start();
+    }
+    cluster.ready().await;
+    Some((cluster, disks))
+}
+
+/// The same on the states of all nodes.
+pub(crate) async fn assert_same_everywhere(cluster: &Cluster) {
+    let client = cluster.client(0);
+    eventually("all nodes have one state", Duration::from_secs(60), || async {
+        let mut digests = Vec::new();
+        for node in 0..NODES {
+            let answer = client.send_to(node, &Call::get("/v1/cluster?digest")).await.ok()?;
+            digests.push(answer.json["digest"].as_str()?.to_owned());
+        }
+        digests.iter().all(|digest| *digest == digests[0]).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_full_disk_stops_the_leader_or_a_follower_and_it_comes_back_by_itself() {
+    alone(LONG, async {
+        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let load = Load::start(&cluster, 300);
+        let leader = cluster.leader().await;
+        // A write that fits in part only: the log gets a torn end.
+        full_and_back(&mut cluster, &disks[leader], &load, leader, (5000, ".log"), "disk full at the leader").await;
+        let [follower, _] = cluster.followers().await;
+        full_and_back(&mut cluster, &disks[follower], &load, follower, (5000, ".log"), "disk full at a follower").await;
+        let written = load.end().await;
+        written.assert_there(&cluster.client(0)).await;
+        assert_same_everywhere(&cluster).await;
+    });
+}
+
+#[test]
+fn a_full_disk_is_met_when_a_table_is_written() {
+    alone(LONG, async {
+        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let value_bytes = 200_000;
+        let load = Load::start(&cluster, value_bytes);
+        let [follower, _] = cluster.followers().await;
+        // Some of it fits.
+        disks[follower].fill(1_000_000, ".sst");
+        load.more(2 * MEMTABLE_BYTES / value_bytes).await;
+        full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".sst"), "no room for a table").await;
+        let written = load.end().await;
+        written.assert_there(&cluster.client(0)).await;
+        assert_same_everywhere(&cluster).await;
+    });
+}
+
+#[test]
+fn a_full_disk_is_met_when_a_snapshot_is_written_and_leaves_nothing_behind() {
+    alone(LONG, async {
+        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let load = Load::start(&cluster, 20);
+        let [follower, _] = cluster.followers().await;
+        disks[follower].fill(2000, ".snap");
+        load.more(SNAPSHOT_COMMANDS).await;
+        full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".snap"), "no room for a snapshot").await;
+        let names = std::fs::read_dir(cluster.nodes[follower].data.join("snapshot")).expect("it is there");
+        let names: Vec<String> = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        assert!(names.iter().all(|name| name.ends_with(".snap")), "leftovers: {names:?}");
+        let written = load.end().await;
+        written.assert_there(&cluster.client(0)).await;
+        assert_same_everywhere(&cluster).await;
+    });
+}
+
+/// The node's own log is often a file on the disk that is full.
+#[test]
+fn a_node_that_cannot_write_its_log_lines_serves_all_the_same() {
+    alone(LONG, async {
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            // Every write to it fails; it has no end to be read to.
+            let log = std::mem::replace(&mut node.log, "/dev/full".into());
+            node.start();
+            node.log = log;
+        }
+        cluster.ready().await;
+        cluster.client(0).write(&Call::put("/v1/nodes/written", "x")).await;
+        for node in &mut cluster.nodes {
+            assert_eq!(node.terminate().await.code(), Some(0), "node {}", node.id);
+        }
+    });
+}
+
+/// The kernel reports a failed write-back once, and a second sync succeeds without the lost pages. So the node must end, what
+/// was in flight must not count, and what a new start finds in the kernel's memory must be written anew: the power is cut after
+/// it.
+#[test]
+fn a_failed_sync_stops_the_leader_and_what_was_in_flight_is_not_taken_for_durable() {
+    alone(LONG, async {
+        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let load = Load::start(&cluster, 300);
+        load.more(BACK_WRITES).await;
+        let leader = cluster.leader().await;
+        load.silence();
+        disks[leader].fail_sync(1, ".log");
+        ended(&mut cluster, leader, &[".log", "does not count as written", "the other nodes go on"]).await;
+        let (_, failed) = disks[leader].syncs();
+        assert_eq!(failed, 1, "the sync failed once");
+        load.more(BACK_WRITES).await;
+        let silence = load.silence();
+        let started = Instant::now();
+        disks[leader].heal();
+        cluster.restart(leader).await;
+        load.more(BACK_WRITES).await;
+        report(&format!("a failed sync at the leader: the longest silence {silence:.0?}, back after {:.1?}", started.elapsed()));
+        assert!(silence < SILENCE_MAX, "the others did not go on: {silence:?}");
+        let written = load.end().await;
+        for node in &mut cluster.nodes {
+            node.kill().await;
+        }
+        for (node, disk) in cluster.nodes.iter().zip(&disks) {
+            report(&format!("the power is cut at node {}: {:?}", node.id, disk.cut_power()));
+        }
+        for node in &mut cluster.nodes {
+            node.start();
+        }
+        cluster.ready().await;
+        written.assert_there(&cluster.client(0)).await;
+        report(&format!("a failed sync, then a power cut: all {} acknowledged writes are there", written.total()));
+        assert_same_everywhere(&cluster).await;
+    });
+}
