@@ -19,16 +19,18 @@ const LONG_FILES: &[(&str, usize, &str)] =
 const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-types", &[]),
     ("fairhold-codec", &["fairhold-types"]),
+    ("fairhold-metrics", &[]),
     ("fairhold-state", &["fairhold-codec", "fairhold-types"]),
-    ("fairhold-raft", &["fairhold-codec", "fairhold-state", "fairhold-types"]),
-    ("fairhold-storage", &["fairhold-codec", "fairhold-raft", "fairhold-types"]),
-    ("fairhold-peer", &["fairhold-codec", "fairhold-raft", "fairhold-types"]),
-    ("fairhold-node", &["fairhold-codec", "fairhold-raft", "fairhold-state", "fairhold-types"]),
-    ("fairhold-http", &["fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    ("fairhold-raft", &["fairhold-codec", "fairhold-metrics", "fairhold-state", "fairhold-types"]),
+    ("fairhold-storage", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
+    ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
+    ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     (
         "fairhold-cli",
         &[
             "fairhold-http",
+            "fairhold-metrics",
             "fairhold-node",
             "fairhold-peer",
             "fairhold-raft",
@@ -49,6 +51,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("openraft", &["fairhold-raft", "fairhold-storage"]),
     ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http"]),
     ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli"]),
+    ("prometheus-client", &["fairhold-metrics"]),
     ("reqwest", &["fairhold-cli"]),
     ("rocksdb", &["fairhold-storage"]),
 ];

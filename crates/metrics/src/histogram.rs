@@ -1,0 +1,129 @@
+//! A histogram without a lock: an observation is three relaxed additions.
+
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{MetricType, TypedMetric},
+};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Counts observations by size. Clones are handles of one histogram.
+///
+/// A scrape beside observations may see one of them in a bucket and not yet in the sum; the count is that of the buckets, so
+/// that what is served is always a histogram.
+#[derive(Clone)]
+pub struct Histogram(Arc<Inner>);
+
+struct Inner {
+    bounds: &'static [f64],
+    /// One more than bounds: the last is for what is above them all.
+    counts: Box<[AtomicU64]>,
+    /// In nanoseconds or ones.
+    sum: AtomicU64,
+    /// How many of the sum's units are one of the bounds'.
+    scale: f64,
+}
+
+const NANOS: f64 = 1e9;
+
+impl Histogram {
+    /// Of durations, with upper bounds in seconds, which grow.
+    #[must_use]
+    pub fn of_seconds(bounds: &'static [f64]) -> Histogram {
+        Histogram::new(bounds, NANOS)
+    }
+
+    /// Of sizes, with upper bounds which grow.
+    #[must_use]
+    pub fn of_sizes(bounds: &'static [f64]) -> Histogram {
+        Histogram::new(bounds, 1.0)
+    }
+
+    fn new(bounds: &'static [f64], scale: f64) -> Histogram {
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Histogram(Arc::new(Inner { bounds, counts, sum: AtomicU64::new(0), scale }))
+    }
+
+    /// Notes how long something took.
+    pub fn observe(&self, duration: Duration) {
+        self.note(duration.as_secs_f64(), u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Notes how large something was.
+    pub fn observe_size(&self, size: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "a bound is never so large that it would matter")]
+        self.note(size as f64, size as u64);
+    }
+
+    fn note(&self, value: f64, addend: u64) {
+        let bucket = self.0.bounds.partition_point(|bound| *bound < value);
+        self.0.counts[bucket].fetch_add(1, Relaxed);
+        self.0.sum.fetch_add(addend, Relaxed);
+    }
+}
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Histogram").field("bounds", &self.0.bounds).finish_non_exhaustive()
+    }
+}
+
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let inner = &self.0;
+        let bounds = inner.bounds.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(&inner.counts).map(|(bound, count)| (bound, count.load(Relaxed))).collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        #[expect(clippy::cast_precision_loss, reason = "a sum beyond 53 bits is known to 16 digits, which is enough")]
+        let sum = inner.sum.load(Relaxed) as f64 / inner.scale;
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Format, registry, text};
+
+    #[test]
+    fn an_observation_falls_into_the_first_bucket_that_holds_it() {
+        let (histogram, mut registry) = (Histogram::of_seconds(&[0.5, 1.0]), registry());
+        registry.register("wait_seconds", "Waiting", histogram.clone());
+        for millis in [100, 500, 501, 1_000, 7_000] {
+            histogram.observe(Duration::from_millis(millis));
+        }
+        let served = text(&registry, Format::Plain).unwrap();
+        for line in [
+            "fairhold_wait_seconds_bucket{le=\"0.5\"} 2",
+            "fairhold_wait_seconds_bucket{le=\"1.0\"} 4",
+            "fairhold_wait_seconds_bucket{le=\"+Inf\"} 5",
+            "fairhold_wait_seconds_count 5",
+            "fairhold_wait_seconds_sum 9.101",
+        ] {
+            assert!(served.lines().any(|served| served == line), "{line} is not in\n{served}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_summed_as_they_are() {
+        let (histogram, mut registry) = (Histogram::of_sizes(&[1.0, 8.0]), registry());
+        registry.register("batch", "Batches", histogram.clone());
+        [1, 8, 9].into_iter().for_each(|size| histogram.observe_size(size));
+        let served = text(&registry, Format::Plain).unwrap();
+        assert!(served.contains("fairhold_batch_sum 18.0\n") && served.contains("fairhold_batch_bucket{le=\"8.0\"} 2\n"), "{served}");
+    }
+}

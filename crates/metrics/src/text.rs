@@ -1,0 +1,94 @@
+//! The text of all series, in the two formats that are in use.
+
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use std::fmt;
+
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' own, version 0.0.4: what every scraper and `promtool check metrics` read.
+    Plain,
+    /// OpenMetrics 1.0, for those who ask for it.
+    OpenMetrics,
+}
+
+impl Format {
+    /// What a client's `Accept` header asks for.
+    #[must_use]
+    pub fn accepted(accept: Option<&str>) -> Format {
+        let asks = |accept: &str| accept.split(',').any(|kind| kind.trim().starts_with("application/openmetrics-text"));
+        if accept.is_some_and(asks) { Format::OpenMetrics } else { Format::Plain }
+    }
+
+    /// Its media type.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// All series of a registry as they are now.
+pub fn text(registry: &Registry, format: Format) -> Result<String, fmt::Error> {
+    let mut open = String::new();
+    encode(&mut open, registry)?;
+    Ok(match format {
+        Format::OpenMetrics => open,
+        Format::Plain => plain(&open),
+    })
+}
+
+/// OpenMetrics names a counter's family without the `_total` that its samples have; the plain format names it as its samples
+/// are named, and ends each `HELP` where the text ends. `# EOF` is a comment there, and stays: it tells that all has arrived.
+fn plain(open: &str) -> String {
+    let mut plain = String::with_capacity(open.len() + open.len() / 16);
+    let mut lines = open.lines().peekable();
+    while let Some(line) = lines.next() {
+        let help = line.strip_prefix("# HELP ");
+        let kind = help.and(lines.peek().copied()).unwrap_or(line).strip_prefix("# TYPE ");
+        let counts = kind.is_some_and(|kind| kind.ends_with(" counter"));
+        match line.strip_prefix("# ").and_then(|comment| comment.split_once(' ')).filter(|_| counts) {
+            Some((word @ ("HELP" | "TYPE"), rest)) => {
+                let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+                plain.extend(["# ", word, " ", name, "_total ", rest]);
+            }
+            Some(_) | None => plain.push_str(line),
+        }
+        plain.push('\n');
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Counter, Gauge, registry};
+
+    #[test]
+    fn a_counters_family_is_named_as_each_format_wants_it() {
+        let mut registry = registry();
+        registry.register("reads", "Reads", Counter::default());
+        registry.register("open", "Open", Gauge::default());
+        let open = text(&registry, Format::OpenMetrics).unwrap();
+        let rest = "# HELP fairhold_open Open.\n# TYPE fairhold_open gauge\nfairhold_open 0\n# EOF\n";
+        let reads = "# HELP fairhold_reads Reads.\n# TYPE fairhold_reads counter\nfairhold_reads_total 0\n";
+        assert_eq!(open, format!("{reads}{rest}"));
+        let plain = text(&registry, Format::Plain).unwrap();
+        let reads = "# HELP fairhold_reads_total Reads.\n# TYPE fairhold_reads_total counter\nfairhold_reads_total 0\n";
+        assert_eq!(plain, format!("{reads}{rest}"));
+    }
+
+    #[test]
+    fn openmetrics_is_for_those_who_ask_for_it() {
+        for (accept, format) in [
+            (None, Format::Plain),
+            (Some("*/*"), Format::Plain),
+            (Some("text/plain;version=0.0.4;q=0.5,*/*;q=0.1"), Format::Plain),
+            (Some("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"), Format::OpenMetrics),
+        ] {
+            assert_eq!(Format::accepted(accept), format, "{accept:?}");
+        }
+    }
+}
