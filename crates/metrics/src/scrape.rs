@@ -39,20 +39,15 @@ impl<M: EncodeMetric + TypedMetric> EncodeMetric for ByLabel<M> {
 /// One scrape, into which a collector writes what it reads.
 pub struct Scrape<'a>(DescriptorEncoder<'a>);
 
-/// A number that a scrape reads.
-pub trait Value: EncodeGaugeValue {}
-
-impl<T: EncodeGaugeValue> Value for T {}
-
 impl Scrape<'_> {
     /// A gauge without labels.
-    pub fn gauge(&mut self, name: &str, help: &str, value: impl Value + Clone) -> fmt::Result {
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
         let gauge = ConstGauge::new(value);
         gauge.encode(self.0.encode_descriptor(name, help, None, MetricType::Gauge)?)
     }
 
     /// A gauge with one value of a label for each item; with none of them it is left out.
-    pub fn gauges<T: Value + Clone>(
+    pub fn gauges<T: EncodeGaugeValue>(
         &mut self,
         name: &str,
         help: &str,

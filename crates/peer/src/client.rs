@@ -4,6 +4,7 @@ use crate::{
     frame::PAYLOAD_BYTES_MAX,
     handshake::{self, HANDSHAKE_TIMEOUT, Purpose},
     lane::{LaneQueue, LaneTask},
+    metrics::PeerMetrics,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     closing: CancellationToken,
     /// The refusal that was last logged, by node.
     refusals: Mutex<HashMap<NodeId, Refusal>>,
+    pub(crate) metrics: PeerMetrics,
 }
 
 impl TcpPeer {
@@ -63,8 +65,15 @@ impl TcpPeer {
             handshake_timeout,
             closing: CancellationToken::new(),
             refusals: Mutex::default(),
+            metrics: PeerMetrics::default(),
         };
         TcpPeer { shared: Arc::new(shared), lanes: Mutex::default(), runtime, tasks: TaskTracker::new() }
+    }
+
+    /// What it counts; the server of the same node counts into it too.
+    #[must_use]
+    pub fn metrics(&self) -> PeerMetrics {
+        self.shared.metrics.clone()
     }
 
     /// Who this node is and whom it admits. To be set once, before the node speaks.

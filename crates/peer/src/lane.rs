@@ -8,6 +8,7 @@ use crate::{
     client::{NOT_READY, SHUTTING_DOWN, Shared},
     frame::{Frame, FrameCodec, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
     handshake::{self, Connection, Purpose},
+    metrics::Flow,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, PeerError, Refusal, Target};
@@ -178,6 +179,10 @@ impl LaneTask {
     /// Says what went wrong, once, and how long to wait before the next dial.
     fn note_failure(&mut self, error: &PeerError) -> Duration {
         self.failures = self.failures.saturating_add(1);
+        self.shared.metrics.dials_failed.inc();
+        if let PeerError::Refused(refusal) = error {
+            self.shared.metrics.refuse(refusal);
+        }
         match error {
             // It passes by itself, and a cluster that starts should not wait for it longer than needed.
             PeerError::Refused(Refusal::Starting) => back_off(self.failures),
@@ -221,10 +226,12 @@ impl LaneTask {
     async fn converse(&mut self, connection: Connection, first: Call) {
         let Connection { mut reader, mut writer } = connection;
         let (in_flight, mut first) = (InFlight::default(), Some(first));
+        let flow = &self.shared.metrics.dialled;
+        let _open = flow.open();
         let ending = tokio::select! {
             biased;
-            ending = read_answers(&mut reader, &in_flight) => ending,
-            ending = write_requests(&mut writer, &mut self.calls, &in_flight, &mut first) => ending,
+            ending = read_answers(&mut reader, &in_flight, flow) => ending,
+            ending = write_requests(&mut writer, &mut self.calls, &in_flight, &mut first, flow) => ending,
         };
         let reason = match ending {
             Ending::Abandoned | Ending::Idle => {
@@ -264,6 +271,7 @@ async fn write_requests(
     calls: &mut mpsc::Receiver<Call>,
     in_flight: &InFlight,
     first: &mut Option<Call>,
+    flow: &Flow,
 ) -> Ending {
     let mut buffer = WriteBuffer::new();
     let mut next = first.take();
@@ -271,6 +279,7 @@ async fn write_requests(
     loop {
         while let Some(Call { request, answer, size }) = next {
             number += 1;
+            flow.goes(request.len());
             let frame = Frame { kind: Kind::Request, number, payload: request };
             in_flight.insert(number, Waiting { answer, _size: size });
             if let Err(error) = buffer.push(frame) {
@@ -294,12 +303,17 @@ async fn write_requests(
     }
 }
 
-async fn read_answers(socket: &mut FramedRead<OwnedReadHalf, FrameCodec>, in_flight: &InFlight) -> Ending {
+async fn read_answers(
+    socket: &mut FramedRead<OwnedReadHalf, FrameCodec>,
+    in_flight: &InFlight,
+    flow: &Flow,
+) -> Ending {
     while let Some(frame) = socket.next().await {
         let frame = match frame {
             Ok(frame) => frame,
             Err(error) => return Ending::Broken(error),
         };
+        flow.came(frame.payload.len());
         match frame.kind {
             Kind::Answer => {
                 let Some(waiting) = in_flight.remove(frame.number) else {

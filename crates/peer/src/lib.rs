@@ -6,6 +6,9 @@ pub mod client;
 pub mod frame;
 pub mod handshake;
 pub mod lane;
+mod metrics;
 mod notice;
 pub mod server;
 mod socket;
+
+pub use metrics::PeerMetrics;

@@ -4,6 +4,7 @@
 use crate::{
     frame::{Frame, FrameCodec, FrameError, Kind, WriteBuffer},
     handshake::{self, Accepted, Connection, HANDSHAKE_TIMEOUT},
+    metrics::{Flow, PeerMetrics},
     notice::Notice,
 };
 use fairhold_raft::peer::{Lane, Refusal, Service};
@@ -46,18 +47,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct PeerServer {
     listener: TcpListener,
     handshake_timeout: Duration,
+    metrics: PeerMetrics,
 }
 
 impl PeerServer {
     /// Takes the port. Connections wait until `serve`.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Ok(PeerServer { listener: TcpListener::bind(address).await?, handshake_timeout: HANDSHAKE_TIMEOUT })
+        Ok(PeerServer { listener: TcpListener::bind(address).await?, handshake_timeout: HANDSHAKE_TIMEOUT, metrics: PeerMetrics::default() })
     }
 
     /// Another limit for introductions.
     #[must_use]
     pub fn with_handshake_timeout(self, handshake_timeout: Duration) -> Self {
         PeerServer { handshake_timeout, ..self }
+    }
+
+    /// Counts into these.
+    #[must_use]
+    pub fn with_metrics(self, metrics: PeerMetrics) -> Self {
+        PeerServer { metrics, ..self }
     }
 
     /// Where it listens.
@@ -67,7 +75,7 @@ impl PeerServer {
 
     /// Serves until `shutdown` is ready; then every connection is ended, and none of its tasks remains.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
-        let door = Arc::new(Door::new(service, self.handshake_timeout));
+        let door = Arc::new(Door::new(service, self.handshake_timeout, self.metrics.clone()));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -78,9 +86,12 @@ impl PeerServer {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, from)) => match Place::take(&door.taken, from.ip()) {
                         Some(place) => drop(connections.spawn(attend(stream, from, door.clone(), place))),
-                        None => door.crowd.say(|kept_back| {
-                            tracing::warn!(%from, kept_back, "too many peer connections: one more was closed");
-                        }),
+                        None => {
+                            door.metrics.turned_away.inc();
+                            door.crowd.say(|kept_back| {
+                                tracing::warn!(%from, kept_back, "too many peer connections: one more was closed");
+                            });
+                        }
                     },
                     Err(error) => {
                         door.failures.say(|kept_back| {
@@ -104,10 +115,11 @@ struct Door {
     refusals: Notice,
     crowd: Notice,
     failures: Notice,
+    metrics: PeerMetrics,
 }
 
 impl Door {
-    fn new(service: Arc<dyn Service>, handshake_timeout: Duration) -> Self {
+    fn new(service: Arc<dyn Service>, handshake_timeout: Duration, metrics: PeerMetrics) -> Self {
         Door {
             service,
             handshake_timeout,
@@ -116,6 +128,7 @@ impl Door {
             refusals: Notice::default(),
             crowd: Notice::default(),
             failures: Notice::default(),
+            metrics,
         }
     }
 }
@@ -159,8 +172,16 @@ impl Drop for Place {
 
 /// One connection, from its first byte to its end.
 async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, _place: Place) {
-    match handshake::accept(stream, &*door.service, door.handshake_timeout).await {
-        Ok(Accepted::Admitted { connection, from, lane }) => match converse(connection, from, lane, &*door.service).await {
+    let accepted = handshake::accept(stream, &*door.service, door.handshake_timeout).await;
+    match &accepted {
+        Ok(Accepted::Refused { refusal, .. }) => door.metrics.refuse(refusal),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => {}
+        Err(_) => {
+            door.metrics.strangers.inc();
+        }
+    }
+    match accepted {
+        Ok(Accepted::Admitted { connection, from, lane }) => match converse(connection, from, lane, &door).await {
             Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
             Err(error) => tracing::info!(peer = from, %address, ?lane, "a connection broke: {error}"),
         },
@@ -184,22 +205,23 @@ fn log_panic(ended: Result<(), JoinError>) {
 }
 
 /// Serves an admitted node until one of the two directions ends.
-async fn converse(connection: Connection, from: NodeId, lane: Lane, service: &dyn Service) -> Result<(), FrameError> {
+async fn converse(connection: Connection, from: NodeId, lane: Lane, door: &Door) -> Result<(), FrameError> {
     let Connection { mut reader, mut writer } = connection;
     let (answers, waiting) = mpsc::channel(UNANSWERED_MAX);
+    let flow = &door.metrics.accepted;
+    let _open = flow.open();
     tokio::select! {
         biased;
-        ended = take_requests(&mut reader, &answers, from, lane, service) => ended,
-        ended = write_answers(&mut writer, waiting) => ended,
+        ended = take_requests(&mut reader, &answers, (from, lane), door) => ended,
+        ended = write_answers(&mut writer, waiting, flow) => ended,
     }
 }
 
 async fn take_requests(
     requests: &mut FramedRead<OwnedReadHalf, FrameCodec>,
     answers: &mpsc::Sender<Frame>,
-    from: NodeId,
-    lane: Lane,
-    service: &dyn Service,
+    (from, lane): (NodeId, Lane),
+    door: &Door,
 ) -> Result<(), FrameError> {
     let mut working: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
     loop {
@@ -208,7 +230,8 @@ async fn take_requests(
             Some(answer) = working.next(), if !working.is_empty() => answer,
             request = requests.next(), if working.len() < UNANSWERED_MAX => {
                 let Some(request) = request.transpose()? else { return Ok(()) };
-                let mut answer = begin(request, from, lane, service)?;
+                door.metrics.accepted.came(request.payload.len());
+                let mut answer = begin(request, from, lane, &*door.service)?;
                 // Polled here once, so that requests also start in their order, whatever the service does before its first
                 // wait.
                 match poll!(&mut answer) {
@@ -237,12 +260,18 @@ fn begin(request: Frame, from: NodeId, lane: Lane, service: &dyn Service) -> Res
     }
 }
 
-async fn write_answers(socket: &mut OwnedWriteHalf, mut answers: mpsc::Receiver<Frame>) -> Result<(), FrameError> {
+async fn write_answers(
+    socket: &mut OwnedWriteHalf,
+    mut answers: mpsc::Receiver<Frame>,
+    flow: &Flow,
+) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
     while let Some(answer) = answers.recv().await {
+        flow.goes(answer.payload.len());
         buffer.push(answer)?;
         while !buffer.is_full() {
             let Ok(answer) = answers.try_recv() else { break };
+            flow.goes(answer.payload.len());
             buffer.push(answer)?;
         }
         buffer.write_to(socket).await?;

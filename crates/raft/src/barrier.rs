@@ -60,6 +60,8 @@ impl BarrierOutlet {
                 while let Ok(next) = self.0.try_recv() {
                     waiting.push(next);
                 }
+                core.shared.metrics.barriers.inc();
+                core.shared.metrics.barrier_reads.inc_by(waiting.len() as u64);
                 make(&core, waiting).await;
                 Some(())
             };

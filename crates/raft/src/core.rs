@@ -8,6 +8,7 @@ use crate::{
     network::target,
     peer::{Lane, Peer, PeerError, Target},
     proposals::ProposalQueue,
+    status::{ReplicaStatus, status},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request},
 };
@@ -97,6 +98,15 @@ impl<RT: AsyncRuntime> Core<RT> {
     /// Resolves when Raft has stopped, for whatever reason.
     pub(crate) async fn stopped(&self) {
         self.until(|_| None::<()>).await;
+    }
+
+    /// What this node knows of itself and of its cluster.
+    pub(crate) fn status(&self) -> ReplicaStatus {
+        let (cluster, revision) = {
+            let state = self.shared.read();
+            (state.cluster(), state.revision())
+        };
+        self.look(|metrics| status(metrics, cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {

@@ -20,6 +20,7 @@ mod core;
 pub mod error;
 mod formation;
 mod machine;
+mod metrics;
 mod network;
 pub mod peer;
 mod proposals;

@@ -2,6 +2,7 @@
 
 use crate::{
     aliases::{LogId, Members},
+    metrics::ReplicaMetrics,
     snapshot::{SnapshotImage, SnapshotStore},
     types::{Answers, Batch, Types},
 };
@@ -13,7 +14,7 @@ use fairhold_state::{
 use fairhold_types::Revision;
 use futures_util::{Stream, StreamExt};
 use openraft::{
-    AsyncRuntime, EntryPayload, OptionalSend, RaftSnapshotBuilder,
+    AsyncRuntime, EntryPayload, Instant, OptionalSend, RaftSnapshotBuilder,
     alias::{SnapshotMetaOf, SnapshotOf, WatchReceiverOf, WatchSenderOf},
     async_runtime::watch::{WatchReceiver, WatchSender},
     storage::{EntryResponder, RaftStateMachine},
@@ -60,6 +61,8 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     // A sender need not be `Sync`.
     publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
     progress: WatchReceiverOf<Types<RT>, Progress>,
+    /// What the whole replica counts.
+    pub(crate) metrics: ReplicaMetrics,
 }
 
 impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
@@ -72,7 +75,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
     fn new(state: State, applied: Option<u64>) -> Self {
         let (publish, progress) =
             Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), commands: 0, items: items(&state) });
-        Shared { state: RwLock::new(state), publish: Mutex::new(publish), progress }
+        Shared { state: RwLock::new(state), publish: Mutex::new(publish), progress, metrics: ReplicaMetrics::default() }
     }
 
     /// The state for reading. Never keep it across an await.
@@ -100,6 +103,12 @@ impl<RT: AsyncRuntime> Shared<RT> {
 /// The state in blocks, in memory, as it goes to and comes from a peer.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotBlocks(pub(crate) Vec<Bytes>);
+
+impl SnapshotBlocks {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(Bytes::len).sum()
+    }
+}
 
 /// Saves snapshots, and never an older one over a newer one: one may be built while another is installed.
 struct Keeper {
@@ -251,6 +260,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             *current = state;
             self.audience.replaced(&current);
         }
+        self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
@@ -272,6 +282,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             last_applied: self.last_applied,
             members: self.members.clone(),
             keeper: self.keeper.clone(),
+            metrics: self.shared.metrics.clone(),
         }
     }
 }
@@ -282,6 +293,7 @@ pub(crate) struct Builder {
     last_applied: Option<LogId>,
     members: Members,
     keeper: Arc<Keeper>,
+    metrics: ReplicaMetrics,
 }
 
 impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
@@ -289,6 +301,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
+        let begun = RT::Instant::now();
         let mut blocks = Vec::new();
         for block in self.state.snapshot_blocks() {
             blocks.push(Bytes::from(block));
@@ -297,6 +310,8 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
         }
         let snapshot = SnapshotBlocks(blocks);
         self.keeper.save::<RT>(&meta, &snapshot).await?;
+        self.metrics.snapshot_build.observe(begun.elapsed());
+        self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot })
     }
 }

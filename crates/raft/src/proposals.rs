@@ -39,7 +39,7 @@ const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What a command is counted with, besides the texts and values in it.
 const COMMAND_BYTES: usize = 128;
 
-type Outcome = Result<Answer, ProposeError>;
+pub(crate) type Outcome = Result<Answer, ProposeError>;
 
 const WAITING: u8 = 0;
 const HANDED_OVER: u8 = 1;
@@ -169,6 +169,7 @@ impl ProposalOutlet {
                 Some(first) = self.receiver.recv(), if in_flight.len() < BATCHES_IN_FLIGHT => {
                     let batch = self.gather(first);
                     if !batch.is_empty() {
+                        core.shared.metrics.batch.observe_size(batch.len());
                         in_flight.push(hand_over(core.clone(), batch).boxed());
                     }
                 }
@@ -211,12 +212,16 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 /// Appends one entry with all commands, and gives each its answer.
 async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
+    let begun = RT::Instant::now();
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
     if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
         return tell_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
     match core.while_led(completed).await {
-        Some(Ok(Ok(response))) => tell_each(callers, response.data),
+        Some(Ok(Ok(response))) => {
+            core.shared.metrics.commit.observe(begun.elapsed());
+            tell_each(callers, response.data);
+        }
         Some(Ok(Err(error))) => tell_all(callers, Err(write_error(&error))),
         // Raft stopped, or another node leads and this one was never told what became of the entry.
         Some(Err(_)) | None => tell_all(callers, Err(UnknownReason::Deposed.into())),
@@ -261,8 +266,15 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Comma
     let submitted: Vec<_> = commands.into_iter().map(|command| core.proposals.submit(command, true)).collect();
     join_all(submitted.into_iter().map(|submitted| async move {
         match submitted {
-            Ok(submitted) => submitted.outcome::<RT>(deadline).await,
-            Err(reason) => Err(reason.into()),
+            Ok(submitted) => {
+                let outcome = submitted.outcome::<RT>(deadline).await;
+                core.shared.metrics.note(&outcome);
+                outcome
+            }
+            Err(reason) => {
+                core.shared.metrics.refused(reason).inc();
+                Err(reason.into())
+            }
         }
     }))
     .await

@@ -4,21 +4,23 @@ use crate::{
     core::{Attendant, CallError, Core, Leadership, Route, leadership_in},
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     formation::FormationError,
+    metrics,
     peer::Service,
     proposals,
     service::Reception,
     start::FatalReason,
-    status::{ReplicaStatus, status},
+    status::ReplicaStatus,
     types::{Answers, Batch, Member, Types},
     wire::{Reply, Request},
 };
+use fairhold_metrics::Registry;
 use fairhold_state::{
     State,
     command::{Answer, Command},
 };
 use fairhold_types::{NodeId, Revision};
 use openraft::{
-    AsyncRuntime, LogIdOptionExt,
+    AsyncRuntime, Instant, LogIdOptionExt,
     alias::WatchReceiverOf,
     async_runtime::watch::WatchReceiver,
     errors::{ClientWriteError, Fatal, ForwardReason},
@@ -70,15 +72,26 @@ impl<RT: AsyncRuntime> Replica<RT> {
     ///
     /// It is tried again within the deadline as long as it was surely not proposed, and never after that.
     pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
+        let begun = RT::Instant::now();
         loop {
-            let submitted = self.core.proposals.submit(command.clone(), false)?;
-            match submitted.outcome::<RT>(deadline).await {
+            let outcome = match self.core.proposals.submit(command.clone(), false) {
+                Ok(submitted) => submitted.outcome::<RT>(deadline).await,
+                Err(reason) => Err(reason.into()),
+            };
+            let metrics = &self.core.shared.metrics;
+            metrics.note(&outcome);
+            match outcome {
                 Err(ProposeError::NotProposed(reason @ (NotProposed::NoLeader | NotProposed::Deposed))) => {
                     if !self.core.pause(deadline).await {
                         return Err(reason.into());
                     }
                 }
-                outcome => return outcome,
+                outcome => {
+                    if outcome.is_ok() {
+                        metrics.proposal.observe(begun.elapsed());
+                    }
+                    return outcome;
+                }
             }
         }
     }
@@ -167,8 +180,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// What this node knows of itself and of its cluster.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
-        let (cluster, revision) = self.read(|state| (state.cluster(), state.revision()));
-        self.core.look(|metrics| status(metrics, cluster, revision))
+        self.core.status()
+    }
+
+    /// Registers what this replica measures.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(&self.core, registry);
     }
 
     /// Sends a message to whoever leads, and waits for its answer; on the leader itself without a detour. It is sent again

@@ -7,6 +7,7 @@ use crate::{
     core::Core,
     formation::{self, FormationError},
     machine::{Audience, Machine, Progress},
+    metrics,
     network::Network,
     peer::Peer,
     proposals,
@@ -108,6 +109,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
         drop(RT::spawn(log_leaders(core.clone())));
+        drop(RT::spawn(metrics::count_elections(core.clone())));
         drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
@@ -147,6 +149,9 @@ async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
             news.then_some(now)
         });
         let Some((leader, term)) = seen.await else { return };
+        if leader.is_some() {
+            core.shared.metrics.leader_changes.inc();
+        }
         match leader {
             Some(leader) if leader == id => tracing::info!(term, "this node leads"),
             Some(leader) => tracing::info!(term, leader, "node {leader} leads"),

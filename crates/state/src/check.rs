@@ -38,6 +38,10 @@ impl State {
                 return Err(format!("{path} outlives its session {}", node.ephemeral_owner));
             }
         }
+        let value_bytes: u64 = self.tree.iter().map(|(_, node)| node.value.len() as u64).sum();
+        if value_bytes != self.tree.value_bytes() {
+            return Err(format!("the tree counts {} bytes of values and has {value_bytes}", self.tree.value_bytes()));
+        }
         for (path, node) in self.tree.iter() {
             if node.num_children != children.get(path).copied().unwrap_or(0) {
                 return Err(format!("{path} counts {} children", node.num_children));
@@ -51,6 +55,14 @@ impl State {
         rebuild_caches(self, &mut index, &mut in_session);
         if index != self.index {
             return Err("an index differs from the tree".to_owned());
+        }
+        let contenders = self.tree.iter().filter_map(|(_, node)| match &node.role {
+            Role::Contender(contender) => Some(contender),
+            Role::Data | Role::Lock(_) => None,
+        });
+        let held = contenders.filter(|contender| contender.token().is_some()).count();
+        if self.census().held != held {
+            return Err(format!("the census has {} grants held, the tree {held}", self.census().held));
         }
         if in_session != self.memory.in_session || !self.memory.is_consistent() {
             return Err("the memory's caches differ from what is remembered".to_owned());

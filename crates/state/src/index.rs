@@ -47,6 +47,8 @@ pub(crate) struct Index {
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
     /// Live grants: held or queued, not cooling.
     pub(crate) grants: OrdMap<GrantId, GrantNumber>,
+    /// How many contenders wait, in all locks together.
+    pub(crate) waiting: usize,
     /// Contenders that cool.
     pub(crate) cooling: OrdSet<GrantNumber>,
     /// Live grants of each session that has any.
@@ -66,6 +68,7 @@ impl Index {
             queue.holders.insert(number);
         } else {
             queue.waiting.insert(Place::of(contender));
+            self.waiting += 1;
         }
         self.contenders.insert(number, path);
         if contender.cooling {
@@ -79,7 +82,7 @@ impl Index {
     /// Moves a contender from those who wait to those who hold.
     pub(crate) fn grant(&mut self, lock: &LockName, place: Place) {
         let queue = self.queues.entry(lock.clone()).or_default();
-        queue.waiting.remove(&place);
+        self.waiting -= usize::from(queue.waiting.remove(&place).is_some());
         queue.holders.insert(place.number());
     }
 
@@ -93,7 +96,7 @@ impl Index {
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.holders.remove(&contender.number);
-            queue.waiting.remove(&Place::of(contender));
+            self.waiting -= usize::from(queue.waiting.remove(&Place::of(contender)).is_some());
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }

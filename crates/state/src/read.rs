@@ -44,6 +44,25 @@ pub struct QueueEntry<'a> {
     pub waits_for: Option<&'a Contender>,
 }
 
+/// How many of everything there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Census {
+    /// Locks in which somebody stands.
+    pub locks: usize,
+    /// Grants that are held.
+    pub held: usize,
+    /// Grants that wait.
+    pub waiting: usize,
+    /// Contenders that cool.
+    pub cooling: usize,
+    /// Sessions, those that were made for one grant among them.
+    pub sessions: usize,
+    /// Nodes of the tree, those of locks and contenders among them.
+    pub nodes: usize,
+    /// Bytes of all nodes' values together.
+    pub value_bytes: u64,
+}
+
 impl State {
     /// The revision of the last change.
     #[must_use]
@@ -170,6 +189,21 @@ impl State {
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.tree.len()
+    }
+
+    /// How many of everything there are, without walking over it.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        let (waiting, cooling) = (self.index.waiting, self.index.cooling.len());
+        Census {
+            locks: self.index.queues.len(),
+            held: self.index.contenders.len() - waiting - cooling,
+            waiting,
+            cooling,
+            sessions: self.sessions.len(),
+            nodes: self.tree.len(),
+            value_bytes: self.tree.value_bytes(),
+        }
     }
 
     /// Contenders whose lock delay runs: a new leader starts it again in full.

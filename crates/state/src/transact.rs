@@ -71,7 +71,7 @@ impl Change<'_> {
             return Err(Rejection::ReadOnly { path });
         };
         let (revision, at) = (self.revision, self.at);
-        if let Some(node) = self.state.tree.get_mut(&path) {
+        if let Some(node) = self.state.tree.get_to_write(&path, value.len()) {
             node.value = Arc::from(value);
             node.version = node.version.wrapping_add(1);
             node.mzxid = revision;

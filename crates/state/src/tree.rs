@@ -8,6 +8,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
     nodes: OrdMap<Path, Znode>,
+    /// The bytes of all values together.
+    value_bytes: u64,
 }
 
 /// What a new node is to be.
@@ -31,7 +33,7 @@ impl Create {
 
 impl Tree {
     pub(crate) fn new() -> Tree {
-        let mut tree = Tree { nodes: OrdMap::new() };
+        let mut tree = Tree::empty();
         let (at, first) = (WallMillis(0), Revision(0));
         tree.nodes.insert(Path::root(), znode(Create::persistent(Vec::new()), first, at));
         tree.create(Path::root().child("locks"), Create::persistent(Vec::new()), first, at);
@@ -39,11 +41,12 @@ impl Tree {
     }
 
     pub(crate) fn empty() -> Tree {
-        Tree { nodes: OrdMap::new() }
+        Tree { nodes: OrdMap::new(), value_bytes: 0 }
     }
 
     /// Takes a node as a snapshot has it, its stat included.
     pub(crate) fn restore(&mut self, path: Path, node: Znode) {
+        self.value_bytes += node.value.len() as u64;
         self.nodes.insert(path, node);
     }
 
@@ -51,8 +54,21 @@ impl Tree {
         self.nodes.get(path)
     }
 
+    /// A node, to change anything of it but its value: that is what `get_to_write` is for, which counts.
     pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
         self.nodes.get_mut(path)
+    }
+
+    /// A node, to give it a value of that length.
+    pub(crate) fn get_to_write(&mut self, path: &Path, length: usize) -> Option<&mut Znode> {
+        let node = self.nodes.get_mut(path)?;
+        self.value_bytes = self.value_bytes - node.value.len() as u64 + length as u64;
+        Some(node)
+    }
+
+    /// The bytes of all values together.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.value_bytes
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -72,6 +88,7 @@ impl Tree {
             parent.creates = parent.creates.wrapping_add(1);
             parent.num_children += 1;
         }
+        self.value_bytes += create.value.len() as u64;
         let displaced = self.nodes.insert(path, znode(create, revision, at));
         assert!(displaced.is_none(), "a node was created twice");
     }
@@ -103,6 +120,7 @@ impl Tree {
     /// Removes a node without children: the parent's `pzxid` moves with it.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
         let node = self.nodes.remove(path)?;
+        self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node was removed from above its children: {path}");
         if let Some(parent) = path.parent().and_then(|parent| self.nodes.get_mut(&parent)) {
             parent.pzxid = revision;

@@ -19,11 +19,14 @@ mod log_db;
 pub mod log_store;
 mod log_tail;
 mod log_writer;
+mod metrics;
 mod record_file;
 pub mod room;
 pub mod snapshot_files;
 #[cfg(test)]
 mod tests;
+
+pub use log_db::LOG_STORE_FORMAT;
 
 use crate::{
     data_dir::{DataDir, DataDirError},
@@ -31,8 +34,7 @@ use crate::{
     log_store::LogStore,
     snapshot_files::SnapshotFiles,
 };
-pub use log_db::LOG_STORE_FORMAT;
-
+use fairhold_metrics::Registry;
 use fairhold_raft::types::Types;
 use fairhold_types::NodeId;
 use std::{io, path::Path};
@@ -101,6 +103,11 @@ impl StorageError {
 }
 
 impl Storage {
+    /// Registers what the storage measures.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.log.metrics().register(registry, self.data_dir.log_path(), self.data_dir.snapshot_path());
+    }
+
     /// Opens the directory, or makes it where there is none, and verifies all of it. It blocks: call it before the runtime has
     /// work to do.
     pub fn open(path: &Path, node: NodeId) -> Result<Storage, StorageError> {

@@ -219,6 +219,11 @@ impl Batch {
         self.writes.size_in_bytes()
     }
 
+    /// Whether somebody waits for it to be on disk.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.sync
+    }
+
     pub(crate) fn put_entries(&mut self, entries: &[(u64, Vec<u8>)]) {
         self.sync = true;
         for (index, sealed) in entries {

@@ -12,6 +12,7 @@ use crate::{
     log_db::{self, Batch, LogDb, WriteBatchFn},
     log_tail::{Tail, View, invalid},
     log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
+    metrics::StorageMetrics,
 };
 use futures_util::{Stream, TryStreamExt, stream};
 use openraft::{
@@ -45,6 +46,7 @@ pub struct LogStore {
     requests: Option<mpsc::Sender<Request>>,
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
+    metrics: StorageMetrics,
 }
 
 /// Reads the log, beside its store.
@@ -73,14 +75,21 @@ impl LogStore {
         let tail = Arc::new(Mutex::new(db.recover()?));
         let faults = Faults::default();
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
-        let writer = Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write };
+        let metrics = StorageMetrics::default();
+        let writer = Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write, metrics: metrics.clone() };
         let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
             shared: Arc::new(Shared { db, tail, faults }),
             requests: Some(sender),
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
+            metrics,
         })
+    }
+
+    /// What its writer counts.
+    pub(crate) fn metrics(&self) -> &StorageMetrics {
+        &self.metrics
     }
 
     /// The index of the last entry that was purged, if one was.

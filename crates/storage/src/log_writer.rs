@@ -6,6 +6,7 @@ use crate::{
     fault::Faults,
     log_db::{Batch, WriteBatchFn},
     log_tail::{Failure, Tail},
+    metrics::{StorageMetrics, Written},
 };
 use openraft::{
     alias::{LogIdOf, VoteOf},
@@ -15,6 +16,7 @@ use std::{
     io,
     ops::Range,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -70,6 +72,7 @@ pub(crate) struct Writer {
     pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) faults: Faults,
     pub(crate) write: WriteBatchFn,
+    pub(crate) metrics: StorageMetrics,
 }
 
 /// One batch in the making.
@@ -96,7 +99,7 @@ impl Writer {
 
     fn finish(&mut self, round: Round, added: io::Result<()>) {
         let Round { batch, change, waiters } = round;
-        let result = added.and_then(|()| self.check()).and_then(|()| (self.write)(batch));
+        let result = added.and_then(|()| self.check()).and_then(|()| self.write(batch));
         let failure = self.record(&result, change, &waiters).err();
         for waiter in waiters {
             let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
@@ -109,6 +112,13 @@ impl Writer {
                 Waiter::Vote(_, done) => drop(done.send(result)),
             }
         }
+    }
+
+    fn write(&mut self, batch: Batch) -> io::Result<()> {
+        let (bytes, synced, begun) = (batch.bytes(), batch.is_synced(), Instant::now());
+        (self.write)(batch)?;
+        self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
+        Ok(())
     }
 
     /// After the first error nothing is written any more: what is on disk is unknown, and only a new start finds out.

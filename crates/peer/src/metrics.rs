@@ -1,0 +1,126 @@
+//! What a node measures of its connections to other nodes.
+
+use crate::frame::{FRAME_OVERHEAD, LENGTH_BYTES};
+use fairhold_metrics::{ByLabel, Counter, Gauge, Registry};
+use fairhold_raft::peer::Refusal;
+
+/// What a node counts of its connections to other nodes, of the client and of the server. Clones are handles of the same.
+#[derive(Debug, Clone, Default)]
+pub struct PeerMetrics {
+    pub(crate) dialled: Flow,
+    pub(crate) accepted: Flow,
+    pub(crate) dials_failed: Counter,
+    pub(crate) turned_away: Counter,
+    pub(crate) strangers: Counter,
+    refused: Refused,
+}
+
+/// What passes over the connections of one side.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flow {
+    open: Gauge,
+    opened: Counter,
+    frames_in: Counter,
+    frames_out: Counter,
+    bytes_in: Counter,
+    bytes_out: Counter,
+}
+
+/// Handshakes that were refused, here or by the other side, by reason.
+#[derive(Debug, Clone, Default)]
+struct Refused {
+    version: Counter,
+    cluster: Counter,
+    incarnation: Counter,
+    identity: Counter,
+    starting: Counter,
+    not_a_member: Counter,
+}
+
+/// An open connection; dropped with it.
+#[derive(Debug)]
+pub(crate) struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Flow {
+    /// Counts a connection for as long as what this gives is kept.
+    pub(crate) fn open(&self) -> Open {
+        self.opened.inc();
+        self.open.inc();
+        Open(self.open.clone())
+    }
+
+    /// Counts a frame that came, by the length of its payload.
+    pub(crate) fn came(&self, payload: usize) {
+        self.frames_in.inc();
+        self.bytes_in.inc_by(frame_bytes(payload));
+    }
+
+    /// Counts a frame that goes.
+    pub(crate) fn goes(&self, payload: usize) {
+        self.frames_out.inc();
+        self.bytes_out.inc_by(frame_bytes(payload));
+    }
+}
+
+fn frame_bytes(payload: usize) -> u64 {
+    (LENGTH_BYTES + FRAME_OVERHEAD + payload) as u64
+}
+
+impl PeerMetrics {
+    /// Counts a handshake that was refused.
+    pub(crate) fn refuse(&self, refusal: &Refusal) {
+        let refused = &self.refused;
+        match refusal {
+            Refusal::Version { .. } => &refused.version,
+            Refusal::Cluster { .. } => &refused.cluster,
+            Refusal::Incarnation { .. } => &refused.incarnation,
+            Refusal::Identity { .. } => &refused.identity,
+            Refusal::Starting => &refused.starting,
+            Refusal::Stranger { .. } => &refused.not_a_member,
+        }
+        .inc();
+    }
+
+    /// Registers all of it.
+    pub fn register(&self, registry: &mut Registry) {
+        let (dialled, accepted) = (&self.dialled, &self.accepted);
+        let sides = |dialled: &Counter, accepted: &Counter| {
+            ByLabel::new("side", [("dialled", dialled.clone()), ("accepted", accepted.clone())])
+        };
+        let open = [("dialled", dialled.open.clone()), ("accepted", accepted.open.clone())];
+        let help = "Open connections to other nodes, by who dialled";
+        registry.register("peer_connections_open", help, ByLabel::new("side", open));
+        let help = "Connections to other nodes that were ever opened: what grows here while no node restarts are reconnects";
+        registry.register("peer_connections_opened", help, sides(&dialled.opened, &accepted.opened));
+        registry.register("peer_dials_failed", "Tries to reach another node that failed", self.dials_failed.clone());
+        let help = "Connections to the peer port that were closed because there were too many";
+        registry.register("peer_connections_turned_away", help, self.turned_away.clone());
+        let help = "Connections to the peer port by something that is no node, or that broke during the handshake";
+        registry.register("peer_strangers", help, self.strangers.clone());
+        let help = "Frames from other nodes";
+        registry.register("peer_frames_received", help, sides(&dialled.frames_in, &accepted.frames_in));
+        let help = "Frames to other nodes";
+        registry.register("peer_frames_sent", help, sides(&dialled.frames_out, &accepted.frames_out));
+        let help = "Bytes of frames from other nodes";
+        registry.register("peer_received_bytes", help, sides(&dialled.bytes_in, &accepted.bytes_in));
+        let help = "Bytes of frames to other nodes";
+        registry.register("peer_sent_bytes", help, sides(&dialled.bytes_out, &accepted.bytes_out));
+        let refused = &self.refused;
+        let reasons = [
+            ("version", refused.version.clone()),
+            ("cluster", refused.cluster.clone()),
+            ("incarnation", refused.incarnation.clone()),
+            ("identity", refused.identity.clone()),
+            ("starting", refused.starting.clone()),
+            ("not_a_member", refused.not_a_member.clone()),
+        ];
+        let help = "Handshakes between nodes that one of the two refused, by reason";
+        registry.register("peer_handshakes_refused", help, ByLabel::new("reason", reasons));
+    }
+}

@@ -1,0 +1,111 @@
+//! What a node's storage measures: how long the disk takes, how much it is given, how much of it is left.
+
+use fairhold_metrics::{Counter, Histogram, LATENCY_SECONDS, Registry, collect};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What the log's writer counts. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub(crate) struct StorageMetrics {
+    /// Batches that somebody waited for, each with one sync.
+    sync: Histogram,
+    batches: Counter,
+    bytes: Counter,
+}
+
+/// One batch, as the writer measured it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    pub(crate) bytes: usize,
+    /// Whether it was synced to the disk.
+    pub(crate) synced: bool,
+    pub(crate) took: Duration,
+}
+
+impl Default for StorageMetrics {
+    fn default() -> Self {
+        StorageMetrics {
+            sync: Histogram::of_seconds(LATENCY_SECONDS),
+            batches: Counter::default(),
+            bytes: Counter::default(),
+        }
+    }
+}
+
+impl StorageMetrics {
+    /// Notes a batch that was written.
+    pub(crate) fn note(&self, written: Written) {
+        self.batches.inc();
+        self.bytes.inc_by(written.bytes as u64);
+        if written.synced {
+            self.sync.observe(written.took);
+        }
+    }
+
+    /// Registers what is counted, and the sizes of these directories, read at a scrape.
+    pub(crate) fn register(&self, registry: &mut Registry, log: PathBuf, snapshots: PathBuf) {
+        let help = "Time to write a batch of the log and sync it to the disk";
+        registry.register("storage_sync_seconds", help, self.sync.clone());
+        registry.register("storage_batches", "Batches written to the log", self.batches.clone());
+        registry.register("storage_appended_bytes", "Bytes given to the log", self.bytes.clone());
+        collect(registry, move |scrape| {
+            scrape.gauge("storage_log_bytes", "Size of the log's files", directory_bytes(&log))?;
+            scrape.gauge("storage_snapshot_bytes", "Size of the snapshots' files", directory_bytes(&snapshots))?;
+            match space(&log) {
+                Ok((free, total)) => {
+                    scrape.gauge("storage_free_bytes", "Free space of the data directory's file system", free)?;
+                    scrape.gauge("storage_total_bytes", "Size of the data directory's file system", total)
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the file system does not say how much room it has");
+                    Ok(())
+                }
+            }
+        });
+    }
+}
+
+/// Bytes of the files in a directory. A file that goes away meanwhile counts nothing.
+fn directory_bytes(path: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    entries.filter_map(|entry| entry.ok()?.metadata().ok()).filter(fs::Metadata::is_file).map(|file| file.len()).sum()
+}
+
+/// What this process may still use, and all there is.
+fn space(path: &Path) -> io::Result<(u64, u64)> {
+    let system = rustix::fs::statvfs(path)?;
+    Ok((system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_metrics::{Format, registry, text};
+
+    #[test]
+    fn what_was_written_and_what_is_left_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), [0; 300]).unwrap();
+        fs::write(folder.path().join("b"), [0; 42]).unwrap();
+        let (metrics, mut registry) = (StorageMetrics::default(), registry());
+        metrics.register(&mut registry, folder.path().to_owned(), folder.path().join("missing"));
+        metrics.note(Written { bytes: 100, synced: true, took: Duration::from_millis(3) });
+        metrics.note(Written { bytes: 10, synced: false, took: Duration::from_millis(9) });
+        let served = text(&registry, Format::Plain).unwrap();
+        for line in [
+            "fairhold_storage_sync_seconds_count 1",
+            "fairhold_storage_sync_seconds_bucket{le=\"0.005\"} 1",
+            "fairhold_storage_batches_total 2",
+            "fairhold_storage_appended_bytes_total 110",
+            "fairhold_storage_log_bytes 342",
+            "fairhold_storage_snapshot_bytes 0",
+        ] {
+            assert!(served.lines().any(|served| served == line), "{line} is not in\n{served}");
+        }
+        let free = served.lines().find_map(|line| line.strip_prefix("fairhold_storage_free_bytes ")).unwrap();
+        assert!(free.parse::<u64>().unwrap() > 0, "{served}");
+    }
+}
