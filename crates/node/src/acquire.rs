@@ -132,6 +132,8 @@ impl<RT: AsyncRuntime> Request<RT> {
             Ok(standing) if gone && standing.attempt > 1 => return,
             Ok(standing) => (self.after_claim(standing, begun, &mut answer).await, Some(standing.attempt)),
         };
+        let outcome = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
+        self.node.0.hub.metrics.note_acquire(outcome);
         let delivered = match result {
             Some(result) => deliver(answer, result).await,
             None => false,

@@ -6,6 +6,7 @@
 use crate::{
     acquire::{Look, Request, Standing, UNKNOWN, look, uncertain},
     api::{AcquireCall, Acquired, At, CallError, Hold, HoldEvent},
+    metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
     view,
@@ -59,10 +60,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         let call = AcquireCall { respond_async: false, ..call };
         let holder = Holder { request: Request { node: self.clone(), call }, events: tell };
         self.0.tasks.spawn::<RT>(holder.run());
-        match events.recv().await {
+        let first = events.recv().await;
+        self.note_first(first.as_ref().map(|first| &first.value));
+        match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
             Some(first) => Ok(Hold { first, events }),
             None => Err(CallError::Detached),
+        }
+    }
+
+    fn note_first(&self, first: Option<&HoldEvent>) {
+        let metrics = &self.0.hub.metrics;
+        match first {
+            Some(HoldEvent::Held(_)) => metrics.note_held(),
+            Some(HoldEvent::Queued { .. }) => metrics.note_queued(),
+            Some(HoldEvent::Failed(error)) => metrics.note_acquire(Some(Err(error))),
+            Some(HoldEvent::Alive | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
+                metrics.note_acquire(Some(Err(&CallError::Detached)));
+            }
         }
     }
 }
@@ -74,6 +89,7 @@ struct Holder<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> Holder<RT> {
     async fn run(self) {
+        let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
         let begun = RT::Instant::now();
         let (claimed, gone) = self.request.claim_while_wanted(begun, self.events.closed()).await;
         let standing = match claimed {

@@ -3,17 +3,14 @@
 //! A request registers first and looks at the state then; events come before the state can be read again. So whatever happens
 //! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
 
-use crate::expiry::LeaderClock;
+use crate::{expiry::LeaderClock, metrics::NodeMetrics};
 use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};
 use openraft_rt::AsyncRuntime;
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
 };
 use tokio::sync::oneshot;
 
@@ -21,8 +18,7 @@ use tokio::sync::oneshot;
 pub(crate) struct Hub<RT: AsyncRuntime> {
     parked: Mutex<Parked>,
     clock: Arc<LeaderClock<RT>>,
-    grants: AtomicU64,
-    wakeups: AtomicU64,
+    pub(crate) metrics: NodeMetrics<RT::Instant>,
 }
 
 #[derive(Default)]
@@ -54,7 +50,7 @@ impl<RT: AsyncRuntime> Drop for Place<RT> {
 
 impl<RT: AsyncRuntime> Hub<RT> {
     pub(crate) fn new(clock: Arc<LeaderClock<RT>>) -> Hub<RT> {
-        Hub { parked: Mutex::default(), clock, grants: AtomicU64::new(0), wakeups: AtomicU64::new(0) }
+        Hub { parked: Mutex::default(), clock, metrics: NodeMetrics::default() }
     }
 
     /// Takes a place among those that are woken when something happens to the grant.
@@ -76,7 +72,12 @@ impl<RT: AsyncRuntime> Hub<RT> {
 
     /// How many grants were given since this node started, and how many waiting requests were woken here, for whatever reason.
     pub(crate) fn counters(&self) -> (u64, u64) {
-        (self.grants.load(Ordering::Relaxed), self.wakeups.load(Ordering::Relaxed))
+        (self.metrics.granted.get(), self.metrics.wakeups.get())
+    }
+
+    /// How many requests wait here.
+    pub(crate) fn waiting(&self) -> usize {
+        self.parked().waiters.len()
     }
 
     /// Wakes those who wait for one grant.
@@ -91,7 +92,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
     /// The receiver may be gone: its caller went away, and there is nobody to wake.
     fn wake(&self, waiters: impl Iterator<Item = oneshot::Sender<()>>) {
         let woken = waiters.filter_map(|waiter| waiter.send(()).ok()).count();
-        self.wakeups.fetch_add(woken as u64, Ordering::Relaxed);
+        self.metrics.wakeups.inc_by(woken as u64);
     }
 
     fn parked(&self) -> MutexGuard<'_, Parked> {
@@ -101,13 +102,10 @@ impl<RT: AsyncRuntime> Hub<RT> {
 
 impl<RT: AsyncRuntime> Audience for Hub<RT> {
     fn applied(&self, state: &State, _revision: Revision, events: &[Event]) {
+        self.metrics.observe(events);
         for event in events {
             match event {
-                Event::Granted { grant, .. } => {
-                    self.grants.fetch_add(1, Ordering::Relaxed);
-                    self.wake_grant(*grant);
-                }
-                Event::Ended { grant, .. } | Event::Attached { grant, .. } => self.wake_grant(*grant),
+                Event::Granted { grant, .. } | Event::Ended { grant, .. } | Event::Attached { grant, .. } => self.wake_grant(*grant),
                 Event::SessionOpened { .. }
                 | Event::SessionExpired { .. }
                 | Event::SessionRetimed { .. }
@@ -124,6 +122,7 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
     }
 
     fn replaced(&self, _state: &State) {
+        self.metrics.forget_phases();
         // The events of what the snapshot brought were never seen here: everybody looks for himself.
         self.wake_all();
     }

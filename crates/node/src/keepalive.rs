@@ -8,6 +8,7 @@
 use crate::{
     api::Renewal,
     expiry::{LeaderClock, Touched},
+    metrics::KeepaliveMetrics,
     stop::Stop,
 };
 use fairhold_raft::{
@@ -66,7 +67,10 @@ enum Reply {
 
 /// Passes keepalives on.
 #[derive(Debug, Clone)]
-pub(crate) struct Keepalives(mpsc::Sender<Waiting>);
+pub(crate) struct Keepalives {
+    queue: mpsc::Sender<Waiting>,
+    metrics: KeepaliveMetrics,
+}
 
 #[derive(Debug)]
 struct Waiting {
@@ -76,16 +80,17 @@ struct Waiting {
 
 impl Keepalives {
     /// The sending end, and what gathers behind it, to be run as a task.
-    pub(crate) fn new() -> (Keepalives, Gatherer) {
+    pub(crate) fn new(metrics: KeepaliveMetrics) -> (Keepalives, Gatherer) {
         let (send, receive) = mpsc::channel(WAITING_MAX);
-        (Keepalives(send), Gatherer(receive))
+        (Keepalives { queue: send, metrics: metrics.clone() }, Gatherer { queue: receive, metrics })
     }
 
     /// Renews, until it is proved or denied, or the deadline is past.
     pub(crate) async fn renew<RT: AsyncRuntime>(&self, renewal: Renewal, deadline: RT::Instant) -> Result<Renewed, ProposeError> {
+        self.metrics.asked.inc();
         loop {
             let (answer, answered) = oneshot::channel();
-            self.0.try_send(Waiting { renewal, answer }).map_err(|error| match error {
+            self.queue.try_send(Waiting { renewal, answer }).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
                 mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
             })?;
@@ -102,7 +107,10 @@ impl Keepalives {
 
 /// Gathers keepalives while a message is under way, and sends all that wait in the next.
 #[derive(Debug)]
-pub(crate) struct Gatherer(mpsc::Receiver<Waiting>);
+pub(crate) struct Gatherer {
+    queue: mpsc::Receiver<Waiting>,
+    metrics: KeepaliveMetrics,
+}
 
 impl Gatherer {
     pub(crate) async fn run<RT: AsyncRuntime>(mut self, replica: Replica<RT>, stop: Stop) {
@@ -111,7 +119,7 @@ impl Gatherer {
             let received = tokio::select! {
                 biased;
                 () = stop.asked() => return,
-                received = self.0.recv_many(&mut batch, BATCH_MAX) => received,
+                received = self.queue.recv_many(&mut batch, BATCH_MAX) => received,
             };
             if received == 0 {
                 return;
@@ -119,6 +127,7 @@ impl Gatherer {
             // Callers that gave up meanwhile need no answer.
             batch.retain(|waiting| !waiting.answer.is_closed());
             let renewals: Vec<Renewal> = batch.iter().map(|waiting| waiting.renewal).collect();
+            self.metrics.batches.inc();
             let renewed = ask_leader(&replica, &renewals).await;
             let unproved = renewed.is_none();
             let results = renewed.unwrap_or_else(|| vec![Renewed::Unproved; renewals.len()]);

@@ -14,6 +14,7 @@ mod expiry;
 mod hold;
 mod hub;
 mod keepalive;
+mod metrics;
 pub mod node;
 mod open_request;
 mod reads;

@@ -6,9 +6,11 @@ use crate::{
     expiry::{self, LeaderClock},
     hub::Hub,
     keepalive::{KeepaliveService, Keepalives},
+    metrics,
     stop::Stop,
     tasks::Tasks,
 };
+use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica};
 use fairhold_types::{GrantId, Revision, SessionId, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -83,7 +85,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     #[must_use]
     pub fn start(prelude: Prelude<RT>, replica: Replica<RT>) -> Node<RT> {
         let Prelude { hub, clock } = prelude;
-        let (keepalives, gatherer) = Keepalives::new();
+        let (keepalives, gatherer) = Keepalives::new(hub.metrics.keepalives.clone());
         let (tasks, stop) = (Tasks::default(), Stop::default());
         replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
         tasks.spawn::<RT>(gatherer.run(replica.clone(), stop.clone()));
@@ -160,6 +162,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (grants, wakeups) = self.0.hub.counters();
         let raft = self.0.replica.status();
         ClusterView { id: raft.id, raft, grants, wakeups, revision: self.revision() }
+    }
+
+    /// Registers what this node measures.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        metrics::register(&self.0, registry);
     }
 
     /// A digest of the whole state here, equal exactly where two states are equal. It walks the state.

@@ -1,0 +1,281 @@
+//! What a node measures of locks, sessions and those who wait.
+//!
+//! What is counted from events is counted on every node, from its own apply: the figures of two nodes that run equally long are
+//! the same, and are not to be added up. What is counted from calls is each node's own.
+
+use crate::{
+    api::{Acquired, CallError},
+    hub::Hub,
+    node::Parts,
+};
+use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, Scrape, WAIT_SECONDS, collect};
+use fairhold_state::{
+    command::{Event, Rejection},
+    read::Census,
+};
+use fairhold_types::{EndReason, GrantNumber};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// What a node counts.
+pub(crate) struct NodeMetrics<I> {
+    pub(crate) granted: Counter,
+    pub(crate) wakeups: Counter,
+    pub(crate) keepalives: KeepaliveMetrics,
+    pub(crate) streams: Gauge,
+    queued: Counter,
+    attached: Counter,
+    handed_over: Counter,
+    cooled: Counter,
+    ended: Ended,
+    sessions: Sessions,
+    acquires: Acquires,
+    waited: Histogram,
+    held: Histogram,
+    /// Since when each live grant waits, or holds. As many as the state has, less those that are older than this node's start.
+    since: Mutex<BTreeMap<GrantNumber, Phase<I>>>,
+}
+
+/// What a grant does, and since when, by this node's clock.
+#[derive(Debug, Clone, Copy)]
+enum Phase<I> {
+    Waits(I),
+    Holds(I),
+}
+
+/// Keepalives that were asked for at this node, and the messages to the leader in which they went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeepaliveMetrics {
+    pub(crate) asked: Counter,
+    pub(crate) batches: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Ended {
+    released: Counter,
+    expired: Counter,
+    broken: Counter,
+    withdrawn: Counter,
+}
+
+#[derive(Debug, Default)]
+struct Sessions {
+    opened: Counter,
+    expired: Counter,
+    closed: Counter,
+}
+
+/// Requests for a grant, by what came of them.
+#[derive(Debug, Default)]
+struct Acquires {
+    held: Counter,
+    queued: Counter,
+    lock_held: Counter,
+    wait_timeout: Counter,
+    refused: Counter,
+    failed: Counter,
+    caller_gone: Counter,
+}
+
+impl<I> Default for NodeMetrics<I> {
+    fn default() -> Self {
+        NodeMetrics {
+            granted: Counter::default(),
+            wakeups: Counter::default(),
+            keepalives: KeepaliveMetrics::default(),
+            streams: Gauge::default(),
+            queued: Counter::default(),
+            attached: Counter::default(),
+            handed_over: Counter::default(),
+            cooled: Counter::default(),
+            ended: Ended::default(),
+            sessions: Sessions::default(),
+            acquires: Acquires::default(),
+            waited: Histogram::of_seconds(WAIT_SECONDS),
+            held: Histogram::of_seconds(WAIT_SECONDS),
+            since: Mutex::default(),
+        }
+    }
+}
+
+impl<I: Instant> NodeMetrics<I> {
+    /// Counts what a command did.
+    pub(crate) fn observe(&self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::SessionOpened { .. } => self.sessions.opened.inc(),
+                Event::SessionExpired { .. } => self.sessions.expired.inc(),
+                Event::SessionClosed { .. } => self.sessions.closed.inc(),
+                Event::Queued { grant, .. } => {
+                    self.note_phase(*grant, Phase::Waits(I::now()));
+                    self.queued.inc()
+                }
+                Event::Attached { .. } => self.attached.inc(),
+                Event::Granted { grant, .. } => {
+                    let at_once = events.iter().any(|event| matches!(event, Event::Queued { grant: new, .. } if new == grant));
+                    self.handed_over.inc_by(u64::from(!at_once));
+                    self.note_phase(*grant, Phase::Holds(I::now()));
+                    self.granted.inc()
+                }
+                Event::Ended { grant, reason, .. } => {
+                    self.note_end(*grant);
+                    self.ended.of(*reason).inc()
+                }
+                Event::Cooled { .. } => self.cooled.inc(),
+                Event::SessionRetimed { .. }
+                | Event::Cooling { .. }
+                | Event::LockForgotten { .. }
+                | Event::NodeCreated { .. }
+                | Event::NodeChanged { .. } => 0,
+            };
+        }
+    }
+
+    /// Another state took the place of the one whose events were counted: since when its grants stand is not known here.
+    pub(crate) fn forget_phases(&self) {
+        self.phases().clear();
+    }
+
+    fn note_phase(&self, grant: GrantNumber, phase: Phase<I>) {
+        let before = self.phases().insert(grant, phase);
+        if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
+            self.waited.observe(now.saturating_duration_since(since));
+        }
+    }
+
+    fn note_end(&self, grant: GrantNumber) {
+        let before = self.phases().remove(&grant);
+        if let Some(Phase::Holds(since)) = before {
+            self.held.observe(since.elapsed());
+        }
+    }
+
+    fn phases(&self) -> std::sync::MutexGuard<'_, BTreeMap<GrantNumber, Phase<I>>> {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what a request for a grant came to; `None` where its caller had gone by then.
+    pub(crate) fn note_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
+        let acquires = &self.acquires;
+        match outcome {
+            None => &acquires.caller_gone,
+            Some(Ok(Acquired::Held(_))) => &acquires.held,
+            Some(Ok(Acquired::Queued(_))) => &acquires.queued,
+            Some(Err(CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
+            Some(Err(CallError::Rejected(_))) => &acquires.refused,
+            Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
+            Some(Err(
+                CallError::Propose(_)
+                | CallError::Read(_)
+                | CallError::Superseded
+                | CallError::NoNode { .. }
+                | CallError::ShuttingDown
+                | CallError::Detached,
+            )) => &acquires.failed,
+        }
+        .inc();
+    }
+
+    /// The same for a stream, by its first event.
+    pub(crate) fn note_held(&self) {
+        self.acquires.held.inc();
+    }
+
+    /// The same for a stream that begins in the queue.
+    pub(crate) fn note_queued(&self) {
+        self.acquires.queued.inc();
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let acquires = &self.acquires;
+        let outcomes = [
+            ("held", acquires.held.clone()),
+            ("queued", acquires.queued.clone()),
+            ("lock_held", acquires.lock_held.clone()),
+            ("wait_timeout", acquires.wait_timeout.clone()),
+            ("refused", acquires.refused.clone()),
+            ("failed", acquires.failed.clone()),
+            ("caller_gone", acquires.caller_gone.clone()),
+        ];
+        let help = "Requests for a grant that this node took, by what came of them";
+        registry.register("acquires", help, ByLabel::new("outcome", outcomes));
+        registry.register("grants_queued", "Grants that took a place in a queue, at once granted or not", self.queued.clone());
+        registry.register("grants_attached", "Requests that came again for a live grant", self.attached.clone());
+        registry.register("grants_given", "Grants that were given", self.granted.clone());
+        let help = "Grants that were given to somebody who had waited, when somebody else let go";
+        registry.register("grants_handed_over", help, self.handed_over.clone());
+        let ended = [
+            ("released", self.ended.released.clone()),
+            ("expired", self.ended.expired.clone()),
+            ("broken", self.ended.broken.clone()),
+            ("withdrawn", self.ended.withdrawn.clone()),
+        ];
+        let help = "Grants that ended, held or queued, by reason";
+        registry.register("grants_ended", help, ByLabel::new("reason", ended));
+        registry.register("grants_cooled", "Lock delays that were over", self.cooled.clone());
+        let help = "Time in the queue of those who were granted; nearly 0 where nobody stood there";
+        registry.register("grant_wait_seconds", help, self.waited.clone());
+        registry.register("grant_hold_seconds", "Time for which grants were held that have ended", self.held.clone());
+        registry.register("sessions_opened", "Sessions that were opened", self.sessions.opened.clone());
+        let help = "Sessions that ended because nothing was heard of their owners";
+        registry.register("sessions_expired", help, self.sessions.expired.clone());
+        registry.register("sessions_closed", "Sessions that their owners ended", self.sessions.closed.clone());
+        let help = "Keepalives asked for at this node, its own for open requests among them";
+        registry.register("keepalives", help, self.keepalives.asked.clone());
+        let help = "Messages to the leader in which this node's keepalives went";
+        registry.register("keepalive_batches", help, self.keepalives.batches.clone());
+        registry.register("waiters_woken", "Waiting requests that were woken at this node", self.wakeups.clone());
+        registry.register("streams_open", "Streams (hold=stream) that are open at this node", self.streams.clone());
+    }
+}
+
+impl Ended {
+    fn of(&self, reason: EndReason) -> &Counter {
+        match reason {
+            EndReason::Released => &self.released,
+            EndReason::Expired => &self.expired,
+            EndReason::Broken => &self.broken,
+            EndReason::Withdrawn => &self.withdrawn,
+        }
+    }
+}
+
+/// A stream, counted as long as this is kept.
+pub(crate) struct OpenStream(Gauge);
+
+impl OpenStream {
+    pub(crate) fn count(streams: &Gauge) -> OpenStream {
+        streams.inc();
+        OpenStream(streams.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Registers all that the node counts, and what its state has at a scrape.
+pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut Registry) {
+    parts.hub.metrics.register(registry);
+    let parts = Arc::clone(parts);
+    collect(registry, move |scrape| {
+        write_census(scrape, parts.replica.read(fairhold_state::State::census))?;
+        scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))
+    });
+}
+
+fn write_census(scrape: &mut Scrape<'_>, census: Census) -> fmt::Result {
+    scrape.gauge("locks", "Locks in which somebody stands", census.locks)?;
+    let grants = [("held", census.held), ("queued", census.waiting), ("cooling", census.cooling)];
+    let grants = grants.map(|(state, count)| (state.to_owned(), count));
+    scrape.gauges("grants", "Grants, by what they do", "state", grants)?;
+    scrape.gauge("sessions", "Open sessions, those that were made for one grant among them", census.sessions)?;
+    scrape.gauge("tree_nodes", "Nodes of the tree, those of locks and grants among them", census.nodes)?;
+    scrape.gauge("tree_value_bytes", "Bytes of all nodes' values together", census.value_bytes)
+}
