@@ -7,6 +7,7 @@ mod error;
 mod parent;
 mod parts;
 mod room;
+mod process;
 
 pub(crate) use error::ServeError;
 

@@ -1,6 +1,11 @@
 //! What every answer has: the revision, the leader, the request's id; and the redirect for those who asked for it.
 
-use crate::{answer, error::Problem, headers};
+use crate::{
+    answer,
+    error::Problem,
+    headers,
+    metrics::{HttpMetrics, Waits},
+};
 use axum::{
     extract::{MatchedPath, Request, State},
     middleware::Next,
@@ -8,7 +13,7 @@ use axum::{
 };
 use fairhold_node::Node;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use openraft_rt::AsyncRuntime;
+use openraft_rt::{AsyncRuntime, Instant};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -19,6 +24,7 @@ use tracing::Instrument;
 pub(crate) struct Envelope<RT: AsyncRuntime> {
     node: Node<RT>,
     requests: Arc<Requests>,
+    metrics: HttpMetrics,
 }
 
 /// Names requests: the node, when it began to take requests, and a number of the request's own.
@@ -29,14 +35,14 @@ struct Requests {
 
 impl<RT: AsyncRuntime> Clone for Envelope<RT> {
     fn clone(&self) -> Self {
-        Envelope { node: self.node.clone(), requests: Arc::clone(&self.requests) }
+        Envelope { node: self.node.clone(), requests: Arc::clone(&self.requests), metrics: self.metrics.clone() }
     }
 }
 
 impl<RT: AsyncRuntime> Envelope<RT> {
-    pub(crate) fn new(node: Node<RT>) -> Self {
+    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
         let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
-        Envelope { node, requests: Arc::new(Requests { prefix, taken: AtomicU64::new(0) }) }
+        Envelope { node, requests: Arc::new(Requests { prefix, taken: AtomicU64::new(0) }), metrics }
     }
 }
 
@@ -51,8 +57,24 @@ impl Requests {
     }
 }
 
-/// Wraps every call.
-pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>, request: Request, next: Next) -> Response {
+/// Wraps every call, and measures it.
+pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>, mut request: Request, next: Next) -> Response {
+    let (begun, in_flight, waits) = (RT::Instant::now(), envelope.metrics.begin(), Waits::default());
+    request.extensions_mut().insert(waits.clone());
+    let (route, method) = (request.extensions().get::<MatchedPath>().cloned(), request.method().clone());
+    let response = serve(&envelope, request, next).await;
+    let waited = waits.is_set() || is_stream(&response);
+    in_flight.answer(route.as_ref().map(MatchedPath::as_str), &method, response.status(), waited, begun.elapsed());
+    response
+}
+
+/// Whether the answer goes on for as long as its caller listens.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
+}
+
+async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next: Next) -> Response {
     let id = match envelope.requests.name(request.headers()) {
         Ok(id) => id,
         Err(problem) => return problem.into_response(),

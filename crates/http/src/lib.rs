@@ -6,6 +6,7 @@
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
+//! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `listener`: sockets. The rest runs under a simulator too.
 
 mod answer;
@@ -18,6 +19,8 @@ mod headers;
 mod hold;
 mod listener;
 mod locks;
+mod metered;
+mod metrics;
 mod nodes;
 mod params;
 mod request;
@@ -26,6 +29,7 @@ mod sessions;
 mod waiting;
 
 pub use listener::Listener;
+pub use metrics::{Exposition, HttpMetrics};
 pub use request::PeerAddress;
 pub use router::{ServerInfo, router};
 pub use waiting::waiting_router;

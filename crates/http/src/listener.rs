@@ -3,7 +3,7 @@
 //! The one file of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
-use crate::{delivery::Undelivered, hold::SilenceMax, request::PeerAddress};
+use crate::{delivery::Undelivered, hold::SilenceMax, metered::Metered, metrics::HttpMetrics, request::PeerAddress};
 use axum::Router;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -74,6 +74,7 @@ const TURNED_AWAY: &[u8] =
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    pub(crate) metrics: HttpMetrics,
 }
 
 impl Listener {
@@ -85,7 +86,7 @@ impl Listener {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(Listener { socket: TcpListener::from_std(socket.into())? })
+        Ok(Listener { socket: TcpListener::from_std(socket.into())?, metrics: HttpMetrics::default() })
     }
 
     /// The address that it listens at.
@@ -99,7 +100,7 @@ impl Listener {
     }
 
     async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
-        let Listener { socket } = self;
+        let Listener { socket, metrics } = self;
         let counts = Arc::new(Counts::default());
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
@@ -117,13 +118,14 @@ impl Listener {
             match accepted {
                 Ok((stream, peer)) => {
                     let Some(place) = Counts::enter(&counts, peer.ip().to_canonical()) else {
+                        metrics.turn_away(counts.is_full());
                         turn_away(&stream, peer);
                         continue;
                     };
                     if let Err(error) = tune(&stream) {
                         tracing::debug!(%peer, %error, "a connection could not be tuned");
                     }
-                    let talk = talk(stream, peer, router.clone(), patience, graceful.watcher());
+                    let talk = talk(stream, peer, router.clone(), (patience, metrics.clone()), graceful.watcher());
                     connections.spawn(async move {
                         talk.await;
                         drop(place);
@@ -156,7 +158,13 @@ fn turn_away(stream: &TcpStream, peer: SocketAddr) {
     }
 }
 
-async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Patience, watcher: Watcher) {
+async fn talk(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    (patience, metrics): (Patience, HttpMetrics),
+    watcher: Watcher,
+) {
     let address = PeerAddress(peer.ip());
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
     let (asked, socket, head) = (Arc::clone(&calls), Arc::clone(&stream), patience.head);
@@ -186,7 +194,7 @@ async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, patience: Pat
         .timer(TokioTimer::new())
         .header_read_timeout(patience.idle)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(paced), service);
+        .serve_connection(TokioIo::new(Metered::new(paced, metrics)), service);
     // Clients that go away, time out or send nonsense are their own affair.
     if let Err(error) = watcher.watch(connection).await {
         tracing::trace!(%peer, %error, "a connection ended");
@@ -372,6 +380,10 @@ impl Counts {
         counted.by_address.insert(address, here + 1);
         drop(counted);
         Some(Place { counts: Arc::clone(counts), address })
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).all >= CONNECTIONS_MAX
     }
 }
 

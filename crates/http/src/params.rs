@@ -77,6 +77,11 @@ impl<'a> Params<'a> {
         Ok(())
     }
 
+    /// Whether it was given, and not taken yet.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == name)
+    }
+
     fn take(&mut self, name: &str) -> Option<Value<'a>> {
         let index = self.0.iter().position(|(known, _)| known == name)?;
         match self.0.swap_remove(index).1 {

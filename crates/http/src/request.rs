@@ -3,6 +3,7 @@
 use crate::{
     error::Problem,
     headers,
+    metrics::Waits,
     params::{Known, Params, expected},
 };
 use axum::extract::Request;
@@ -80,12 +81,20 @@ impl Received {
 
     /// The parameters of this call.
     pub(crate) fn params(&self, known: &Known) -> Result<Params<'_>, Problem> {
-        Params::parse(self.parts.uri.query(), &self.body, known)
+        self.noting_wait(Params::parse(self.parts.uri.query(), &self.body, known)?)
     }
 
     /// The parameters of a call whose body is not for parameters.
     pub(crate) fn query(&self, known: &Known) -> Result<Params<'_>, Problem> {
-        Params::parse(self.parts.uri.query(), &[], known)
+        self.noting_wait(Params::parse(self.parts.uri.query(), &[], known)?)
+    }
+
+    /// Notes where a caller asks to wait: how long that takes says nothing about the server.
+    fn noting_wait<'a>(&self, params: Params<'a>) -> Result<Params<'a>, Problem> {
+        if let (true, Some(waits)) = (params.has("wait"), self.parts.extensions.get::<Waits>()) {
+            waits.set();
+        }
+        Ok(params)
     }
 
     /// The name or id in the path: `{x}` of `/v1/locks/{x}/queue`, decoded.

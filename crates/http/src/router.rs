@@ -4,7 +4,9 @@ use crate::{
     cluster,
     envelope::{self, Envelope},
     error::Problem,
-    grants, locks, nodes, sessions,
+    grants, locks,
+    metrics::Exposition,
+    nodes, sessions,
 };
 use axum::{
     Router,
@@ -14,7 +16,7 @@ use axum::{
 };
 use fairhold_node::Node;
 use fairhold_types::Code;
-use http::Uri;
+use http::{HeaderMap, Uri};
 use openraft_rt::AsyncRuntime;
 
 /// What the server says of itself.
@@ -25,7 +27,9 @@ pub struct ServerInfo {
 }
 
 /// The whole API of a node.
-pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo) -> Router {
+pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
+    let envelope = Envelope::new(node.clone(), exposition.http());
+    let show_metrics = move |headers: HeaderMap| async move { exposition.answer(&headers) };
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     Router::new()
@@ -45,9 +49,10 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo) -> Router {
         .route("/livez", get(cluster::live))
         .route("/readyz", get(cluster::ready::<RT>))
         .route("/version", get(show_version))
+        .route("/metrics", get(show_metrics))
         .fallback(no_such_resource)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(Envelope::new(node.clone()), envelope::wrap::<RT>))
+        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
         .with_state(node)
 }
 

@@ -124,6 +124,9 @@ mod tests {
         registry.register("batch", "Batches", histogram.clone());
         [1, 8, 9].into_iter().for_each(|size| histogram.observe_size(size));
         let served = text(&registry, Format::Plain).unwrap();
-        assert!(served.contains("fairhold_batch_sum 18.0\n") && served.contains("fairhold_batch_bucket{le=\"8.0\"} 2\n"), "{served}");
+        assert!(
+            served.contains("fairhold_batch_sum 18.0\n") && served.contains("fairhold_batch_bucket{le=\"8.0\"} 2\n"),
+            "{served}"
+        );
     }
 }

@@ -23,9 +23,8 @@ pub type Gauge = prometheus_client::metrics::gauge::Gauge;
 const PREFIX: &str = "fairhold";
 
 /// Upper bounds, in seconds, for what takes between a tenth of a millisecond and ten seconds.
-pub const LATENCY_SECONDS: &[f64] = &[
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
+pub const LATENCY_SECONDS: &[f64] =
+    &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Upper bounds, in seconds, for what people and leases wait for: a millisecond to an hour.
 pub const WAIT_SECONDS: &[f64] =

@@ -59,9 +59,7 @@ impl Scrape<'_> {
             return Ok(());
         }
         let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        values.try_for_each(|(text, value)| {
-            ConstGauge::new(value).encode(encoder.encode_family(&[(label, text.as_str())])?)
-        })
+        values.try_for_each(|(text, value)| ConstGauge::new(value).encode(encoder.encode_family(&[(label, text.as_str())])?))
     }
 
     /// A counter that is kept elsewhere. The name is without its `_total`.

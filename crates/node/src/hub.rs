@@ -105,7 +105,9 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
         self.metrics.observe(events);
         for event in events {
             match event {
-                Event::Granted { grant, .. } | Event::Ended { grant, .. } | Event::Attached { grant, .. } => self.wake_grant(*grant),
+                Event::Granted { grant, .. } | Event::Ended { grant, .. } | Event::Attached { grant, .. } => {
+                    self.wake_grant(*grant)
+                }
                 Event::SessionOpened { .. }
                 | Event::SessionExpired { .. }
                 | Event::SessionRetimed { .. }

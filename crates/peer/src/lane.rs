@@ -303,11 +303,7 @@ async fn write_requests(
     }
 }
 
-async fn read_answers(
-    socket: &mut FramedRead<OwnedReadHalf, FrameCodec>,
-    in_flight: &InFlight,
-    flow: &Flow,
-) -> Ending {
+async fn read_answers(socket: &mut FramedRead<OwnedReadHalf, FrameCodec>, in_flight: &InFlight, flow: &Flow) -> Ending {
     while let Some(frame) = socket.next().await {
         let frame = match frame {
             Ok(frame) => frame,

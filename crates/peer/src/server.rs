@@ -53,7 +53,11 @@ pub struct PeerServer {
 impl PeerServer {
     /// Takes the port. Connections wait until `serve`.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
-        Ok(PeerServer { listener: TcpListener::bind(address).await?, handshake_timeout: HANDSHAKE_TIMEOUT, metrics: PeerMetrics::default() })
+        Ok(PeerServer {
+            listener: TcpListener::bind(address).await?,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+            metrics: PeerMetrics::default(),
+        })
     }
 
     /// Another limit for introductions.
@@ -260,11 +264,7 @@ fn begin(request: Frame, from: NodeId, lane: Lane, service: &dyn Service) -> Res
     }
 }
 
-async fn write_answers(
-    socket: &mut OwnedWriteHalf,
-    mut answers: mpsc::Receiver<Frame>,
-    flow: &Flow,
-) -> Result<(), FrameError> {
+async fn write_answers(socket: &mut OwnedWriteHalf, mut answers: mpsc::Receiver<Frame>, flow: &Flow) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
     while let Some(answer) = answers.recv().await {
         flow.goes(answer.payload.len());

@@ -27,11 +27,7 @@ pub(crate) struct Written {
 
 impl Default for StorageMetrics {
     fn default() -> Self {
-        StorageMetrics {
-            sync: Histogram::of_seconds(LATENCY_SECONDS),
-            batches: Counter::default(),
-            bytes: Counter::default(),
-        }
+        StorageMetrics { sync: Histogram::of_seconds(LATENCY_SECONDS), batches: Counter::default(), bytes: Counter::default() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, room};
+use super::{ServeError, process, room};
 use crate::config::ServeConfig;
-use fairhold_http::{Listener, ServerInfo, router};
+use fairhold_http::{Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
@@ -54,10 +54,18 @@ impl Parts {
     /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
     pub(super) async fn start(config: &ServeConfig, storage: Storage, raft: &Handle) -> Result<Parts, ServeError> {
         let listener = listen_for_clients(&config.listen).await?;
+        let mut registry = fairhold_metrics::registry();
+        process::register(&mut registry);
+        storage.register_metrics(&mut registry);
         let core = raft.spawn(Core::start(config.clone(), storage)).await.map_err(ended)??;
+        core.peer.metrics().register(&mut registry);
+        core.replica.register_metrics(&mut registry);
+        core.node.register_metrics(&mut registry);
+        let exposition = Exposition::new(registry);
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION") };
         let (stop, stopped) = oneshot::channel();
-        let serving = listener.serve(router(core.node.clone(), info), told(stopped));
+        let listener = listener.with_metrics(exposition.http());
+        let serving = listener.serve(router(core.node.clone(), info, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
         tracing::info!(clients = %config.listen, peers = %config.peer_listen, "listening");
         Ok(Parts { core, http })
@@ -103,6 +111,7 @@ impl Core {
         let replica_config = ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation());
         let reception = Reception::new(&replica_config);
         let peer = Arc::new(TcpPeer::new(Handle::current()));
+        let server = server.with_metrics(peer.metrics());
         peer.set_service(reception.service());
         let prelude = Prelude::new();
         let audience = prelude.audience();

@@ -1,0 +1,83 @@
+//! What the process itself is measured by: memory, open files, processor time, as the kernel tells.
+
+use fairhold_metrics::{Registry, Scrape, collect};
+use std::{
+    fmt, fs,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Registers the process and its build.
+pub(super) fn register(registry: &mut Registry) {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    collect(registry, move |scrape| {
+        let build = [(env!("CARGO_PKG_VERSION").to_owned(), 1_u64)];
+        scrape.gauges("build_info", "Always 1; the version is in the label", "version", build)?;
+        scrape.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started)?;
+        Reading::take().map_or(Ok(()), |reading| reading.write(scrape))
+    });
+}
+
+/// What Linux tells of this process; other systems have no such files, and then there are no such series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Reading {
+    resident_bytes: u64,
+    open_files: u64,
+    max_files: Option<u64>,
+    cpu_seconds: f64,
+    threads: u64,
+}
+
+impl Reading {
+    fn take() -> Option<Reading> {
+        let (stat, limits) = (fs::read_to_string("/proc/self/stat").ok()?, fs::read_to_string("/proc/self/limits").ok()?);
+        // Reading the folder opens one more.
+        let open_files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
+        let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
+        Reading::parse(&stat, &limits, open_files, page, ticks)
+    }
+
+    fn parse(stat: &str, limits: &str, open_files: u64, page_bytes: u64, ticks: u64) -> Option<Reading> {
+        // The program's name is in brackets, and may have brackets and blanks itself; the third field follows it.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let busy = u32::try_from(field(14)? + field(15)?).ok()?;
+        let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        Some(Reading {
+            resident_bytes: field(24)? * page_bytes,
+            open_files,
+            max_files: files.split_whitespace().next().and_then(|most| most.parse().ok()),
+            cpu_seconds: f64::from(busy) / f64::from(u32::try_from(ticks).ok()?),
+            threads: field(20)?,
+        })
+    }
+
+    fn write(self, scrape: &mut Scrape<'_>) -> fmt::Result {
+        scrape.gauge("process_resident_memory_bytes", "Memory of the process that is in RAM", self.resident_bytes)?;
+        scrape.gauge("process_open_fds", "Open files and sockets", self.open_files)?;
+        if let Some(most) = self.max_files {
+            scrape.gauge("process_max_fds", "How many files and sockets may be open", most)?;
+        }
+        scrape.gauge("process_threads", "Threads", self.threads)?;
+        scrape.counter_of_seconds("process_cpu_seconds", "Processor time used", self.cpu_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_own_words_are_understood() {
+        let mut fields = vec!["0".to_owned(); 50];
+        for (number, value) in [(14, "250"), (15, "150"), (20, "9"), (24, "1000")] {
+            fields[number - 3] = value.to_owned();
+        }
+        let stat = format!("42 (fair) hold) {}", fields.join(" "));
+        let limits =
+            "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096                 files\n";
+        let reading = Reading::parse(&stat, limits, 17, 4096, 100).unwrap();
+        let expected = Reading { resident_bytes: 4_096_000, open_files: 17, max_files: Some(1024), cpu_seconds: 4.0, threads: 9 };
+        assert_eq!(reading, expected);
+        assert_eq!(Reading::parse("42 (fairhold", limits, 17, 4096, 100), None);
+    }
+}
