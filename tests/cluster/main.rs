@@ -3,6 +3,7 @@
 mod client;
 mod disk_double;
 mod harness;
+mod procfs;
 mod trial;
 
 mod all_killed;
@@ -16,13 +17,16 @@ mod disk_mounted;
 mod exactly_once;
 mod fairness;
 mod going_away;
+mod idle;
 mod leader_killed;
 mod leases;
+mod metrics;
 mod paused;
 mod power_cut;
 mod queue;
 mod quorum;
 mod sessions;
 mod snapshot;
+mod soak;
 mod strangers;
 mod streams;

@@ -57,7 +57,6 @@ impl Histogram {
 
     /// Notes how large something was.
     pub fn observe_size(&self, size: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "a bound is never so large that it would matter")]
         self.note(size as f64, size as u64);
     }
 
@@ -84,7 +83,6 @@ impl EncodeMetric for Histogram {
         let bounds = inner.bounds.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(&inner.counts).map(|(bound, count)| (bound, count.load(Relaxed))).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        #[expect(clippy::cast_precision_loss, reason = "a sum beyond 53 bits is known to 16 digits, which is enough")]
         let sum = inner.sum.load(Relaxed) as f64 / inner.scale;
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }

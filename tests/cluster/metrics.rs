@@ -1,0 +1,230 @@
+//! `/metrics`: what is served is well formed, costs little, names nobody, and is what `docs/metrics.md` says.
+
+use crate::{
+    client::{Call, Client},
+    harness::{Cluster, LONG, NODES, SHORT, all, alone, report, together},
+    trial,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A series' name, with its type and the names of its labels.
+type Series = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// Reads a page of Prometheus' text format, and panics at whatever is not as it must be.
+fn parse(page: &str) -> Series {
+    let mut series = Series::new();
+    let mut seen = BTreeSet::new();
+    let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let (mut name, mut kind, mut help) = (String::new(), String::new(), String::new());
+    let body = page.strip_suffix("# EOF\n").unwrap_or_else(|| panic!("it does not end with # EOF: {page}"));
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (of, text) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            assert!(text.len() > 5, "it says nothing: {line}");
+            of.clone_into(&mut help);
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (of, what) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            assert_eq!(of, help, "its HELP stands before it");
+            assert!(["counter", "gauge", "histogram"].contains(&what), "{line}");
+            assert_eq!(what == "counter", of.ends_with("_total"), "{line}");
+            assert!(of.starts_with("fairhold_") && of.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+            (name, kind) = (of.to_owned(), what.to_owned());
+            let before = series.insert(name.clone(), (kind.clone(), BTreeSet::new()));
+            assert_eq!(before, None, "{name} comes twice");
+        } else {
+            let (sample, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+            let value: f64 = value.parse().unwrap_or_else(|_| panic!("no number: {line}"));
+            assert!(seen.insert(sample.to_owned()), "twice: {line}");
+            let (of, labels) = sample.split_once('{').map_or((sample, ""), |(of, rest)| (of, rest.trim_end_matches('}')));
+            let suffix = of.strip_prefix(&name).unwrap_or_else(|| panic!("not below its own TYPE: {line}"));
+            assert_eq!(["_bucket", "_sum", "_count"].contains(&suffix), kind == "histogram", "{line}");
+            let labels = label_pairs(labels);
+            let own = labels.iter().filter(|(label, _)| *label != "le");
+            let key: String = own.clone().map(|(label, text)| format!("{label}={text},")).collect();
+            let known = &mut series.get_mut(&name).expect("its TYPE was read").1;
+            known.extend(own.map(|(label, _)| (*label).to_owned()));
+            let last = buckets.entry(format!("{name}{key}")).or_insert((0.0, f64::NAN));
+            match (suffix, labels.iter().find(|(label, _)| *label == "le")) {
+                ("_bucket", Some((_, "+Inf"))) => assert_eq!(value, last.1, "all that was counted: {line}"),
+                ("_bucket", Some(_)) => {
+                    assert!(value >= last.0, "buckets hold what is in those before them: {line}");
+                    last.0 = value;
+                }
+                ("_count", None) => last.1 = value,
+                (_, le) => assert!(le.is_none(), "{line}"),
+            }
+        }
+    }
+    let unfinished: Vec<_> =
+        series.iter().filter(|(name, (kind, _))| kind == "histogram" && !page.contains(&format!("{name}_bucket{{"))).collect();
+    assert!(unfinished.is_empty(), "no buckets: {unfinished:?}");
+    series
+}
+
+/// `a="x",b="y"`; no value has a quote in it.
+fn label_pairs(text: &str) -> Vec<(&str, &str)> {
+    let pairs = text.split("\",").filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| pair.split_once("=\"").map(|(label, value)| (label, value.trim_end_matches('"'))).expect("a label"))
+        .collect()
+}
+
+#[test]
+fn the_parser_finds_what_is_wrong() {
+    let fine = "# HELP fairhold_x_total What it is\n# TYPE fairhold_x_total counter\nfairhold_x_total{a=\"b\"} 1\n# EOF\n";
+    assert_eq!(parse(fine)["fairhold_x_total"], ("counter".to_owned(), BTreeSet::from(["a".to_owned()])));
+    for (from, to) in [
+        ("# EOF\n", ""),
+        ("# HELP fairhold_x_total What it is\n", ""),
+        ("_total", ""),
+        ("{a=\"b\"} 1\n", "{a=\"b\"} 1\nfairhold_x_total{a=\"b\"} 2\n"),
+        ("} 1", "} one"),
+        ("counter", "histogram"),
+        ("fairhold_x_total{", "fairhold_y_total{"),
+    ] {
+        let wrong = fine.replace(from, to);
+        assert!(std::panic::catch_unwind(|| parse(&wrong)).is_err(), "not found: {wrong}");
+    }
+}
+
+async fn page(client: &Client, node: usize) -> String {
+    let answer = client.send_to(node, &Call::get("/metrics")).await.expect("the node runs").expect_status(200);
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    answer.text
+}
+
+/// What `promtool check metrics` says, where there is one on this machine.
+fn promtool(page: &str) {
+    let child = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = child else { return report("promtool is not here, and was not asked") };
+    child.stdin.take().expect("its input").write_all(page.as_bytes()).expect("promtool reads");
+    let output = child.wait_with_output().expect("promtool ends");
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && complaints.is_empty(), "{}: {complaints}", output.status);
+}
+
+/// A little of everything, so that nothing is missing for want of use. What it says of itself must not be on the page.
+async fn use_everything(cluster: &Cluster) -> Vec<String> {
+    let client = cluster.client(0);
+    let session = client.open_session("60s", "private-session").await;
+    client.keepalive(&session).await.expect_status(200);
+    let held = client.acquire("private-lock", &format!("session={}&owner=private-owner", session.id)).await;
+    client.send(&Call::post("/v1/locks/private-lock")).await.expect_problem(409, "lock_held");
+    client.send(&Call::post("/v1/locks/private-lock?wait=100ms")).await.expect_problem(409, "wait_timeout");
+    client.release(&held.id).await;
+    client.write(&Call::put("/v1/nodes/private-node", "private-value")).await;
+    client.value("private-node").await;
+    client.send(&Call::get("/nowhere/private-path")).await.expect_status(404);
+    vec![session.id, held.id, "private".to_owned()]
+}
+
+/// What the page of the documentation says there is.
+fn documented(page: &str) -> Series {
+    let rows = page.lines().filter(|line| line.starts_with("| `fairhold_"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert_eq!(cells.len(), 5, "series, type, labels, meaning, alert: {row}");
+        let labels = cells[2].split(", ").map(|label| label.trim_matches('`').to_owned()).filter(|label| !label.is_empty());
+        (cells[0].trim_matches('`').to_owned(), (cells[1].to_owned(), labels.collect()))
+    })
+    .collect()
+}
+
+/// The series that a text names, each without what a histogram hangs on it.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("fairhold_"));
+    let bare = |word: &str| {
+        ["_bucket", "_sum", "_count"].iter().fold(word.to_owned(), |word, end| word.trim_end_matches(end).to_owned())
+    };
+    words.map(bare).collect()
+}
+
+#[test]
+fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let secrets = use_everything(&cluster).await;
+        let client = cluster.client(0);
+        let mut served = Series::new();
+        for node in 0..NODES {
+            // The second one has the first request in it.
+            page(&client, node).await;
+            let page = page(&client, node).await;
+            promtool(&page);
+            let told: Vec<_> = secrets.iter().filter(|secret| page.contains(*secret)).collect();
+            assert!(told.is_empty(), "{told:?} can be read in {page}");
+            served.extend(parse(&page));
+        }
+        let open = Call::get("/metrics").with("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
+        let open = client.send(&open).await.expect_status(200);
+        assert_eq!(open.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+        assert!(open.text.ends_with("# EOF\n") && open.text.contains("# TYPE fairhold_keepalives counter\n"), "{}", open.text);
+
+        let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the page is there");
+        let documented = documented(&text);
+        for (name, series) in &served {
+            assert_eq!(documented.get(name), Some(series), "docs/metrics.md and a node differ on {name}");
+        }
+        let gone: Vec<_> = documented.keys().filter(|name| !served.contains_key(*name)).collect();
+        assert!(gone.is_empty(), "docs/metrics.md has what no node serves: {gone:?}");
+        let unknown: Vec<_> = named(&text).into_iter().filter(|name| !served.contains_key(name)).collect();
+        assert!(unknown.is_empty(), "docs/metrics.md asks for what no node serves: {unknown:?}");
+        let dashboard = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/grafana/fairhold.json"));
+        let dashboard = dashboard.expect("the dashboard is there");
+        let _valid: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+        let unknown: Vec<_> = named(&dashboard).into_iter().filter(|name| !served.contains_key(name)).collect();
+        assert!(unknown.is_empty(), "the dashboard asks for what no node serves: {unknown:?}");
+    });
+}
+
+/// Requests at a time while sessions are opened.
+const AT_ONCE: usize = 64;
+/// A scrape that takes longer walks over something. Most of it is the tests' own machine.
+const SCRAPE_MAX: Duration = Duration::from_millis(50);
+
+/// Opens many sessions, at all nodes.
+pub(crate) async fn open_sessions(cluster: &Cluster, count: usize, ttl: &'static str) -> Vec<String> {
+    let opening = (0..AT_ONCE).map(|one| {
+        let client = cluster.client(one);
+        tokio::spawn(async move {
+            let mut ids = Vec::new();
+            for _ in (one..count).step_by(AT_ONCE) {
+                ids.push(client.open_session(ttl, "idle").await.id);
+            }
+            ids
+        })
+    });
+    all(opening.collect()).await.concat()
+}
+
+/// The value of a series without labels.
+pub(crate) fn value(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
+#[test]
+fn a_scrape_costs_little_however_many_sessions_there_are() {
+    alone(LONG * 2, async {
+        let count = trial::size(500, 100_000);
+        let cluster = Cluster::start().await;
+        open_sessions(&cluster, count, "1h").await;
+        let client = cluster.client(0);
+        let mut times = Vec::new();
+        for _ in 0..21 {
+            let started = Instant::now();
+            let page = page(&client, 0).await;
+            times.push(started.elapsed());
+            assert!(value(&page, "fairhold_sessions") <= count as f64, "{page}");
+        }
+        times.sort_unstable();
+        report(&format!("{count} sessions: a scrape takes {:.1?} (median), {:.1?} (longest of 21)", times[10], times[20]));
+        assert!(times[10] < SCRAPE_MAX, "{times:?}");
+    });
+}

@@ -1,0 +1,203 @@
+//! A mixed load for long: everybody gets on, and no node grows without end.
+
+use crate::{
+    client::{Call, Client},
+    harness::{Cluster, LONG, NODES, alone, pass, report},
+    procfs::Usage,
+    trial,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use tokio::task::JoinSet;
+
+/// How much a node may grow in an hour, in MiB, once it is warm.
+const GROWTH_MAX: f64 = 48.0;
+/// How much disk a node may use in the end, in MiB: the log is purged behind snapshots of a small state.
+const DISK_MAX: f64 = 512.0;
+/// How much more open files it may have in the end than in the middle.
+const FILES_MORE_MAX: usize = 64;
+/// Looks at each node in all.
+const LOOKS: u32 = 120;
+/// Between two calls of one client: it is to be long, not hard.
+const THINK: Duration = Duration::from_millis(5);
+/// Clients of each kind.
+const EACH: usize = 2;
+/// Nodes of the tree that are written.
+const PATHS: u64 = 500;
+
+/// What clients do, each again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Lock,
+    Semaphore,
+    ReadWrite,
+    Session,
+    Stream,
+    Write,
+    Read,
+}
+
+const KINDS: [Kind; 7] = [Kind::Lock, Kind::Semaphore, Kind::ReadWrite, Kind::Session, Kind::Stream, Kind::Write, Kind::Read];
+
+/// One turn of a client.
+async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str, number: u64) {
+    match kind {
+        Kind::Lock => {
+            let grant = client.acquire(&format!("soak-{}", number % 3), "wait=60s&ttl=30s").await;
+            client.release(&grant.id).await;
+        }
+        Kind::Semaphore => {
+            let grant = client.acquire("soak-semaphore", "wait=60s&limit=3").await;
+            client.release(&grant.id).await;
+        }
+        Kind::ReadWrite => {
+            let mode = if number.is_multiple_of(4) { "exclusive" } else { "shared" };
+            let grant = client.acquire("soak-book", &format!("wait=60s&mode={mode}")).await;
+            client.release(&grant.id).await;
+        }
+        Kind::Session => {
+            let session = client.open_session("30s", "soak").await;
+            let grant = client.acquire("soak-owned", &format!("wait=60s&session={}", session.id)).await;
+            client.keepalive(&session).await.expect_status(200);
+            // Every other one leaves its grant to the end of the session.
+            if number.is_multiple_of(2) {
+                client.release(&grant.id).await;
+            }
+            client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+        }
+        Kind::Stream => {
+            let call = streams.post(format!("{url}/v1/locks/soak-stream?hold=stream&wait=60s"));
+            let mut lines = call.send().await.expect("the node runs");
+            assert_eq!(lines.status(), 200);
+            assert!(lines.chunk().await.expect("a line").is_some(), "it says that it is queued or held");
+        }
+        Kind::Write => {
+            client.write(&Call::put(&format!("/v1/nodes/soak-{}", number % PATHS), "x".repeat(256))).await;
+        }
+        Kind::Read => {
+            client.queue("soak-0").await;
+            client.holders("soak-book").await;
+        }
+    }
+}
+
+struct Load {
+    stop: Arc<AtomicBool>,
+    turns: Arc<[AtomicU64; KINDS.len()]>,
+    clients: JoinSet<()>,
+}
+
+impl Load {
+    fn start(cluster: &Cluster) -> Load {
+        let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::<[AtomicU64; KINDS.len()]>::default());
+        let streams = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+        let mut clients = JoinSet::new();
+        for (index, kind) in KINDS.into_iter().enumerate() {
+            for one in 0..EACH {
+                let node = (index + one) % NODES;
+                let (client, url, streams) = (cluster.client(node), cluster.nodes[node].url.clone(), streams.clone());
+                let (stop, turns) = (stop.clone(), turns.clone());
+                clients.spawn(async move {
+                    while !stop.load(Relaxed) {
+                        let number = turns[index].fetch_add(1, Relaxed);
+                        turn(kind, &client, &streams, &url, number).await;
+                        pass(THINK).await;
+                    }
+                });
+            }
+        }
+        Load { stop, turns, clients }
+    }
+
+    fn turns(&self) -> [u64; KINDS.len()] {
+        std::array::from_fn(|index| self.turns[index].load(Relaxed))
+    }
+
+    /// Fails at once where a client did.
+    fn check(&mut self) {
+        while let Some(ended) = self.clients.try_join_next() {
+            ended.expect("a client");
+            panic!("a client ended before it was told to");
+        }
+    }
+
+    async fn end(mut self) {
+        self.stop.store(true, Relaxed);
+        while let Some(ended) = self.clients.join_next().await {
+            ended.expect("a client");
+        }
+    }
+}
+
+/// By how much memory grows in an hour, in MiB: the line that fits the looks best.
+fn slope(looks: &[(Duration, f64)]) -> f64 {
+    let count = looks.len() as f64;
+    let hours = |look: &(Duration, f64)| look.0.as_secs_f64() / 3_600.0;
+    let (mean_x, mean_y) = (looks.iter().map(hours).sum::<f64>() / count, looks.iter().map(|look| look.1).sum::<f64>() / count);
+    let above: f64 = looks.iter().map(|look| (hours(look) - mean_x) * (look.1 - mean_y)).sum();
+    let below: f64 = looks.iter().map(|look| (hours(look) - mean_x).powi(2)).sum();
+    above / below
+}
+
+#[test]
+fn the_slope_is_that_of_the_line() {
+    let looks: Vec<_> = (0..10).map(|number| (Duration::from_secs(360 * number), 100.0 + number as f64)).collect();
+    assert!((slope(&looks) - 10.0).abs() < 1e-9, "one MiB in a tenth of an hour");
+}
+
+fn show(at: &str, usage: &[Usage]) {
+    for (node, usage) in usage.iter().enumerate() {
+        let Usage { resident, files, disk, .. } = usage;
+        report(&format!("{at}, node {}: {resident:.1} MiB in RAM, {files} open files, {disk:.1} MiB on disk", node + 1));
+    }
+}
+
+fn length() -> Duration {
+    let asked = std::env::var("FAIRHOLD_TRIAL_MINUTES").ok();
+    let asked = asked.map(|minutes| minutes.parse::<u64>().expect("FAIRHOLD_TRIAL_MINUTES is a number of minutes"));
+    let minutes = |minutes| Duration::from_secs(60 * minutes);
+    trial::size(Duration::from_secs(10), minutes(asked.unwrap_or(30)))
+}
+
+#[test]
+fn soak() {
+    let length = length();
+    alone(length + LONG, async {
+        let cluster = Cluster::start().await;
+        let mut load = Load::start(&cluster);
+        let started = Instant::now();
+        let mut looks: Vec<(Duration, Vec<Usage>)> = Vec::new();
+        let mut before = load.turns();
+        for look in 1..=LOOKS {
+            pass((length * look / LOOKS).saturating_sub(started.elapsed())).await;
+            load.check();
+            looks.push((started.elapsed(), Usage::of_all(&cluster.nodes)));
+            if [LOOKS / 6, LOOKS / 2, LOOKS].contains(&look) {
+                let turns = load.turns();
+                report(&format!("after {:.0?}: {KINDS:?} took {turns:?} turns", started.elapsed()));
+                show(&format!("{look}/{LOOKS}"), &looks[looks.len() - 1].1);
+                let stuck = KINDS.iter().zip(turns.iter().zip(&before)).find(|(_, (now, before))| now <= before);
+                assert_eq!(stuck, None, "everybody gets on");
+                before = turns;
+            }
+        }
+        load.end().await;
+        let warm = &looks[looks.len() / 3..];
+        for node in 0..NODES {
+            let resident: Vec<_> = warm.iter().map(|(at, usage)| (*at, usage[node].resident)).collect();
+            let growth = slope(&resident);
+            report(&format!("node {}: {growth:+.1} MiB an hour over the last two thirds", node + 1));
+            let (middle, end) = (looks[looks.len() / 2].1[node], looks[looks.len() - 1].1[node]);
+            if trial::size(false, true) {
+                assert!(growth < GROWTH_MAX, "node {} grows by {growth:.1} MiB an hour", node + 1);
+                assert!(end.files <= middle.files + FILES_MORE_MAX, "{} open files after {}", end.files, middle.files);
+                assert!(end.disk < DISK_MAX, "{:.0} MiB on disk", end.disk);
+            }
+        }
+    });
+}
