@@ -63,6 +63,8 @@ fn idle_sessions_cost_next_to_nothing() {
         let (count, rounds, every) = trial::size((500, 1, Duration::from_secs(1)), (10_000, 6, Duration::from_secs(5)));
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
+        let alone = cost(&cluster, rounds, every, &[], false).await;
+        report(&format!("processor of each node without a session: {alone}"));
         let before = Usage::of_all(&cluster.nodes);
         let started = Instant::now();
         let ids = open_sessions(&cluster, count, "60s").await;
