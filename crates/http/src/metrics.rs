@@ -210,6 +210,13 @@ pub struct Exposition {
     pub(crate) http: HttpMetrics,
 }
 
+/// Of the door alone.
+impl Default for Exposition {
+    fn default() -> Self {
+        Exposition::new(fairhold_metrics::registry())
+    }
+}
+
 impl Exposition {
     /// Takes what the other parts of the node have registered, and adds the door's own.
     #[must_use]
