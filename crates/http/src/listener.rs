@@ -158,14 +158,8 @@ fn turn_away(stream: &TcpStream, peer: SocketAddr) {
     }
 }
 
-async fn talk(
-    stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    (patience, metrics): (Patience, HttpMetrics),
-    watcher: Watcher,
-) {
-    let address = PeerAddress(peer.ip());
+async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, bounds: (Patience, HttpMetrics), watcher: Watcher) {
+    let (address, (patience, metrics)) = (PeerAddress(peer.ip()), bounds);
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
     let (asked, socket, head) = (Arc::clone(&calls), Arc::clone(&stream), patience.head);
     let paced = Paced { stream: Arc::clone(&stream), head, calls: Arc::clone(&calls), seen: 0, head_ends: None, alarm: None };
