@@ -170,7 +170,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             Outcome::Queued(Queued { number, session, attempt }) => {
                 Ok(Standing { number, session, attempt, token: None, revision })
             }
-            outcome @ (Outcome::Nothing | Outcome::Done | Outcome::SessionOpened { .. } | Outcome::Written { .. }) => {
+            outcome @ (Outcome::Nothing | Outcome::Done | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
             }
         }
@@ -204,7 +204,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             let mut place = self.node.0.hub.park(standing.number);
             match self.node.0.replica.read(|state| look(state, &self.call.acquire.grant, standing)) {
                 Look::Held => return Some(self.answer_held(standing, standing.revision, proved()).await),
-                Look::Ended(reason) => return Some(Err(Rejection::GrantEnded { reason }.into())),
+                Look::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
                 Look::Superseded => return Some(Err(CallError::Superseded)),
                 Look::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
                     return Some(self.answer_queued(standing).await);
@@ -232,13 +232,13 @@ impl<RT: AsyncRuntime> Request<RT> {
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
         match answer.result {
-            Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn }) => {
+            Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| view::holder(state, self.lock()));
                 Err(CallError::WaitTimeout { holder })
             }
             Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
-            Ok(outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. })) => {
+            Ok(outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. })) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
             }
             Err(rejection) => Err(rejection.into()),
@@ -263,7 +263,7 @@ impl<RT: AsyncRuntime> Request<RT> {
                 value.leaves_with_caller = self.leaves_with_caller().then_some(standing.attempt);
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
-            Look::Ended(reason) => Err(Rejection::GrantEnded { reason }.into()),
+            Look::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
             Look::Superseded => Err(CallError::Superseded),
             Look::Waiting => Err(UNKNOWN.into()),
         })
@@ -274,7 +274,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         let sent = RT::Instant::now();
         match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await? {
             Renewed::Alive { .. } => Ok(sent),
-            Renewed::Ended { .. } => Err(Rejection::GrantEnded { reason: EndReason::Expired }.into()),
+            Renewed::Ended { .. } => Err(self.node.grant_ended(&self.call.acquire.grant, EndReason::Expired)),
             Renewed::SessionOwned { .. } | Renewed::Unproved => Err(UNKNOWN.into()),
         }
     }

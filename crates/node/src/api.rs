@@ -170,7 +170,12 @@ pub enum GrantLookup {
     /// It is held or waits.
     Live(Box<GrantView>),
     /// It is over.
-    Ended(EndReason),
+    Ended {
+        /// How it ended.
+        reason: EndReason,
+        /// What an administrator said who broke it.
+        note: Option<String>,
+    },
     /// Unknown, or forgotten.
     Unknown,
 }
@@ -319,6 +324,21 @@ pub struct Put {
     pub created: bool,
     /// Its version now.
     pub version: i32,
+}
+
+/// An administrator's order to take a lock from those who hold it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakCall {
+    /// Its idempotency key.
+    pub key: GrantId,
+    /// The lock.
+    pub lock: LockName,
+    /// Who asks, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
+    /// How long the server may work on it.
+    pub timeout: Duration,
 }
 
 /// The cluster, as this node sees it.

@@ -178,7 +178,11 @@ impl<I: Instant> Watched<I> {
                     self.note_idle(state, &above, now);
                 }
             }
-            Event::Attached { .. } | Event::Granted { .. } | Event::NodeCreated { .. } | Event::NodeChanged { .. } => {}
+            Event::Attached { .. }
+            | Event::Granted { .. }
+            | Event::Broken { .. }
+            | Event::NodeCreated { .. }
+            | Event::NodeChanged { .. } => {}
         }
     }
 

@@ -115,6 +115,7 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 | Event::Queued { .. }
                 | Event::Cooling { .. }
                 | Event::Cooled { .. }
+                | Event::Broken { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. } => {}

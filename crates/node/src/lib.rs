@@ -7,6 +7,7 @@
 //! Generic over the runtime: time and tasks come from it alone, so that a simulator can run a node.
 
 mod acquire;
+mod admin;
 pub mod api;
 mod clock;
 mod deadlines;

@@ -5,8 +5,13 @@ use crate::{
     node::Node,
     view,
 };
-use fairhold_state::{State, read::GrantStatus};
-use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits};
+use fairhold_state::{
+    State,
+    command::Rejection,
+    listing::{LockPage, LockQuery},
+    read::GrantStatus,
+};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -55,6 +60,18 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
+    /// One page of the locks. It is gathered from a copy of the state, which costs nothing, so that apply goes on meanwhile.
+    pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
+        self.freshen(read).await?;
+        let state = self.0.replica.state();
+        Ok(At { value: state.locks_page(query), revision: state.revision() })
+    }
+
+    /// The refusal of a grant that has ended so, with what is known of it here.
+    pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> CallError {
+        Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
+    }
+
     /// The sessions after a number, by number.
     pub async fn sessions(
         &self,
@@ -62,7 +79,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         limit: usize,
         read: ReadOptions,
     ) -> Result<At<Vec<SessionView>>, CallError> {
-        let (after, limit) = (after.unwrap_or_default(), limit.min(limits::PAGE_MAX));
+        let (after, limit) = (after.unwrap_or_default(), limit.min(limits::PAGE_MAX + 1));
         self.read(read, |state| state.sessions_after(after).take(limit).map(|session| view::session(state, session)).collect())
             .await
     }
@@ -114,7 +131,7 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
         GrantStatus::Live(_) => {
             view::grant_in_queue(state, id).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
         }
-        GrantStatus::Ended(reason) => GrantLookup::Ended(reason),
+        GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
         GrantStatus::Unknown => GrantLookup::Unknown,
     }
 }

@@ -13,6 +13,7 @@ use fairhold_state::command::{
 use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
 use futures_util::future::try_join_all;
 use openraft_rt::{AsyncRuntime, Instant};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let renewed = renewed.map_err(|error| if ttl.is_some() { UnknownReason::Deadline.into() } else { error })?;
         match renewed {
             Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision: self.revision() }),
-            Renewed::Ended { reason: Some(reason) } => Err(Rejection::GrantEnded { reason }.into()),
+            Renewed::Ended { reason: Some(reason) } => Err(self.grant_ended(&grant, reason)),
             Renewed::Ended { reason: None } => Err(Rejection::NoGrant.into()),
             Renewed::SessionOwned { session } => Err(Rejection::SessionOwned { session }.into()),
             Renewed::Unproved => Err(ProposeError::Unknown(UnknownReason::Deadline).into()),
@@ -68,7 +69,12 @@ impl<RT: AsyncRuntime> Node<RT> {
                 let value = OpenedSession { id, number, timeout: Duration::from_millis(timeout_ms) };
                 Ok(At { value, revision: answer.revision })
             }
-            outcome @ (Outcome::Nothing | Outcome::Done | Outcome::Held(_) | Outcome::Queued(_) | Outcome::Written { .. }) => {
+            outcome @ (Outcome::Nothing
+            | Outcome::Done
+            | Outcome::Held(_)
+            | Outcome::Queued(_)
+            | Outcome::Written { .. }
+            | Outcome::Broken { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
             }
         }
@@ -115,7 +121,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             conditions.push(Condition::Version { path: call.path.clone(), version });
         }
         let operation = Operation::Put { path: call.path, value: call.value, parents: call.parents };
-        let key = Some(WriteKey { key: call.key, fingerprint: fingerprint(&conditions, &operation)? });
+        let key = Some(WriteKey { key: call.key, fingerprint: fingerprint(&(&conditions, &operation))? });
         let command = Command::Transact(Transact { key, conditions, then: vec![operation], otherwise: None, at: wall_now() });
         let answer = self.propose(command, call.timeout).await?;
         match answer.result? {
@@ -129,18 +135,19 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Done
             | Outcome::Held(_)
             | Outcome::Queued(_)
-            | Outcome::SessionOpened { .. }) => unreachable!("a write was answered with {outcome:?}"),
+            | Outcome::SessionOpened { .. }
+            | Outcome::Broken { .. }) => unreachable!("a write was answered with {outcome:?}"),
         }
     }
 
-    async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {
+    pub(crate) async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {
         Ok(self.0.replica.propose(command, RT::Instant::now() + timeout).await?)
     }
 }
 
 /// What tells one write from another, for its key: the first half of a hash over all that was asked.
-fn fingerprint(conditions: &[Condition], operation: &Operation) -> Result<[u8; 16], CallError> {
-    let bytes = fairhold_codec::encode(FINGERPRINT_FORMAT, &(conditions, operation))
+pub(crate) fn fingerprint(asked: &impl Serialize) -> Result<[u8; 16], CallError> {
+    let bytes = fairhold_codec::encode(FINGERPRINT_FORMAT, asked)
         .map_err(|error| Rejection::Unsupported { what: format!("a write of this size ({error})") })?;
     let mut fingerprint = [0; 16];
     fingerprint.copy_from_slice(&Sha256::digest(&bytes)[..16]);

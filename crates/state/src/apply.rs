@@ -66,6 +66,8 @@ impl Change<'_> {
             Command::Forget { through } => Ok(self.forget(through)),
             Command::ForgetLock { lock, since } => Ok(self.forget_lock(lock, since)),
             Command::Transact(transact) => self.transact(transact),
+            Command::Break(order) => self.break_lock(order),
+            Command::EndSession { session, by, reason, at: _ } => self.end_session(session, &by, &reason),
         }
     }
 

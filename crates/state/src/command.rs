@@ -97,6 +97,19 @@ pub enum Command {
     },
     /// Checks conditions and changes the tree, in one step.
     Transact(Transact),
+    /// An administrator takes a lock from those who hold it.
+    Break(Break),
+    /// An administrator ends a session, with all that it owns.
+    EndSession {
+        /// The session's public number.
+        session: SessionNumber,
+        /// Who asked for it, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
+        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        at: WallMillis,
+    },
 }
 
 impl Command {
@@ -107,7 +120,9 @@ impl Command {
             Command::OpenSession(open) => open.at,
             Command::Acquire(acquire) => acquire.at,
             Command::Transact(transact) => transact.at,
-            Command::CloseSession { at, .. }
+            Command::Break(order) => order.at,
+            Command::EndSession { at, .. }
+            | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
             | Command::Withdraw { at, .. }
             | Command::Abandon { at, .. }
@@ -226,6 +241,21 @@ pub struct Transact {
     pub at: WallMillis,
 }
 
+/// Takes a lock from those who hold it; one that cools goes too. Those who wait stay, and get their turn in the same step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Break {
+    /// The caller's key, or the server's own: a repeated order must not hit those who hold next.
+    pub key: WriteKey,
+    /// The lock.
+    pub lock: LockName,
+    /// Who asked for it, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
 /// An idempotency key of a write, with a fingerprint of the request that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteKey {
@@ -315,6 +345,13 @@ pub enum Outcome {
         /// One for each operation.
         results: Vec<OperationResult>,
     },
+    /// A lock was taken from those who held it.
+    Broken {
+        /// How many there were, one that cooled among them.
+        holders: u64,
+        /// The first of them, at most `BROKEN_NAMED_MAX`.
+        named: Vec<GrantNumber>,
+    },
 }
 
 /// A held grant.
@@ -374,10 +411,12 @@ pub enum Rejection {
         ahead: u64,
     },
     /// The grant has ended.
-    #[error("the grant was {reason}")]
+    #[error("the grant was {reason}{}", .note.as_ref().map(|note| format!(" by an administrator: {note}")).unwrap_or_default())]
     GrantEnded {
         /// How.
         reason: EndReason,
+        /// What an administrator said who broke it, as long as that is remembered.
+        note: Option<String>,
     },
     /// An id so old that it may have ended and been forgotten.
     #[error("the id is older than what the session remembers")]
@@ -553,6 +592,15 @@ pub enum Event {
         lock: LockName,
         /// The grant that had expired.
         grant: GrantNumber,
+    },
+    /// An administrator took a lock from those who held it, or ended a session that held it; each grant has an event of its own.
+    Broken {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
     },
     /// A lock without contenders was forgotten.
     LockForgotten {

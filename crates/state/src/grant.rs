@@ -106,7 +106,7 @@ impl Change<'_> {
     pub(crate) fn live_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
         match self.state.index.grants.get(grant) {
             Some(number) => Ok(*number),
-            None => Err(self.state.ended_reason(grant).map_or(Rejection::NoGrant, |reason| Rejection::GrantEnded { reason })),
+            None => Err(self.state.ended_reason(grant).map_or(Rejection::NoGrant, |reason| self.state.grant_ended(grant, reason))),
         }
     }
 
@@ -134,7 +134,7 @@ impl Change<'_> {
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
-    fn take_contender(&mut self, number: GrantNumber) -> Contender {
+    pub(crate) fn take_contender(&mut self, number: GrantNumber) -> Contender {
         let path = self.state.index.contenders.get(&number).cloned();
         let node = path.and_then(|path| self.state.tree.remove(&path, self.revision));
         match node.map(|node| node.role) {
@@ -166,8 +166,14 @@ impl State {
         }
         match self.memory.get(grant)? {
             Remembered::Grant(reason) => Some(*reason),
+            Remembered::Broken { .. } => Some(EndReason::Broken),
             Remembered::Session | Remembered::Write { .. } => None,
         }
+    }
+
+    /// The refusal of a grant that has ended so.
+    pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
+        Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
 
     fn is_remembered(&self, id: &GrantId) -> bool {

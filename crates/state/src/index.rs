@@ -43,6 +43,8 @@ impl Queue {
 pub(crate) struct Index {
     /// Locks in which somebody stands.
     pub(crate) queues: OrdMap<LockName, Queue>,
+    /// Locks that were ever granted, as long as they have a node; those in which nobody stands are not forgotten yet.
+    pub(crate) locks: OrdSet<LockName>,
     /// Where each contender is in the tree.
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
     /// Live grants: held or queued, not cooling.

@@ -18,10 +18,12 @@
 //! refused with `Rejection::Unsupported`. Only persistent nodes are written through the tree's own operation.
 
 mod apply;
+mod breaking;
 mod check;
 pub mod command;
 mod grant;
 mod index;
+pub mod listing;
 mod lock;
 mod memory;
 mod persistent;

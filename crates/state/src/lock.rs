@@ -10,7 +10,7 @@ use crate::{
     session::other_request,
     tree::Create,
 };
-use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits, time::WallMillis};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits, time::WallMillis};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -100,12 +100,13 @@ impl Change<'_> {
     /// Refuses an id whose grant is over.
     fn refuse_ended(&self, grant: &GrantId) -> Result<(), Rejection> {
         if let Some(reason) = self.state.ended_reason(grant) {
-            return Err(Rejection::GrantEnded { reason });
+            return Err(self.state.grant_ended(grant, reason));
         }
         let used = self.state.index.session_keys.contains_key(grant);
         match self.state.memory.get(grant) {
             Some(Remembered::Session | Remembered::Write { .. }) => Err(other_request()),
-            Some(Remembered::Grant(reason)) => Err(Rejection::GrantEnded { reason: *reason }),
+            Some(Remembered::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
+            Some(Remembered::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
             None if used => Err(other_request()),
             None => Ok(()),
         }
@@ -158,6 +159,7 @@ impl Change<'_> {
             let settings = self.state.settings_mut(lock);
             assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
             settings.last_token = Some(token);
+            self.state.index.locks.insert(lock.clone());
             self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
         }
     }
@@ -174,6 +176,7 @@ impl Change<'_> {
             return Effect::Unchanged(Outcome::Nothing);
         }
         self.state.tree.remove(&lock.path(), self.revision);
+        self.state.index.locks.remove(&lock);
         self.events.push(Event::LockForgotten { lock });
         Effect::Changed(Outcome::Done)
     }

@@ -18,6 +18,8 @@ pub(crate) enum Remembered {
     Session,
     /// It was the key of a write.
     Write { fingerprint: [u8; 16], succeeded: bool, results: Vec<OperationResult> },
+    /// It was a grant that an administrator broke, and this is what he said. A grant of a named session is in its session too.
+    Broken { note: String },
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

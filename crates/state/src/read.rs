@@ -3,6 +3,7 @@
 use crate::{
     State,
     command::Rejection,
+    memory::Remembered,
     record::{Contender, Role, Session, Znode},
 };
 use fairhold_types::{
@@ -115,6 +116,15 @@ impl State {
         match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
             Some(contender) => GrantStatus::Live(contender),
             None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
+        }
+    }
+
+    /// What an administrator said who broke a grant, as long as that is remembered.
+    #[must_use]
+    pub fn break_note(&self, id: &GrantId) -> Option<String> {
+        match self.memory.get(id)? {
+            Remembered::Broken { note } => Some(note.clone()),
+            Remembered::Grant(_) | Remembered::Session | Remembered::Write { .. } => None,
         }
     }
 

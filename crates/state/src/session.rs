@@ -19,7 +19,7 @@ impl Change<'_> {
             }
             match self.state.memory.get(&key) {
                 Some(Remembered::Session) => return Err(Rejection::SessionEnded),
-                Some(Remembered::Grant(_) | Remembered::Write { .. }) => return Err(other_request()),
+                Some(Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Write { .. }) => return Err(other_request()),
                 None if self.state.index.grants.contains_key(&key) => return Err(other_request()),
                 None if self.state.memory.in_session.contains_key(&key) => return Err(other_request()),
                 None => self.require_memory()?,

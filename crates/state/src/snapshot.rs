@@ -174,8 +174,12 @@ pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut 
         }
     }
     for (path, node) in state.tree.iter() {
-        if let Role::Contender(contender) = &node.role {
-            index.add_contender(contender, path.clone());
+        match &node.role {
+            Role::Contender(contender) => index.add_contender(contender, path.clone()),
+            Role::Lock(settings) if settings.last_token.is_some() => {
+                index.locks.extend(path.lock_name());
+            }
+            Role::Lock(_) | Role::Data => {}
         }
     }
 }

@@ -45,7 +45,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Written { succeeded, results }))
     }
 
-    fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         let index = &self.state.index;
         if index.grants.contains_key(&key.key) || index.session_keys.contains_key(&key.key) {
             return Err(other_request());
@@ -56,7 +56,7 @@ impl Change<'_> {
             Some(Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
                 Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone() }))
             }
-            Some(Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Session) => Err(other_request()),
+            Some(Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session) => Err(other_request()),
         }
     }
 

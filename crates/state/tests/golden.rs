@@ -8,7 +8,7 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession, Operation,
+        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession, Operation,
         OperationResult, Outcome, Owner, Queued, Rejection, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
@@ -185,6 +185,19 @@ fn commands() -> Vec<(String, Command)> {
         Forget => Command::Forget { through: Revision(70_000) },
         ForgetLock => Command::ForgetLock { lock: lock("orders/42"), since: Revision(5_000_000_000) },
         Transact => Command::Transact(transact()),
+        Break => Command::Break(Break {
+            key: WriteKey { key: grant(4), fingerprint: *b"0123456789abcdef" },
+            lock: lock("orders/42"),
+            by: "curl@10.0.0.7".to_owned(),
+            reason: "the job is stuck".to_owned(),
+            at: AT,
+        }),
+        EndSession => Command::EndSession {
+            session: SessionNumber(300),
+            by: "curl@10.0.0.7".to_owned(),
+            reason: "the worker is gone".to_owned(),
+            at: AT,
+        },
     );
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
     let bare = OpenSession { key: None, meta: Meta::new(), ..open() };
@@ -204,6 +217,7 @@ fn outcomes() -> Vec<(String, Answer)> {
         Held => Outcome::Held(Held { number, token: FencingToken(90), session, attempt: 2 }),
         Queued => Outcome::Queued(Queued { number, session, attempt: 1 }),
         Written => Outcome::Written { succeeded: true, results },
+        Broken => Outcome::Broken { holders: 3, named: vec![number] },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
 }
@@ -216,7 +230,7 @@ fn rejections() -> Vec<(String, Answer)> {
         SessionEnded => Rejection::SessionEnded,
         NoGrant => Rejection::NoGrant,
         LockHeld => Rejection::LockHeld { holder, ahead: 3 },
-        GrantEnded => Rejection::GrantEnded { reason: EndReason::Released },
+        GrantEnded => Rejection::GrantEnded { reason: EndReason::Released, note: None },
         Forgotten => Rejection::Forgotten,
         IdempotencyMismatch => Rejection::IdempotencyMismatch { field: "mode".to_owned() },
         LimitMismatch => Rejection::LimitMismatch { limit: 3 },
@@ -238,8 +252,10 @@ fn rejections() -> Vec<(String, Answer)> {
         Broken => EndReason::Broken,
         Withdrawn => EndReason::Withdrawn,
     ) {
-        rejections.push((format!("grant-ended-{name}"), Rejection::GrantEnded { reason }));
+        rejections.push((format!("grant-ended-{name}"), Rejection::GrantEnded { reason, note: None }));
     }
+    let note = Some("the job is stuck".to_owned());
+    rejections.push(("grant-ended-broken-for".to_owned(), Rejection::GrantEnded { reason: EndReason::Broken, note }));
     rejections.push(("lock-held-while-cooling".to_owned(), Rejection::LockHeld { holder: cooling, ahead: 1 }));
     rejections.push(("stale-token-of-nobody".to_owned(), Rejection::StaleToken { current: None }));
     rejections.push(("version-mismatch-of-nothing".to_owned(), Rejection::VersionMismatch { current: None }));
@@ -277,6 +293,14 @@ fn small_state() -> State {
         Command::Release { grant: grant(14), at: AT },
         Command::Release { grant: grant(15), at: AT },
         Command::Transact(Transact { conditions: Vec::new(), then: vec![put("/jobs/nightly", b"value", true)], ..transact() }),
+        Command::Acquire(in_lock(16, "broken", Mode::Exclusive)),
+        Command::Break(Break {
+            key: WriteKey { key: grant(17), fingerprint: *b"0123456789abcdef" },
+            lock: lock("broken"),
+            by: "curl@10.0.0.7".to_owned(),
+            reason: "the job is stuck".to_owned(),
+            at: AT,
+        }),
         // It cools in `orders/42`; its key is remembered.
         Command::ExpireSession { session: SessionNumber(2), at: AT },
     ] {

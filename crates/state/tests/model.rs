@@ -156,6 +156,8 @@ impl Run {
             let expected: Option<Result<EndReason, u64>> =
                 stands.map(|stand| Err(stand.number)).or_else(|| self.naive.ended(id).map(Ok));
             ensure(status == expected, || format!("an id is {status:?} and not {expected:?}"))?;
+            let (note, expected) = (self.state.break_note(id), self.naive.note(id));
+            ensure(note == expected, || format!("a grant was broken for {note:?} and not {expected:?}"))?;
         }
         Ok(())
     }
@@ -229,7 +231,7 @@ fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> P
 
 #[test]
 fn many_short_histories_are_as_the_model_says() {
-    let outcomes = ["Nothing", "Done", "SessionOpened", "Held", "Queued", "Written"];
+    let outcomes = ["Nothing", "Done", "SessionOpened", "Held", "Queued", "Written", "Broken"];
     let rejections = [
         "NoSession",
         "SessionEnded",
@@ -283,6 +285,9 @@ fn each_mistake_is_found() {
         Mistake::ReaderTokenForAnyReader,
         Mistake::LimitForgottenWhenIdle,
         Mistake::ExpiryIsRelease,
+        Mistake::BreakSparesCooling,
+        Mistake::BreakEndsWaiters,
+        Mistake::BreakIsRepeated,
     ] {
         let found = (0..12).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");

@@ -132,6 +132,48 @@ pub struct Lock {
     pub last_token: Option<FencingToken>,
 }
 
+/// What a lock is in the list of locks. One that is held or cools may be waited for too: `queue_length` says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LockState {
+    /// Somebody holds it.
+    Held,
+    /// Nobody holds it, and the lock delay of one who expired runs.
+    Cooling,
+    /// Nobody stands in it.
+    Idle,
+}
+
+/// A lock in the list of locks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedLock {
+    /// Its name.
+    pub lock: LockName,
+    /// Held, cooling or idle.
+    pub state: LockState,
+    /// How many hold it.
+    pub holders: u64,
+    /// How many wait.
+    pub queue_length: u64,
+    /// How it is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// How many permits it has.
+    pub limit: u32,
+    /// The token that was given out last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_token: Option<FencingToken>,
+    /// Since when the first of those who hold it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// For how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<String>,
+    /// Since when somebody waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<String>,
+}
+
 /// A lock's queue, in order, holders first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {

@@ -18,6 +18,12 @@ pub const META_PAIRS_MAX: usize = 16;
 pub const META_BYTES_MAX: usize = 1_024;
 /// Bytes of `owner`, and of a session's name.
 pub const OWNER_BYTES_MAX: usize = 256;
+/// Bytes of the reason that an administrator gives.
+pub const REASON_BYTES_MAX: usize = 256;
+/// Grants that the answer to a break names.
+pub const BROKEN_NAMED_MAX: usize = 16;
+/// Bytes of an administrator's token.
+pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Contenders that may wait for one lock.
 pub const WAITERS_MAX: usize = 10_000;
 /// Sessions in the cluster.
@@ -50,3 +56,7 @@ pub const PERMITS_MAX: u32 = 1_000_000;
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
 /// Entries on one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
+/// Entries on a page where the caller names no number.
+pub const PAGE_DEFAULT: usize = 100;
+/// Entries that are looked at for one page; where few of them fit the filter the page is short, and says where the next begins.
+pub const PAGE_SCANNED_MAX: usize = 20_000;

@@ -132,6 +132,13 @@ impl LockName {
     }
 }
 
+/// A name orders as its text does, so a range of names can be asked for by texts that are none.
+impl std::borrow::Borrow<str> for LockName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 fn check(levels: &str, length: usize, bytes_max: usize, levels_max: usize) -> Result<(), ParsePathError> {
     if length > bytes_max {
         return Err(ParsePathError::TooLong { length, max: bytes_max });

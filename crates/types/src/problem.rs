@@ -47,6 +47,9 @@ pub struct Facts {
     /// How the grant ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<EndReason>,
+    /// What an administrator said who broke the grant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// Who holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Contender>,

@@ -3,7 +3,7 @@
 //! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
 
 use fairhold_state::command::{
-    Acquire, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation, OperationResult,
+    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation, OperationResult,
     Outcome, Owner, Queued, Rejection, Transact,
 };
 use fairhold_types::{
@@ -27,6 +27,9 @@ pub(crate) enum Mistake {
     ReaderTokenForAnyReader,
     LimitForgottenWhenIdle,
     ExpiryIsRelease,
+    BreakSparesCooling,
+    BreakEndsWaiters,
+    BreakIsRepeated,
 }
 
 #[derive(Debug, Clone)]
@@ -74,6 +77,7 @@ enum Past {
     Grant(EndReason),
     Session,
     Write([u8; 16], Outcome),
+    Broken(String),
 }
 
 type Result<T> = std::result::Result<T, Rejection>;
@@ -144,6 +148,8 @@ impl Naive {
             Command::Forget { through } => Ok(self.forget(through.0)),
             Command::ForgetLock { lock, since } => Ok(self.forget_lock(lock, since.0)),
             Command::Transact(transact) => self.transact(transact),
+            Command::Break(order) => self.break_lock(order),
+            Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
         }
     }
 
@@ -183,7 +189,7 @@ impl Naive {
         if let Some(key) = open.key {
             match self.past_of(&key) {
                 Some(Past::Session) => return Err(Rejection::SessionEnded),
-                Some(Past::Grant(_) | Past::Write(..)) => return other_request(),
+                Some(Past::Grant(_) | Past::Broken(_) | Past::Write(..)) => return other_request(),
                 None if self.live(&key).is_some() => return other_request(),
                 None => {}
             }
@@ -403,6 +409,7 @@ impl Naive {
     pub(crate) fn ended(&self, id: &GrantId) -> Option<EndReason> {
         match self.past_of(id)? {
             Past::Grant(reason) => Some(reason),
+            Past::Broken(_) => Some(EndReason::Broken),
             Past::Session | Past::Write(..) => None,
         }
     }
@@ -410,7 +417,7 @@ impl Naive {
     fn live_or_ended(&self, id: &GrantId) -> Result<&Stand> {
         match (self.live(id), self.ended(id)) {
             (Some(stand), _) => Ok(stand),
-            (None, Some(reason)) => Err(Rejection::GrantEnded { reason }),
+            (None, Some(reason)) => Err(Rejection::GrantEnded { reason, note: self.note(id) }),
             (None, None) => Err(Rejection::NoGrant),
         }
     }
@@ -436,7 +443,8 @@ impl Naive {
             return self.attach(stand.clone(), acquire);
         }
         match self.past_of(&acquire.grant) {
-            Some(Past::Grant(reason)) => return Err(Rejection::GrantEnded { reason }),
+            Some(Past::Grant(reason)) => return Err(Rejection::GrantEnded { reason, note: self.note(&acquire.grant) }),
+            Some(Past::Broken(note)) => return Err(Rejection::GrantEnded { reason: EndReason::Broken, note: Some(note) }),
             Some(Past::Session | Past::Write(..)) => return other_request(),
             None if self.is_session_key(&acquire.grant) => return other_request(),
             None => {}
@@ -628,6 +636,81 @@ impl Naive {
         self.done()
     }
 
+    // What an administrator does
+
+    /// What he said who broke a grant.
+    pub(crate) fn note(&self, id: &GrantId) -> Option<String> {
+        self.past.iter().find_map(|(past, _, what)| match what {
+            Past::Broken(note) if past == id => Some(note.clone()),
+            Past::Broken(_) | Past::Grant(_) | Past::Session | Past::Write(..) => None,
+        })
+    }
+
+    fn note_broken(&mut self, id: GrantId, reason: &str) {
+        if !reason.is_empty() {
+            self.past.retain(|(past, _, _)| *past != id);
+            self.past.push((id, self.now(), Past::Broken(reason.to_owned())));
+        }
+    }
+
+    fn break_lock(&mut self, order: &Break) -> Result<Outcome> {
+        match self.past_of(&order.key.key) {
+            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint => {
+                if !self.errs(Mistake::BreakIsRepeated) {
+                    return Ok(Outcome::Nothing);
+                }
+            }
+            Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
+            None if self.live(&order.key.key).is_some() || self.is_session_key(&order.key.key) => return other_request(),
+            None => {}
+        }
+        let spares = self.errs(Mistake::BreakSparesCooling);
+        let everybody = self.errs(Mistake::BreakEndsWaiters);
+        let in_lock = self.stands.iter().filter(|stand| stand.lock == order.lock);
+        let mut broken: Vec<Stand> =
+            in_lock.filter(|stand| (stand.granted.is_some() || everybody) && !(stand.cooling && spares)).cloned().collect();
+        broken.sort_by_key(|stand| stand.number);
+        for stand in &broken {
+            if stand.cooling {
+                self.cool(stand.number);
+            } else {
+                self.end(stand, EndReason::Broken);
+                self.note_broken(stand.id, &order.reason);
+            }
+        }
+        if !broken.is_empty() {
+            let (lock, by, reason) = (order.lock.clone(), order.by.clone(), order.reason.clone());
+            self.facts.push(Event::Broken { lock, by, reason });
+        }
+        self.changed = true;
+        self.past.push((order.key.key, self.now(), Past::Write(order.key.fingerprint, Outcome::Nothing)));
+        let named = broken.iter().take(limits::BROKEN_NAMED_MAX).map(|stand| GrantNumber(stand.number)).collect();
+        Ok(Outcome::Broken { holders: broken.len() as u64, named })
+    }
+
+    fn end_session(&mut self, number: u64, by: &str, reason: &str) -> Result<Outcome> {
+        if !self.sessions.iter().any(|session| session.number == number) {
+            return Err(Rejection::NoSession);
+        }
+        self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
+        let (mine, others): (Vec<Stand>, Vec<Stand>) =
+            self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
+        self.stands = others;
+        let mut held: Vec<LockName> =
+            mine.iter().filter(|stand| stand.granted.is_some()).map(|stand| stand.lock.clone()).collect();
+        held.sort();
+        held.dedup();
+        for lock in held {
+            self.facts.push(Event::Broken { lock, by: by.to_owned(), reason: reason.to_owned() });
+        }
+        let ids: Vec<GrantId> = mine.iter().map(|stand| stand.id).collect();
+        self.bury(number, mine, Some(EndReason::Broken));
+        for id in ids {
+            self.note_broken(id, reason);
+        }
+        Ok(self.done())
+    }
+
     fn forget(&mut self, through: u64) -> Outcome {
         let before = self.past.len();
         self.past.retain(|(_, since, _)| *since > through);
@@ -662,7 +745,7 @@ impl Naive {
         if let Some(key) = &transact.key {
             match self.past_of(&key.key) {
                 Some(Past::Write(fingerprint, outcome)) if fingerprint == key.fingerprint => return Ok(outcome),
-                Some(Past::Write(..) | Past::Grant(_) | Past::Session) => return other_request(),
+                Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
                 None if self.live(&key.key).is_some() || self.is_session_key(&key.key) => return other_request(),
                 None => {}
             }

@@ -2,7 +2,9 @@
 
 use fairhold_state::{
     State,
-    command::{Acquire, Claimant, Command, Condition, IfBusy, Meta, OpenSession, Operation, Owner, Transact, Want, WriteKey},
+    command::{
+        Acquire, Break, Claimant, Command, Condition, IfBusy, Meta, OpenSession, Operation, Owner, Transact, Want, WriteKey,
+    },
 };
 use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
@@ -41,12 +43,22 @@ pub(crate) struct Commands {
     first: Option<Acquire>,
     sessions: Vec<OpenSession>,
     writes: Vec<Transact>,
+    breaks: Vec<Break>,
 }
 
 impl Commands {
     pub(crate) fn new(seed: u64, profile: Profile) -> Commands {
         let rng = SmallRng::seed_from_u64(seed);
-        Commands { rng, profile, made: 0, acquires: Vec::new(), first: None, sessions: Vec::new(), writes: Vec::new() }
+        Commands {
+            rng,
+            profile,
+            made: 0,
+            acquires: Vec::new(),
+            first: None,
+            sessions: Vec::new(),
+            writes: Vec::new(),
+            breaks: Vec::new(),
+        }
     }
 
     fn one_in(&mut self, many: u32) -> bool {
@@ -110,7 +122,9 @@ impl Commands {
         }
         match self.rng.random_range(0..100) {
             0..40 => self.acquire(state),
-            40..62 => Command::Release { grant: self.known_id(state), at },
+            40..59 => Command::Release { grant: self.known_id(state), at },
+            59..61 => self.break_lock(state),
+            61..62 => self.end_session(state),
             62..68 => Command::Withdraw { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
             68..73 => Command::Abandon { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
             73..77 => self.open(),
@@ -125,6 +139,34 @@ impl Commands {
             91..94 => self.forget_lock(state),
             _ => self.transact(state),
         }
+    }
+
+    fn break_lock(&mut self, state: &State) -> Command {
+        let known = self.breaks.clone();
+        let mut order = match self.pick(&known) {
+            Some(again) if self.one_in(4) => again,
+            _ => Break {
+                key: WriteKey { key: if self.one_in(10) { self.known_id(state) } else { self.fresh_id() }, fingerprint: [7; 16] },
+                lock: self.lock(),
+                by: "an administrator".to_owned(),
+                reason: if self.one_in(3) { String::new() } else { format!("stuck {}", self.made) },
+                at: self.at(),
+            },
+        };
+        order.at = self.at();
+        if self.one_in(12) {
+            order.key.fingerprint = [8; 16];
+        }
+        self.breaks.push(order.clone());
+        if self.breaks.len() > RECENT / 2 {
+            self.breaks.remove(0);
+        }
+        Command::Break(order)
+    }
+
+    fn end_session(&mut self, state: &State) -> Command {
+        let reason = if self.one_in(3) { String::new() } else { format!("wedged {}", self.made) };
+        Command::EndSession { session: self.session_number(state), by: "an administrator".to_owned(), reason, at: self.at() }
     }
 
     fn open(&mut self) -> Command {

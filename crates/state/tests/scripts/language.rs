@@ -23,9 +23,10 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner, Queued,
+        Acquire, Applied, Break, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner, Queued,
         Transact, Want, WriteKey,
     },
+    listing::{LockFilter, LockQuery, LockSort},
 };
 use fairhold_types::{ClusterId, FencingToken, LockName, Mode, Path, Revision, duration, time::WallMillis};
 use goldenscript::{Argument, ArgumentConsumer, Context};
@@ -83,6 +84,12 @@ impl Machine {
             }
             "forget" => Command::Forget { through: Revision(number(args, "through")?) },
             "forget-lock" => Command::ForgetLock { lock: LockName::parse(word(args)?)?, since: Revision(number(args, "since")?) },
+            "break" => self.break_lock(args)?,
+            "end" => {
+                let session = self.session_of(word(args)?)?;
+                let reason = args.take_key("reason").unwrap_or_default().to_owned();
+                Command::EndSession { session, by: "admin".to_owned(), reason, at }
+            }
             "put" | "transact" => self.write(name, args)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
@@ -230,6 +237,16 @@ impl Machine {
         Ok(Command::Transact(transact))
     }
 
+    fn break_lock(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
+        let lock = LockName::parse(word(args)?)?;
+        let key = args.take_key("key").map_or_else(|| format!("k{}", self.steps), str::to_owned);
+        let reason = args.take_key("reason").unwrap_or_default().to_owned();
+        let mut fingerprint = [0; 16];
+        fingerprint.iter_mut().zip(lock.as_str().bytes()).for_each(|(to, from)| *to = from);
+        let key = WriteKey { key: grant_id(&key)?, fingerprint };
+        Ok(Command::Break(Break { key, lock, by: "admin".to_owned(), reason, at: self.at() }))
+    }
+
     fn fence(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
         let (lock, token) = (LockName::parse(word(args)?)?, FencingToken(word(args)?.parse()?));
         let grant = args.next_pos().map(grant_id).transpose()?;
@@ -250,6 +267,7 @@ impl Machine {
             "memory" => show::memory(state),
             "cooling" => show::cooling(names, state),
             "idle" => show::idle(state),
+            "locks" => show::locks(state, &locks_query(args)?),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })
     }
@@ -316,4 +334,25 @@ fn millis(args: &mut ArgumentConsumer<'_>, key: &str, default: &str) -> Fallible
 
 fn meta(args: &mut ArgumentConsumer<'_>) -> Meta {
     args.take_key("meta").map(|value| ("note".to_owned(), value.to_owned())).into_iter().collect()
+}
+
+/// `show locks [PREFIX] [state=…] [sort=…] [limit=…]`
+fn locks_query(args: &mut ArgumentConsumer<'_>) -> Fallible<LockQuery> {
+    let filter = match args.take_key("state") {
+        None => None,
+        Some("held") => Some(LockFilter::Held),
+        Some("queued") => Some(LockFilter::Queued),
+        Some("cooling") => Some(LockFilter::Cooling),
+        Some("idle") => Some(LockFilter::Idle),
+        Some(other) => return Err(format!("no such state: {other}").into()),
+    };
+    let sort = match args.take_key("sort") {
+        None => LockSort::Name,
+        Some("waiters") => LockSort::Waiters,
+        Some("longest_wait") => LockSort::LongestWait,
+        Some(other) => return Err(format!("no such order: {other}").into()),
+    };
+    let limit = args.take_key("limit").unwrap_or("100").parse()?;
+    let prefix = args.next_pos().unwrap_or_default().to_owned();
+    Ok(LockQuery { prefix, filter, sort, after: None, limit })
 }

@@ -29,6 +29,7 @@ fn event(names: &Names, event: &Event) -> String {
         Event::Ended { lock, grant, reason } => format!("{lock} #{grant} {reason}"),
         Event::Cooling { lock, grant, delay_ms } => format!("{lock} #{grant} cools for {delay_ms}ms"),
         Event::Cooled { lock, grant } => format!("{lock} #{grant} cooled"),
+        Event::Broken { lock, by, reason } => format!("{lock} broken by {by}: {reason}"),
         Event::LockForgotten { lock } => format!("{lock} forgotten"),
         Event::NodeCreated { path } => format!("{path} created"),
         Event::NodeChanged { path, version } => format!("{path} changed version={version}"),
@@ -47,6 +48,10 @@ fn outcome(names: &Names, outcome: &Outcome) -> String {
         }
         Outcome::Queued(Queued { number, session, attempt }) => {
             format!("queued #{number} of {}{}", names.of_session(*session), again(*attempt))
+        }
+        Outcome::Broken { holders, named } => {
+            let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
+            format!("broke {holders}: {}", if named.is_empty() { "nobody".to_owned() } else { named.join(" ") })
         }
         Outcome::Written { succeeded, results } => {
             let results: Vec<String> = results.iter().map(result).collect();

@@ -3,6 +3,7 @@
 use crate::names::{Names, grant_id};
 use fairhold_state::{
     State,
+    listing::LockQuery,
     read::GrantStatus,
     record::{Contender, Kind, Role},
 };
@@ -62,7 +63,10 @@ pub(crate) fn session(names: &Names, state: &State, name: &str) -> Printed {
 pub(crate) fn grant(names: &Names, state: &State, id: &str) -> Printed {
     Ok(match state.grant(&grant_id(id)?) {
         GrantStatus::Live(live) => contender(names, live),
-        GrantStatus::Ended(reason) => format!("ended: {reason}"),
+        GrantStatus::Ended(reason) => {
+            let note = state.break_note(&grant_id(id)?).map(|note| format!(", because: {note}")).unwrap_or_default();
+            format!("ended: {reason}{note}")
+        }
         GrantStatus::Unknown => "unknown".to_owned(),
     })
 }
@@ -102,6 +106,21 @@ pub(crate) fn memory(state: &State) -> String {
 
 pub(crate) fn cooling(names: &Names, state: &State) -> String {
     list(state.cooling().map(|cooling| format!("{} {} for {}ms", cooling.lock, contender(names, cooling), cooling.lock_delay_ms)))
+}
+
+/// One page of locks after another, until the last.
+pub(crate) fn locks(state: &State, query: &LockQuery) -> String {
+    let (mut query, mut lines) = (query.clone(), Vec::new());
+    loop {
+        let page = state.locks_page(&query);
+        lines.extend(page.items.iter().map(|lock| {
+            format!("{}: {} hold, {} cool, {} wait, limit {}", lock.name, lock.holders, lock.cooling, lock.waiting, lock.limit)
+        }));
+        let Some(next) = page.next else { break };
+        lines.push(format!("-- after {}", next.name));
+        query.after = Some(next);
+    }
+    list(lines.into_iter())
 }
 
 pub(crate) fn idle(state: &State) -> String {
