@@ -119,6 +119,8 @@ pub(crate) struct NodeProcess {
     /// Variables of its next process.
     pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
+    /// What else it is started with.
+    pub(crate) extra_args: Vec<String>,
     child: Option<Child>,
     /// The node ends when this does, so that none is left where the tests are killed.
     leash: Option<ChildStdin>,
@@ -135,6 +137,7 @@ impl NodeProcess {
             command.args(["--member", member]);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.args(&self.extra_args);
         command.arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
@@ -222,6 +225,17 @@ impl Cluster {
         cluster
     }
 
+    /// The same, each node with these arguments besides.
+    pub(crate) async fn start_with(args: &[&str]) -> Cluster {
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            node.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            node.start();
+        }
+        cluster.ready().await;
+        cluster
+    }
+
     /// A cluster of which no node runs yet.
     pub(crate) fn plan() -> Cluster {
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
@@ -237,6 +251,7 @@ impl Cluster {
             log: folder.path().join(format!("node-{}.log", index + 1)),
             environment: Vec::new(),
             members: members.clone(),
+            extra_args: Vec::new(),
             child: None,
             leash: None,
         });

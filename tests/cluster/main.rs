@@ -6,6 +6,7 @@ mod harness;
 mod procfs;
 mod trial;
 
+mod admin;
 mod all_killed;
 mod bad_input;
 mod curl;
@@ -21,6 +22,7 @@ mod idle;
 mod leader_killed;
 mod leases;
 mod metrics;
+mod listing;
 mod paused;
 mod power_cut;
 mod queue;

@@ -22,14 +22,14 @@ const LINE_WITHIN: Duration = Duration::from_secs(20);
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A `curl -N` that runs.
-struct Stream {
+pub(crate) struct Stream {
     curl: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Stream {
     /// `parameters` is what stands after `hold=stream&`.
-    fn open(url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
+    pub(crate) fn open(url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
         let mut command = Command::new("curl");
         command.args(["-s", "-N", "-X", "POST", "-H", &format!("Idempotency-Key: {key}")]);
         command.arg(format!("{url}/v1/locks/{lock}?hold=stream&{parameters}"));
@@ -57,14 +57,14 @@ impl Stream {
     }
 
     /// The same, which must be that event.
-    async fn expect(&mut self, event: &str) -> Value {
+    pub(crate) async fn expect(&mut self, event: &str) -> Value {
         let line = self.news().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
         assert_eq!(line["event"], event, "{line}");
         line
     }
 
     /// The same, as the last line of all.
-    async fn expect_last(&mut self, event: &str) -> Value {
+    pub(crate) async fn expect_last(&mut self, event: &str) -> Value {
         let line = self.expect(event).await;
         assert_eq!(self.line().await, None, "after {event} comes nothing");
         let status = self.curl.wait().await.expect("curl can be waited for");

@@ -57,6 +57,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
 
+    /// Whoever shows the token in this file may do what is for administrators: break locks, end sessions by number. It is read
+    /// again when it changes. [default: all who reach the port may]
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_ADMIN_TOKEN_FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
     /// End when standard input ends, which it does when the process that holds its other end is gone
     #[arg(long, hide = true)]
     pub(crate) exit_with_parent: bool,
@@ -76,6 +81,10 @@ pub(crate) struct DevArgs {
     /// The first node's port for clients; the next nodes have the ports after it, and peers speak on the ports 100 above
     #[arg(long, value_name = "PORT", default_value_t = 7171, value_parser = value_parser!(u16).range(1..))]
     pub(crate) port: u16,
+
+    /// Give every node this file with the administrators' token
+    #[arg(long, value_name = "FILE")]
+    pub(crate) admin_token_file: Option<PathBuf>,
 
     /// Let a few clients queue for locks, and show it live
     #[arg(long)]

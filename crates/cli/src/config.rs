@@ -17,7 +17,7 @@ use std::{
 const LOG_DEFAULT: &str = "info,openraft=error";
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 6] = ["id", "data", "member", "listen", "peer-listen", "log"];
+const FILE_KEYS: [&str; 7] = ["id", "data", "member", "listen", "peer-listen", "log", "admin-token-file"];
 
 /// A name that is further from a known one than this many letters is not taken for it.
 const EDITS_MAX: usize = 2;
@@ -37,6 +37,8 @@ pub(crate) struct ServeConfig {
     pub(crate) peer_listen: String,
     /// What it logs.
     pub(crate) log: String,
+    /// Where the administrators' token is; none: their calls are open to all who reach the port.
+    pub(crate) admin_token_file: Option<PathBuf>,
     /// Whether it ends with standard input.
     pub(crate) exit_with_parent: bool,
 }
@@ -114,6 +116,7 @@ struct FileConfig {
     listen: Option<String>,
     peer_listen: Option<String>,
     log: Option<String>,
+    admin_token_file: Option<PathBuf>,
 }
 
 impl ServeConfig {
@@ -139,7 +142,9 @@ impl ServeConfig {
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
         }
-        Ok(ServeConfig { id, data, members, listen, peer_listen, log, exit_with_parent: args.exit_with_parent })
+        let admin_token_file = args.admin_token_file.or(file.admin_token_file);
+        let exit_with_parent = args.exit_with_parent;
+        Ok(ServeConfig { id, data, members, listen, peer_listen, log, admin_token_file, exit_with_parent })
     }
 }
 
@@ -240,7 +245,7 @@ mod tests {
             ("Members", "did you mean `member`?"),
             ("lgo", "did you mean `log`?"),
             ("peer", "did you mean `peer-listen`?"),
-            ("replication", "the names are id, data, member, listen, peer-listen, log"),
+            ("replication", "the names are id, data, member, listen, peer-listen, log, admin-token-file"),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
             assert!(text.contains(&format!("has `{key}`")) && text.contains(suggestion), "{text}");

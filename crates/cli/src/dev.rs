@@ -146,8 +146,11 @@ fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>)
         } else {
             LogTarget::Stderr
         };
-        let keeper =
-            Keeper::new(node.id(), plan.serve_args(node, data.path()), logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
+        let mut serve_args = plan.serve_args(node, data.path());
+        if let Some(file) = &args.admin_token_file {
+            serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
+        }
+        let keeper = Keeper::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
         keepers.spawn(keeper.keep(events.clone(), stopped.clone()));
     }
     let pids = watch::Sender::new(plan.nodes().map(|node| (node.id(), None)).collect());

@@ -3,6 +3,7 @@
 //! Two runtimes: Raft, peers and the node's own clock have threads of their own, so that a flood of requests cannot hold up a
 //! heartbeat.
 
+mod admin_token;
 mod error;
 mod parent;
 mod parts;
@@ -41,11 +42,12 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
             "an even number of members survives no more failures than one member less"
         );
     }
+    let admin = admin_token::load(config.admin_token_file.as_deref())?;
 
     let result = http.block_on(async {
         let starting = async {
             let storage = room::open_storage(&config).await?;
-            Parts::start(&config, storage, raft.handle()).await
+            Parts::start(&config, storage, admin, raft.handle()).await
         };
         let mut parts = tokio::select! {
             biased;

@@ -4,7 +4,7 @@ use crate::error::{NO_STORE, Problem, span};
 use axum::response::Response;
 use bytes::Bytes;
 use fairhold_node::api::{GrantView, QueueItem, SessionView};
-use fairhold_state::command::HolderFacts;
+use fairhold_state::{command::HolderFacts, listing::LockEntry};
 use fairhold_types::{
     Code, GrantNumber, Revision,
     dto::{self, Contender, Standing},
@@ -115,6 +115,27 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         held_for: item.held_since.filter(|_| state == Standing::Held).map(|since| span(since, now)),
         waits_for: item.waits_for.map(waits_for),
         meta: item.meta,
+    }
+}
+
+/// A lock in the list of locks.
+pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
+    let state = match (lock.holders, lock.cooling) {
+        (1.., _) => dto::LockState::Held,
+        (0, 1..) => dto::LockState::Cooling,
+        (0, 0) => dto::LockState::Idle,
+    };
+    dto::ListedLock {
+        lock: lock.name,
+        state,
+        holders: lock.holders as u64,
+        queue_length: lock.waiting as u64,
+        mode: lock.mode,
+        limit: lock.limit,
+        last_token: lock.last_token,
+        since: lock.held_since.map(WallMillis::to_rfc3339),
+        held_for: lock.held_since.map(|since| span(since, now)),
+        waiting_since: lock.waiting_since.map(WallMillis::to_rfc3339),
     }
 }
 

@@ -16,8 +16,8 @@ use fairhold_types::{Code, NodeId, dto};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-const CLUSTER: Known = Known { now: &["digest"], later: &[] };
-const READY: Known = Known { now: &["verbose"], later: &[] };
+pub(crate) const CLUSTER: Known = Known { now: &["digest"], later: &[] };
+pub(crate) const READY: Known = Known { now: &["verbose"], later: &[] };
 const PROGRAM: &str = "fairhold";
 
 /// `GET /v1/cluster`

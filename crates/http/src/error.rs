@@ -19,6 +19,7 @@ use std::{borrow::Cow, time::Duration};
 pub(crate) const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
 /// Answers may hold secrets, and are old the moment they are sent.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// An error on its way to the caller.
@@ -87,6 +88,11 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in the time given", true),
         Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "A defect of the server", false),
     }
+}
+
+/// The usual status of a code.
+pub(crate) fn status_of(code: Code) -> StatusCode {
+    standing(code).0
 }
 
 impl Problem {
@@ -182,7 +188,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
             let position = Some(ahead.saturating_add(1));
             (Code::LockHeld, Facts { holder: Some(contender(holder, asked)), position, ..Facts::default() })
         }
-        Rejection::GrantEnded { reason } => (Code::GrantGone, Facts { reason: Some(reason), ..Facts::default() }),
+        Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
         Rejection::IdempotencyMismatch { field } => (Code::IdempotencyMismatch, Facts { field: Some(field), ..Facts::default() }),
         Rejection::LimitMismatch { limit } => (Code::LimitMismatch, limited(limit.into())),
@@ -294,6 +300,9 @@ impl IntoResponse for Problem {
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
         response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }
@@ -358,7 +367,7 @@ mod tests {
                 json!({"holder": held, "position": 2}),
             ),
             (
-                Rejection::GrantEnded { reason: EndReason::Expired },
+                Rejection::GrantEnded { reason: EndReason::Expired, note: None },
                 Asked::Change,
                 410,
                 "grant_gone",

@@ -16,26 +16,25 @@ use fairhold_node::{
     Node,
     api::{AcquireCall, Acquired, GrantLookup},
 };
-use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Want};
+use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Rejection, Want};
 use fairhold_types::{
     Code, GrantId, LockName, Mode, SessionId,
     limits::{
         LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
     },
-    problem::Facts,
     time::WallMillis,
 };
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
-const ACQUIRE: Known = Known {
+pub(crate) const ACQUIRE: Known = Known {
     now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant", "hold"],
     later: &["max_hold", "value"],
 };
-const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
-const RENEW: Known = Known { now: &["ttl"], later: &[] };
-const RELEASE: Known = Known { now: &[], later: &["reason"] };
+pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
+pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
+pub(crate) const RELEASE: Known = Known { now: &[], later: &["reason"] };
 
 /// `POST /v1/locks/{name}`
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -170,8 +169,10 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let found = node.grant(received.grant()?, wait, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
-        GrantLookup::Ended(reason) => Err(Problem::new(Code::GrantGone, format!("the grant was {reason}"))
-            .facts(Facts { reason: Some(reason), ..Facts::default() })),
+        GrantLookup::Ended { reason, note } => {
+            let rejection = Rejection::GrantEnded { reason, note };
+            Err(Problem::of(rejection.into(), Asked::Read))
+        }
         GrantLookup::Unknown => Err(Problem::new(Code::GrantNotFound, "no grant has this id")),
     }
 }

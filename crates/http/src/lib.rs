@@ -1,7 +1,7 @@
 //! The HTTP/JSON door: routes, parameters, and the one mapping from error to status.
 //!
-//! - `router`: which path is which call; `envelope`: what every answer has.
-//! - `params`, `headers`, `request`: from text to the node's own types, once.
+//! - `router`: which path is which call; `envelope`: what every answer has; `admin`: who may do what is for administrators.
+//! - `params`, `headers`, `request`: from text to the node's own types, once; `paging`: where the next page is.
 //! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
@@ -9,6 +9,7 @@
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `listener`: sockets. The rest runs under a simulator too.
 
+mod admin;
 mod answer;
 mod cluster;
 mod delivery;
@@ -22,12 +23,16 @@ mod locks;
 mod metered;
 mod metrics;
 mod nodes;
+mod openapi;
+mod paging;
 mod params;
 mod request;
 mod router;
+mod routes;
 mod sessions;
 mod waiting;
 
+pub use admin::Admin;
 pub use listener::Listener;
 pub use metrics::{Exposition, HttpMetrics};
 pub use request::PeerAddress;

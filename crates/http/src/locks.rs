@@ -1,8 +1,9 @@
-//! The calls that look at a lock: its holders, its queue, and whether a token is current.
+//! The calls on a lock: those that look at it, list it, check a token, and the administrator's who breaks it.
 
 use crate::{
     answer,
     error::{Asked, Problem, lock_name},
+    paging,
     params::{Known, expected},
     request::Received,
 };
@@ -10,18 +11,67 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use fairhold_node::Node;
-use fairhold_types::{FencingToken, GrantId, dto};
+use fairhold_node::{Node, api::BreakCall};
+use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
+use fairhold_types::{
+    FencingToken, GrantId, dto,
+    limits::{LOCK_NAME_BYTES_MAX, REASON_BYTES_MAX},
+};
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-const SHOW: Known = Known { now: &["consistency"], later: &["wait", "after"] };
-const QUEUE: Known = Known { now: &["consistency"], later: &["limit", "cursor"] };
-const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
+pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
+pub(crate) const BREAK: Known = Known { now: &["reason"], later: &[] };
+pub(crate) const SHOW: Known = Known { now: &["consistency"], later: &["wait", "after"] };
+pub(crate) const QUEUE: Known = Known { now: &["consistency"], later: &["limit", "cursor"] };
+pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
 
 /// `GET /v1/locks`
-pub(crate) async fn list(_: Request) -> Problem {
-    Problem::unsupported("the list of locks")
+pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let mut params = received.params(&LIST)?;
+    let read = received.read_options(&mut params)?;
+    let sort = match params.text("sort", usize::MAX)?.as_deref() {
+        None | Some("name") => LockSort::Name,
+        Some("waiters") => LockSort::Waiters,
+        Some("longest_wait") => LockSort::LongestWait,
+        Some(_) => return Err(expected("sort", "name, waiters or longest_wait")),
+    };
+    let filter = match params.text("state", usize::MAX)?.as_deref() {
+        None => None,
+        Some("held") => Some(LockFilter::Held),
+        Some("queued") => Some(LockFilter::Queued),
+        Some("cooling") => Some(LockFilter::Cooling),
+        Some("idle") => Some(LockFilter::Idle),
+        Some(_) => return Err(expected("state", "held, queued, cooling or idle")),
+    };
+    let query = LockQuery {
+        prefix: params.text("prefix", LOCK_NAME_BYTES_MAX)?.unwrap_or_default(),
+        filter,
+        sort,
+        after: paging::lock_key(&mut params, sort)?,
+        limit: paging::limit(&mut params)?,
+    };
+    let found = node.locks(&query, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
+    let now = node.wall_now();
+    let page =
+        dto::Page { items: found.value.items.into_iter().map(|lock| answer::listed_lock(lock, now)).collect(), next_cursor };
+    let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(&mut response, received.uri(), page.next_cursor.as_deref())?;
+    Ok(response)
+}
+
+/// `DELETE /v1/locks/{name}/holders`: `204` also where nobody holds it, so that it is safe to repeat.
+pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    received.require_admin()?;
+    let lock = lock_name(&received.segment()?)?;
+    let (key, _) = received.key_or_new(&node)?;
+    let reason = received.params(&BREAK)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default();
+    let call = BreakCall { key, lock, by: received.caller(), reason, timeout: received.timeout };
+    let revision = node.break_lock(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
 /// `GET /v1/locks/{name}`

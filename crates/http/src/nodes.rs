@@ -20,8 +20,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
 const PREFIX: &str = "/v1/nodes";
-const GET: Known = Known { now: &["meta", "consistency"], later: &["children", "recursive", "wait", "after"] };
-const PUT: Known = Known { now: &["parents"], later: &["session", "ttl", "sequential", "name"] };
+pub(crate) const GET: Known = Known { now: &["meta", "consistency"], later: &["children", "recursive", "wait", "after"] };
+pub(crate) const PUT: Known = Known { now: &["parents"], later: &["session", "ttl", "sequential", "name"] };
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");

@@ -1,6 +1,7 @@
 //! A request on its way to a call: who sends it, its body, the id in its path.
 
 use crate::{
+    admin::Admin,
     error::Problem,
     headers,
     metrics::Waits,
@@ -13,7 +14,7 @@ use fairhold_node::{
     api::{Freshness, ReadOptions},
 };
 use fairhold_types::{Code, GrantId, limits::BODY_BYTES_MAX};
-use http::{HeaderMap, header, request::Parts};
+use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use openraft_rt::AsyncRuntime;
@@ -132,6 +133,18 @@ impl Received {
     /// The key of this request; without one it gets one.
     pub(crate) fn key_or_new<RT: AsyncRuntime>(&self, node: &Node<RT>) -> Result<(GrantId, bool), Problem> {
         Ok(self.key()?.map_or_else(|| (node.new_grant_id(), false), |key| (key, true)))
+    }
+
+    /// Passes where the caller may do what is for administrators.
+    pub(crate) fn require_admin(&self) -> Result<(), Problem> {
+        match self.parts.extensions.get::<Admin>() {
+            Some(admin) => admin.check(self.headers()),
+            None => Err(Problem::new(Code::Internal, "nobody has said who is an administrator")),
+        }
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.parts.uri
     }
 
     /// Who asks, in words: `curl@127.0.0.1`.

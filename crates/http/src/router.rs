@@ -1,18 +1,20 @@
 //! Which path and method is which call.
 
 use crate::{
+    admin::Admin,
     cluster,
     envelope::{self, Envelope},
     error::Problem,
     grants, locks,
     metrics::Exposition,
-    nodes, sessions,
+    nodes, openapi,
+    routes::{Routes, delete, get, post},
+    sessions,
 };
 use axum::{
-    Router,
+    Extension, Router,
     extract::{RawQuery, State},
     middleware,
-    routing::{get, post},
 };
 use fairhold_node::Node;
 use fairhold_types::Code;
@@ -27,16 +29,29 @@ pub struct ServerInfo {
 }
 
 /// The whole API of a node.
-pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
+pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> Router {
     let envelope = Envelope::new(node.clone(), exposition.http());
-    let show_metrics = move |headers: HeaderMap| async move { exposition.answer(&headers) };
+    routes(info)
+        .into_router()
+        .fallback(no_such_resource)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
+        .layer(Extension(admin))
+        .layer(Extension(exposition))
+        .with_state(node)
+}
+
+/// Every path, as the description of the API has them too.
+pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
+    let show_metrics = move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
-    Router::new()
-        .route("/v1/locks", post(grants::acquire_many).get(locks::list))
+    Routes::new()
+        .route("/v1/locks", post(grants::acquire_many).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
+        .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))
@@ -50,10 +65,7 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Ex
         .route("/readyz", get(cluster::ready::<RT>))
         .route("/version", get(show_version))
         .route("/metrics", get(show_metrics))
-        .fallback(no_such_resource)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
-        .with_state(node)
+        .route("/openapi.json", get(openapi::serve))
 }
 
 async fn no_such_resource(uri: Uri) -> Problem {

@@ -3,6 +3,7 @@
 use crate::{
     answer,
     error::{Asked, Problem},
+    paging,
     params::{Known, digits},
     request::Received,
 };
@@ -16,20 +17,19 @@ use fairhold_node::{
 };
 use fairhold_types::{
     Code, SessionId, SessionNumber, dto, duration,
-    limits::{KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
+    limits::{
+        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN,
+    },
 };
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-/// Entries on a page where the caller names no number.
-const PAGE_DEFAULT: usize = 100;
-
-const OPEN: Known = Known { now: &["ttl", "name", "meta"], later: &[] };
-const KEEPALIVE: Known = Known { now: &[], later: &[] };
-const KEEPALIVE_MANY: Known = Known { now: &["ids"], later: &[] };
-const LIST: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
-const SHOW: Known = Known { now: &["consistency"], later: &[] };
-const CLOSE: Known = Known { now: &[], later: &["reason"] };
+pub(crate) const OPEN: Known = Known { now: &["ttl", "name", "meta"], later: &[] };
+pub(crate) const KEEPALIVE: Known = Known { now: &[], later: &[] };
+pub(crate) const KEEPALIVE_MANY: Known = Known { now: &["ids"], later: &[] };
+pub(crate) const LIST: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
+pub(crate) const SHOW: Known = Known { now: &["consistency"], later: &[] };
+pub(crate) const CLOSE: Known = Known { now: &["reason"], later: &[] };
 
 /// `POST /v1/sessions`
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -89,17 +89,18 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let received = Received::without_body(request)?;
     let mut params = received.params(&LIST)?;
     let read = received.read_options(&mut params)?;
-    let most =
-        params.integer("limit", 1..=PAGE_MAX as u64)?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT);
+    let most = paging::limit(&mut params)?;
     let cursor = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
-    // One more than the page holds tells whether there is a next page; a page of the greatest size has no room for it.
+    // One more than the page holds tells whether there is a next page.
     let found = node.sessions(cursor, most + 1, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let mut views = found.value;
-    let more = views.len() > most || views.len() == PAGE_MAX;
+    let more = views.len() > most;
     views.truncate(most);
     let next_cursor = views.last().filter(|_| more).map(|last| last.number.to_string());
     let page = dto::Page { items: views.into_iter().map(answer::session).collect(), next_cursor };
-    answer::json(StatusCode::OK, found.revision, &page)
+    let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
+    paging::link_next(&mut response, received.uri(), page.next_cursor.as_deref())?;
+    Ok(response)
 }
 
 /// `GET /v1/sessions/{id or number}`
@@ -113,14 +114,26 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     }
 }
 
-/// `DELETE /v1/sessions/{id}`
+/// `DELETE /v1/sessions/{id or number}`: by its id its owner closes it, by its number an administrator ends it.
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    received.params(&CLOSE)?;
-    let SessionRef::Id(id) = which(&received.segment()?)? else {
-        return Err(Problem::new(Code::Denied, "a session is closed by its secret id; by number only an administrator may"));
+    let reason = |received: &Received| received.params(&CLOSE)?.text("reason", REASON_BYTES_MAX);
+    let ended = match which(&received.segment()?)? {
+        SessionRef::Id(id) => {
+            if reason(&received)?.is_some() {
+                return Err(Problem::bad_request(
+                    "the parameter \"reason\" is for administrators, who name the session by its number",
+                ));
+            }
+            node.close_session(id, received.timeout).await
+        }
+        SessionRef::Number(number) => {
+            received.require_admin()?;
+            let reason = reason(&received)?.unwrap_or_default();
+            node.end_session(number, received.caller(), reason, received.timeout).await
+        }
     };
-    let revision = node.close_session(id, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = ended.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

@@ -170,7 +170,11 @@ impl<RT: AsyncRuntime> Request<RT> {
             Outcome::Queued(Queued { number, session, attempt }) => {
                 Ok(Standing { number, session, attempt, token: None, revision })
             }
-            outcome @ (Outcome::Nothing | Outcome::Done | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. }) => {
+            outcome @ (Outcome::Nothing
+            | Outcome::Done
+            | Outcome::SessionOpened { .. }
+            | Outcome::Written { .. }
+            | Outcome::Broken { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
             }
         }
@@ -238,7 +242,9 @@ impl<RT: AsyncRuntime> Request<RT> {
             }
             Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
-            Ok(outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. })) => {
+            Ok(
+                outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. }),
+            ) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
             }
             Err(rejection) => Err(rejection.into()),

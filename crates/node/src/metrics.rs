@@ -128,6 +128,7 @@ impl<I: Instant> NodeMetrics<I> {
                 Event::Cooled { .. } => self.cooled.inc(),
                 Event::SessionRetimed { .. }
                 | Event::Cooling { .. }
+                | Event::Broken { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. } => 0,

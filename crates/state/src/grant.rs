@@ -106,7 +106,9 @@ impl Change<'_> {
     pub(crate) fn live_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
         match self.state.index.grants.get(grant) {
             Some(number) => Ok(*number),
-            None => Err(self.state.ended_reason(grant).map_or(Rejection::NoGrant, |reason| self.state.grant_ended(grant, reason))),
+            None => {
+                Err(self.state.ended_reason(grant).map_or(Rejection::NoGrant, |reason| self.state.grant_ended(grant, reason)))
+            }
         }
     }
 

@@ -137,7 +137,11 @@ impl State {
     }
 
     /// The names that begin as asked, in order, from after one of them on: of those in which somebody stands, or of all.
-    fn names_from<'a>(&'a self, query: &'a LockQuery, after: Option<&'a LockName>) -> Box<dyn Iterator<Item = &'a LockName> + 'a> {
+    fn names_from<'a>(
+        &'a self,
+        query: &'a LockQuery,
+        after: Option<&'a LockName>,
+    ) -> Box<dyn Iterator<Item = &'a LockName> + 'a> {
         let begin = match after {
             Some(name) if name.as_str() >= query.prefix.as_str() => Bound::Excluded(name.as_str()),
             Some(_) | None => Bound::Included(query.prefix.as_str()),

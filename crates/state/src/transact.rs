@@ -56,7 +56,9 @@ impl Change<'_> {
             Some(Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
                 Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone() }))
             }
-            Some(Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session) => Err(other_request()),
+            Some(Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session) => {
+                Err(other_request())
+            }
         }
     }
 

@@ -8,8 +8,8 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession, Operation,
-        OperationResult, Outcome, Owner, Queued, Rejection, Transact, Want, WriteKey,
+        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession,
+        Operation, OperationResult, Outcome, Owner, Queued, Rejection, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
 };

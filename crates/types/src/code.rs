@@ -4,6 +4,7 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident => $text:literal,)*) => {
         /// A code that programs may rely on; its text is the variant in snake case.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum Code {
             $($(#[$doc])* $variant,)*

@@ -9,6 +9,7 @@ pub type Meta = BTreeMap<String, String>;
 
 /// Where a grant stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It waits.
@@ -21,6 +22,7 @@ pub enum Standing {
 
 /// A live grant, as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Grant {
     /// Its secret id.
     pub id: GrantId,
@@ -65,6 +67,7 @@ pub struct Grant {
 
 /// One who holds a lock or stands before the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Contender {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -83,6 +86,7 @@ pub struct Contender {
 
 /// One who stands in a queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueItem {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -118,6 +122,7 @@ pub struct QueueItem {
 
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lock {
     /// Its name.
     pub lock: LockName,
@@ -134,6 +139,7 @@ pub struct Lock {
 
 /// What a lock is in the list of locks. One that is held or cools may be waited for too: `queue_length` says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LockState {
     /// Somebody holds it.
@@ -146,6 +152,7 @@ pub enum LockState {
 
 /// A lock in the list of locks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListedLock {
     /// Its name.
     pub lock: LockName,
@@ -176,6 +183,7 @@ pub struct ListedLock {
 
 /// A lock's queue, in order, holders first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Queue {
     /// The lock's name.
     pub lock: LockName,
@@ -185,6 +193,7 @@ pub struct Queue {
 
 /// A fencing token was checked and is that of a held grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FenceCheck {
     /// Always true; a stale token is answered with a problem.
     pub current: bool,
@@ -192,6 +201,7 @@ pub struct FenceCheck {
 
 /// A renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Renewed {
     /// How long it lives without a further one.
     pub expires_in: String,
@@ -201,6 +211,7 @@ pub struct Renewed {
 
 /// A session that was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OpenedSession {
     /// Its secret id.
     pub id: SessionId,
@@ -214,6 +225,7 @@ pub struct OpenedSession {
 
 /// What came of one keepalive for many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeptAlive {
     /// Those that go on living.
     pub renewed: Vec<SessionId>,
@@ -223,6 +235,7 @@ pub struct KeptAlive {
 
 /// A session, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// Its number.
     pub number: SessionNumber,
@@ -244,6 +257,7 @@ pub struct Session {
 
 /// A grant, as its session lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionGrant {
     /// Its number.
     pub number: GrantNumber,
@@ -258,6 +272,7 @@ pub struct SessionGrant {
 
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
@@ -267,6 +282,7 @@ pub struct Page<T> {
 
 /// A node of the tree without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stat {
     /// Its path.
     pub path: Path,
@@ -296,6 +312,7 @@ pub struct Stat {
 
 /// A node of the tree was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Written {
     /// Its path.
     pub path: Path,
@@ -307,6 +324,7 @@ pub struct Written {
 
 /// The cluster, as one node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cluster {
     /// The cluster's identity, once it has formed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -352,6 +370,7 @@ pub struct Cluster {
 
 /// A member of the cluster, as the answering node knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Member {
     /// Its id.
     pub id: NodeId,
@@ -371,6 +390,7 @@ pub struct Member {
 
 /// Whether the node can serve, with the reason where it cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Readiness {
     /// Whether it can.
     pub ready: bool,
@@ -391,6 +411,7 @@ pub struct Readiness {
 
 /// The program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Version {
     /// Its name.
     pub name: Cow<'static, str>,

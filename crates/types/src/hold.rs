@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// One line. After `lost`, `error` and `goaway` the stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
     /// The grant waits.

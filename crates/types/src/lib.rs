@@ -10,7 +10,10 @@ pub mod hold;
 pub mod id;
 pub mod limits;
 pub mod path;
+pub mod pattern;
 pub mod problem;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod time;
 
 pub use code::Code;
@@ -21,6 +24,7 @@ pub use path::{LockName, ParsePathError, Path};
 
 /// How a grant shares its lock with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Alone; or, where the lock's limit is over 1, one of at most `limit` permits.
@@ -40,6 +44,7 @@ impl std::fmt::Display for Mode {
 
 /// How a grant ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
     /// Its owner gave it back.

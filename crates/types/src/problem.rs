@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 /// Whether a request that failed did something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Surely nothing.
@@ -16,6 +17,7 @@ pub enum Effect {
 
 /// An error, after RFC 9457.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// Always `about:blank`: `code` says which.
     #[serde(rename = "type")]
@@ -37,6 +39,7 @@ pub struct Problem {
 
 /// What a person or a program needs to know of an error; what does not apply is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
     /// Whether the request did something.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,6 @@
 //! Why a node could not run, or could not go on: each with what to do.
 
+use super::admin_token::AdminTokenError;
 use fairhold_raft::{FatalReason, StartError};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
@@ -18,6 +19,9 @@ pub(crate) enum ServeError {
     /// Threads or signals.
     #[error("the process cannot be set up: {0}")]
     Runtime(io::Error),
+    /// The administrators' token.
+    #[error(transparent)]
+    AdminToken(#[from] AdminTokenError),
     /// The data directory.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -1,8 +1,8 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, process, room};
+use super::{ServeError, admin_token, process, room};
 use crate::config::ServeConfig;
-use fairhold_http::{Exposition, Listener, ServerInfo, router};
+use fairhold_http::{Admin, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
@@ -28,6 +28,8 @@ const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Parts {
     core: Core,
     http: Server,
+    /// Reads the administrators' token again when its file changes.
+    token_watch: Option<JoinHandle<()>>,
 }
 
 /// All that runs on Raft's own threads.
@@ -52,7 +54,7 @@ pub(super) struct Server {
 
 impl Parts {
     /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
-    pub(super) async fn start(config: &ServeConfig, storage: Storage, raft: &Handle) -> Result<Parts, ServeError> {
+    pub(super) async fn start(config: &ServeConfig, storage: Storage, admin: Admin, raft: &Handle) -> Result<Parts, ServeError> {
         let listener = listen_for_clients(&config.listen).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
@@ -65,10 +67,11 @@ impl Parts {
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION") };
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http());
-        let serving = listener.serve(router(core.node.clone(), info, exposition), told(stopped));
+        let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
+        let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
         tracing::info!(clients = %config.listen, peers = %config.peer_listen, "listening");
-        Ok(Parts { core, http })
+        Ok(Parts { core, http, token_watch })
     }
 
     /// Waits until something has gone wrong for good.
@@ -86,7 +89,7 @@ impl Parts {
 
     /// Ends in good order: the waiting are told and keep their places, another node leads, open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, token_watch } = self;
         // From its first step on this node is not ready.
         tokio::join!(bounded("the node's own work", node.shutdown()), replica.transfer_leadership());
         http.stop(HTTP_STOP_TIMEOUT).await;
@@ -95,6 +98,9 @@ impl Parts {
         bounded("the connections to other nodes", peer.close()).await;
         room.abort();
         directory.abort();
+        if let Some(watch) = token_watch {
+            watch.abort();
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
 
 use fairhold_state::command::{
-    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation, OperationResult,
-    Outcome, Owner, Queued, Rejection, Transact,
+    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation,
+    OperationResult, Outcome, Owner, Queued, Rejection, Transact,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits,

@@ -23,8 +23,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner, Queued,
-        Transact, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner,
+        Queued, Transact, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };

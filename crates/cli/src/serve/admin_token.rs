@@ -1,0 +1,129 @@
+//! The administrators' token: read from a file at the start, and again when the file changes. It is never logged.
+
+use fairhold_http::Admin;
+use fairhold_types::limits::ADMIN_TOKEN_BYTES_MAX;
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::sleep,
+};
+
+/// How often it is looked whether the file has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The bits of a file's mode that let others than its owner and group read it.
+const OTHERS_READ: u32 = 0o004;
+
+/// Why a file gives no token.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AdminTokenError {
+    /// It cannot be read.
+    #[error("--admin-token-file {path} cannot be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is no token in it, or one that cannot stand in a header.
+    #[error("--admin-token-file {path} {fault}: write one line of visible ASCII into it, such as `openssl rand -hex 32` prints")]
+    NoToken {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+}
+
+/// The rule for administrators' calls, said in the log.
+pub(super) fn load(file: Option<&Path>) -> Result<Admin, AdminTokenError> {
+    let Some(file) = file else {
+        tracing::warn!("no --admin-token-file: all who reach the port for clients may break locks and end sessions of others");
+        return Ok(Admin::open());
+    };
+    let token = read(file)?;
+    let others_may_read = fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & OTHERS_READ != 0);
+    if others_may_read {
+        tracing::warn!(file = %file.display(), "everybody on this machine can read the administrators' token: chmod 600");
+    }
+    tracing::info!(file = %file.display(), "administrators' calls need the token");
+    Ok(Admin::guarded(token))
+}
+
+/// Takes a new token over when the file changes. A file that gives none, or is being written, changes nothing.
+pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let mut last = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let path = file.clone();
+            let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
+            if last.as_ref() == Some(&found) {
+                continue;
+            }
+            match &found {
+                Ok(token) => {
+                    admin.replace_token(token.clone());
+                    if last.is_some() {
+                        tracing::info!(file = %file.display(), "the administrators' token was read again");
+                    }
+                }
+                Err(error) => tracing::error!("{error}; the token that was read last goes on counting"),
+            }
+            last = Some(found);
+        }
+    })
+}
+
+fn read(file: &Path) -> Result<String, AdminTokenError> {
+    let path = file.display().to_string();
+    let mut text = String::new();
+    let most = ADMIN_TOKEN_BYTES_MAX as u64 + 1;
+    let opened = File::open(file).and_then(|file| file.take(most).read_to_string(&mut text));
+    opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
+    let token = text.trim();
+    let fault = match token {
+        "" => Some("is empty"),
+        token if token.len() > ADMIN_TOKEN_BYTES_MAX => Some("is too long"),
+        token if !token.bytes().all(|byte| byte.is_ascii_graphic()) => Some("has more than one word, or other characters"),
+        _ => None,
+    };
+    match fault {
+        Some(fault) => Err(AdminTokenError::NoToken { path, fault }),
+        None => Ok(token.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_gives_its_one_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        let of = |content: &str| {
+            fs::write(&file, content).unwrap();
+            read(&file).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("s3cret\n").unwrap(), "s3cret");
+        assert_eq!(of(&"x".repeat(ADMIN_TOKEN_BYTES_MAX)).unwrap().len(), ADMIN_TOKEN_BYTES_MAX);
+        for (content, says) in [
+            ("", "is empty"),
+            (" \n", "is empty"),
+            ("two words", "more than one word"),
+            ("é", "other characters"),
+            (&*"x".repeat(ADMIN_TOKEN_BYTES_MAX + 1), "is too long"),
+        ] {
+            let error = of(content).unwrap_err();
+            assert!(error.contains(says) && error.contains("token"), "{error}");
+        }
+        let error = load(Some(&directory.path().join("absent"))).unwrap_err().to_string();
+        assert!(error.contains("absent cannot be read"), "{error}");
+    }
+}

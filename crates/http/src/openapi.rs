@@ -1,0 +1,180 @@
+//! `/openapi.json`: the description of the API, made from the types that the answers are made of, the limits that the parsers
+//! enforce, and a page of words for each area. A test compares it with the router's table and with `proto/openapi.json`.
+//!
+//! To describe a new call: an entry in its area's page below. To describe a new area: a page like `locks`, and a line in `areas`.
+
+mod area_cluster;
+mod area_grants;
+mod area_locks;
+mod area_nodes;
+mod area_sessions;
+mod describe;
+mod parameter;
+mod pattern;
+
+use crate::headers;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use describe::{Describer, Operation};
+use http::{HeaderValue, header};
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+const ABOUT: &str = "Fair locks, sessions and a tree of nodes, agreed upon by three or five servers.\n\n\
+    Any server takes any request. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), times are RFC 3339 in \
+    UTC. The parameters of a POST may stand in the query or in a JSON body, each in one of them. A flag is bare, `=true` or `=false`. \
+    An unknown parameter or field is 400 and is named.\n\n\
+    Errors are problems (RFC 9457) with a stable `code`. `503` means that surely nothing was done: ask again freely. `504` with \
+    `\"outcome\":\"unknown\"` means that it may have happened: ask again with the same `Idempotency-Key`.\n\n\
+    Limits named in bytes (`x-max-bytes`) count UTF-8.";
+
+/// `GET /openapi.json`
+pub(crate) async fn serve() -> Response {
+    static BYTES: OnceLock<Bytes> = OnceLock::new();
+    let bytes = BYTES.get_or_init(|| text().into()).clone();
+    ([(header::CONTENT_TYPE, JSON)], bytes).into_response()
+}
+
+/// The description as it is served and committed: indented, with the keys in order.
+fn text() -> String {
+    format!("{:#}\n", document())
+}
+
+fn areas(describe: &mut Describer) -> Vec<Operation> {
+    let mut operations = area_locks::operations(describe);
+    operations.extend(area_grants::operations(describe));
+    operations.extend(area_sessions::operations(describe));
+    operations.extend(area_nodes::operations(describe));
+    operations.extend(area_cluster::operations(describe));
+    operations
+}
+
+fn document() -> Value {
+    let mut describe = Describer::new();
+    let mut paths = Map::new();
+    for operation in areas(&mut describe) {
+        let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
+        methods[operation.method.as_str().to_lowercase()] = operation.value;
+    }
+    json!({
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "Fairhold",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": ABOUT,
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/", "description": "The server that this page came from; any other does as well." }],
+        "tags": [
+            { "name": "locks", "description": "Locks, as everybody may see them, and what administrators do with them." },
+            { "name": "grants", "description": "Grants: taken, looked at, renewed and given back." },
+            { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
+            { "name": "nodes", "description": "The tree of nodes." },
+            { "name": "cluster", "description": "The cluster, and this server." },
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": describe.schemas(),
+            "headers": {
+                headers::REVISION: {
+                    "description": "The applied revision that the answer reflects.",
+                    "required": true,
+                    "schema": { "type": "integer", "minimum": 0 },
+                },
+                headers::LEADER: {
+                    "description": "Where clients reach the leader, when it is known.",
+                    "schema": { "type": "string" },
+                },
+                headers::REQUEST_ID: {
+                    "description": "The request's own name, in the server's log too.",
+                    "required": true,
+                    "schema": { "type": "string" },
+                },
+            },
+            "securitySchemes": {
+                "admin": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of the server's --admin-token-file; where none is set, no call needs it.",
+                },
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{ServerInfo, routes};
+    use openraft_rt_tokio::TokioRuntime;
+    use std::{collections::BTreeSet, fs, path::PathBuf};
+
+    /// `FAIRHOLD_GOLDEN=write` writes it anew.
+    #[test]
+    fn the_committed_description_is_that_of_the_code() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto/openapi.json");
+        let text = text();
+        if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|value| value == "write") {
+            fs::write(&path, &text).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap();
+        assert!(text == committed, "proto/openapi.json is another: FAIRHOLD_GOLDEN=write writes it anew");
+    }
+
+    #[test]
+    fn what_is_routed_is_described_and_the_reverse() {
+        let routes = routes::<TokioRuntime>(ServerInfo { version: "" });
+        let routed: BTreeSet<(String, String)> = routes
+            .list()
+            .iter()
+            .flat_map(|(path, methods)| methods.iter().map(|method| (path.replace("{*", "{"), method.to_string())))
+            .collect();
+        let mut describe = Describer::new();
+        let operations = areas(&mut describe);
+        let described: Vec<(String, String)> =
+            operations.iter().map(|operation| (operation.path.to_owned(), operation.method.to_string())).collect();
+        let once: BTreeSet<_> = described.iter().cloned().collect();
+        assert_eq!(once.len(), described.len(), "a call is described twice");
+        assert_eq!(once, routed);
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_schema_is_used() {
+        let document = document();
+        let mut used = BTreeSet::new();
+        let mut open = vec![&document];
+        while let Some(value) = open.pop() {
+            match value {
+                Value::Object(fields) => {
+                    if let Some(Value::String(reference)) = fields.get("$ref") {
+                        let pointer = reference.strip_prefix('#').unwrap();
+                        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+                        used.insert(pointer.to_owned());
+                    }
+                    open.extend(fields.values());
+                }
+                Value::Array(items) => open.extend(items),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        for kind in ["schemas", "headers"] {
+            for name in document["components"][kind].as_object().unwrap().keys() {
+                assert!(used.contains(&format!("/components/{kind}/{name}")), "{name} is used by nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn every_call_is_named_once_and_has_words() {
+        let mut describe = Describer::new();
+        let mut names = BTreeSet::new();
+        for Operation { value, path, .. } in areas(&mut describe) {
+            assert!(names.insert(value["operationId"].as_str().unwrap().to_owned()), "{path}");
+            assert!(value["summary"].as_str().is_some_and(|summary| summary.len() > 10), "{path}");
+            assert!(value["responses"].as_object().is_some_and(|answers| answers.len() > 1), "{path}");
+        }
+    }
+}

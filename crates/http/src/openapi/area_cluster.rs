@@ -1,0 +1,72 @@
+//! The cluster and this server, described.
+
+use super::{
+    describe::{Describer, Kind, Operation},
+    parameter::flag,
+};
+use crate::cluster::{CLUSTER, READY};
+use fairhold_types::{Code, dto};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const TAG: &str = "cluster";
+
+pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+    vec![cluster(describe), live(describe), ready(describe), version(describe), metrics(describe), openapi(describe)]
+}
+
+fn cluster(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
+        .about("Answered by any server, also without a quorum.")
+        .query(&CLUSTER, vec![flag("digest", "Add a digest of this server's whole state. It walks the state.")])
+        .json::<dto::Cluster>(StatusCode::OK, "The cluster.", Value::Null)
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}
+
+fn live(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/livez", "live", TAG, "Say whether the process runs.")
+        .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}
+
+fn ready(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
+        .query(&READY, vec![flag("verbose", "Say it as JSON, with what is missing.")])
+        .content(StatusCode::OK, "It can.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
+        .json::<dto::Readiness>(StatusCode::OK, "", Value::Null)
+        .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", Value::Null)
+        .codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown])
+        .done(Kind::Here)
+}
+
+fn version(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/version", "version", TAG, "Show the program's name and version.")
+        .json::<dto::Version>(StatusCode::OK, "The program.", json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }))
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}
+
+fn metrics(describe: &mut Describer) -> Operation {
+    let text = json!({ "type": "string" });
+    describe
+        .call(Method::GET, "/metrics", "getMetrics", TAG, "Show all that this server measures.")
+        .about("In the text format of Prometheus, or that of OpenMetrics where `Accept` names it.")
+        .content(StatusCode::OK, "The metrics.", "text/plain; version=0.0.4; charset=utf-8", text.clone())
+        .content(StatusCode::OK, "", "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}
+
+fn openapi(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/openapi.json", "getDescription", TAG, "This description.")
+        .content(StatusCode::OK, "The description.", "application/json", json!({ "type": "object" }))
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}

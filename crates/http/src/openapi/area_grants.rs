@@ -1,0 +1,157 @@
+//! Grants, described: take, look, renew, give back.
+
+use super::{
+    area_locks::{consistency, lock_name},
+    describe::{Describer, Kind, Operation},
+    parameter::{self, form, integer, one_of, signed, span, text},
+};
+use crate::{
+    grants::{ACQUIRE, LOOK, RELEASE, RENEW},
+    request::up_to,
+};
+use fairhold_types::{
+    Code, dto, hold,
+    limits::{
+        LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+    },
+    pattern,
+};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const TAG: &str = "grants";
+
+pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+    vec![acquire(describe), acquire_many(describe), look(describe), renew(describe), release(describe)]
+}
+
+fn grant_id() -> Value {
+    json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": "01ARZ3NDEKTSV4RRFFQ69G5FAV" })
+}
+
+fn held() -> Value {
+    json!({
+        "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "held", "token": 42, "mode": "exclusive",
+        "owner": "curl@127.0.0.1", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 41, "session": 41,
+        "permits": 1, "queued_at": "2026-01-01T12:00:00.000Z", "held_since": "2026-01-01T12:00:00.000Z",
+    })
+}
+
+fn acquire(describe: &mut Describer) -> Operation {
+    let prefer = json!({ "type": "string", "example": "respond-async" });
+    let rules = json!([
+        { "not": { "required": ["ttl", "session"] } },
+        { "not": { "required": ["hold", "session"] } },
+        { "not": { "required": ["mode", "limit"], "properties": { "mode": { "const": "shared" }, "limit": { "minimum": 2 } } } },
+    ]);
+    let example = json!({ "wait": "30s", "owner": "ci-7", "meta": { "build": "81" } });
+    let line = describe.schema::<hold::Line>();
+    describe
+        .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Take a lock, or a place in its queue.")
+        .about(
+            "The shortest call works: without a session one is made for this grant, without `wait` the answer comes at once. The \
+             Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` the connection \
+             is the session: the answer lasts as long as the grant, one JSON object a line. `ttl` and `hold` cannot stand beside \
+             `session`, nor `permits` over `limit`, nor `mode=shared` with a `limit` over 1.",
+        )
+        .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
+        .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
+        .header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
+        .json::<dto::Grant>(StatusCode::OK, "It is held.", held())
+        .content(StatusCode::OK, "", "application/x-ndjson", line)
+        .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
+        .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+        .codes(&[
+            Code::LockHeld,
+            Code::WaitTimeout,
+            Code::LimitMismatch,
+            Code::SessionNotFound,
+            Code::GrantGone,
+            Code::Forgotten,
+            Code::QueueFull,
+            Code::TooLarge,
+        ])
+        .done(Kind::Keyed)
+}
+
+fn acquire_parameters() -> Vec<parameter::Parameter> {
+    let permits = u64::from(PERMITS_MAX);
+    vec![
+        span("wait", "How long to wait in the queue.", up_to(WAIT_MAX), Some(Duration::ZERO)),
+        span(
+            "ttl",
+            "How long the grant lives without a renewal; not beside `session`.",
+            SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX,
+            Some(SESSION_TIMEOUT_DEFAULT),
+        ),
+        form("session", "The id of the session that is to own it.", pattern::SESSION_ID),
+        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
+        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
+        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
+        text("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
+        signed("priority", "Higher stands before lower among those who wait."),
+        span(
+            "lock_delay",
+            "How long the lock stays blocked if its holder's session expires.",
+            up_to(LOCK_DELAY_MAX),
+            Some(Duration::ZERO),
+        ),
+        parameter::meta(),
+        parameter::only_false("reentrant", "Not supported by this version."),
+        one_of("hold", "Hold it for as long as this request's connection stands; not beside `session`.", &["stream"], None),
+    ]
+}
+
+fn acquire_many(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Take several locks in one step.")
+        .about("Not supported by this version: it is refused.")
+        .codes(&[Code::BadRequest])
+        .done(Kind::Change)
+}
+
+fn look(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Look at a grant by its id, and wait for its turn.")
+        .in_path("id", "The grant's secret id.", grant_id())
+        .query(
+            &LOOK,
+            vec![
+                span("wait", "How long to wait until a queued grant is held.", up_to(WAIT_MAX), Some(Duration::ZERO)),
+                consistency(),
+            ],
+        )
+        .json::<dto::Grant>(StatusCode::OK, "It is held, or waits.", held())
+        .codes(&[Code::GrantGone, Code::GrantNotFound])
+        .done(Kind::Read)
+}
+
+fn renew(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant that has no named session.")
+        .in_path("id", "The grant's secret id.", grant_id())
+        .form(
+            &RENEW,
+            vec![span("ttl", "Its timeout from now on.", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX, None)],
+            None,
+            Some(json!({ "ttl": "30s" })),
+        )
+        .json::<dto::Renewed>(
+            StatusCode::OK,
+            "It lives on.",
+            json!({ "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" }),
+        )
+        .codes(&[Code::GrantGone, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn release(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Give a grant back, or leave the queue.")
+        .about("Again, or with an id that is not known, it is `204` too: the id is ended for good.")
+        .in_path("id", "The grant's secret id.", grant_id())
+        .query(&RELEASE, vec![])
+        .empty(StatusCode::NO_CONTENT, "It is over.")
+        .done(Kind::Change)
+}

@@ -1,0 +1,127 @@
+//! Locks, described: the calls that look at them, and the administrator's.
+
+use super::{
+    describe::{Describer, Kind, Operation},
+    parameter::{form, integer, one_of, text},
+};
+use crate::locks::{BREAK, FENCE, LIST, QUEUE, SHOW};
+use fairhold_types::{
+    Code, dto,
+    limits::{LOCK_NAME_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX},
+    pattern,
+};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const TAG: &str = "locks";
+const NAME: &str = "The lock's name; its slashes are written %2F.";
+
+pub(super) fn lock_name() -> Value {
+    json!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": LOCK_NAME_BYTES_MAX,
+        "x-max-bytes": LOCK_NAME_BYTES_MAX,
+        "pattern": pattern::LOCK_NAME,
+        "example": "orders/42",
+    })
+}
+
+pub(super) fn consistency() -> super::parameter::Parameter {
+    let about = "`linearizable`: all that was acknowledged before is seen. `local`: what this server has, without asking.";
+    one_of("consistency", about, &["linearizable", "local"], Some("linearizable"))
+}
+
+pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+    vec![list(describe), show(describe), queue(describe), fence(describe), break_lock(describe)]
+}
+
+fn list(describe: &mut Describer) -> Operation {
+    let item = json!({
+        "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
+        "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
+    });
+    describe
+        .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
+        .about(
+            "Locks in which somebody stands, and those in which nobody does until they are forgotten (10 minutes). A page may be \
+             short, or empty, and not be the last: the last one has no `next_cursor`. In the order of names a page costs what it \
+             shows; another order looks at every lock that fits.",
+        )
+        .query(
+            &LIST,
+            vec![
+                text("prefix", "Only locks whose name begins so.", LOCK_NAME_BYTES_MAX),
+                one_of(
+                    "state",
+                    "Only locks that somebody holds, that somebody waits for, that cool, or in which nobody stands.",
+                    &["held", "queued", "cooling", "idle"],
+                    None,
+                ),
+                one_of(
+                    "sort",
+                    "By name; where most wait first; where somebody waits since longest first.",
+                    &["name", "waiters", "longest_wait"],
+                    Some("name"),
+                ),
+                integer("limit", "Locks on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the page before, of the same listing.", "^([0-9a-f]{2})+$"),
+                consistency(),
+            ],
+        )
+        .json::<dto::Page<dto::ListedLock>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
+        .done(Kind::Read)
+}
+
+fn show(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show who holds a lock, and how many wait.")
+        .about("A lock that was never used has no holders.")
+        .in_path("name", NAME, lock_name())
+        .query(&SHOW, vec![consistency()])
+        .json::<dto::Lock>(StatusCode::OK, "The lock.", json!({ "lock": "deploy", "holders": [], "queue_length": 0, "limit": 1 }))
+        .done(Kind::Read)
+}
+
+fn queue(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show all who stand in a lock, holders first.")
+        .in_path("name", NAME, lock_name())
+        .query(&QUEUE, vec![consistency()])
+        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": [] }))
+        .done(Kind::Read)
+}
+
+fn fence(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
+        .about("Current exactly while a held grant of the lock has that token: stale at once after release, loss or break.")
+        .in_path("name", NAME, lock_name())
+        .query(
+            &FENCE,
+            vec![
+                integer("token", "The token to check.", 0..=u64::MAX, None).required(),
+                form("grant", "The grant that must have it, to be exact among readers.", pattern::GRANT_ID),
+                consistency(),
+            ],
+        )
+        .json::<dto::FenceCheck>(StatusCode::OK, "It is current.", json!({ "current": true }))
+        .codes(&[Code::StaleToken])
+        .done(Kind::Read)
+}
+
+fn break_lock(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock from all who hold it.")
+        .about(
+            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next in line \
+             get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the same \
+             Idempotency-Key it does not hit who holds the lock by then.",
+        )
+        .in_path("name", NAME, lock_name())
+        .query(&BREAK, vec![text("reason", "Why, for those who held it and for the record.", REASON_BYTES_MAX)])
+        .empty(StatusCode::NO_CONTENT, "Nobody of those who held it holds it any more.")
+        .admin()
+        .done(Kind::Keyed)
+}

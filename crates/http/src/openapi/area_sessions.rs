@@ -1,0 +1,136 @@
+//! Sessions, described: open, keep alive, look, end.
+
+use super::{
+    area_locks::consistency,
+    describe::{Describer, Kind, Operation},
+    parameter::{self, integer, list, span, text},
+};
+use crate::sessions::{CLOSE, KEEPALIVE, KEEPALIVE_MANY, LIST, OPEN, SHOW};
+use fairhold_types::{
+    Code, dto,
+    limits::{
+        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_DEFAULT,
+        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN,
+    },
+    pattern,
+};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+const TAG: &str = "sessions";
+const ID: &str = "5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e";
+
+pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+    vec![open(describe), keepalive(describe), keepalive_many(describe), list_all(describe), show(describe), close(describe)]
+}
+
+fn session_id() -> Value {
+    json!({ "type": "string", "pattern": pattern::SESSION_ID, "example": ID })
+}
+
+/// The secret id, or the public number.
+fn session() -> Value {
+    json!({ "type": "string", "pattern": "^([0-9a-f]{32}|0*[0-9]{1,19})$", "example": "41" })
+}
+
+fn shown() -> Value {
+    json!({
+        "number": 41, "name": "worker-3", "ttl": "15s", "anonymous": false, "opened_at": "2026-01-01T12:00:00.000Z",
+        "grants": [{ "number": 42, "lock": "deploy", "state": "held", "token": 42 }],
+    })
+}
+
+fn open(describe: &mut Describer) -> Operation {
+    let timeouts = SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX;
+    describe
+        .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
+        .about("Its `id` is a secret: who knows it owns the session. Its `number` is public.")
+        .form(
+            &OPEN,
+            vec![
+                span("ttl", "How long it lives without a keepalive.", timeouts, Some(SESSION_TIMEOUT_DEFAULT)),
+                text("name", "Its name, for people to read.", OWNER_BYTES_MAX),
+                parameter::meta(),
+            ],
+            None,
+            Some(json!({ "ttl": "15s", "name": "worker-3", "meta": {} })),
+        )
+        .json::<dto::OpenedSession>(
+            StatusCode::CREATED,
+            "It is open.",
+            json!({ "id": ID, "number": 41, "ttl": "15s", "expires_in": "15s" }),
+        )
+        .codes(&[Code::SessionExpired, Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn keepalive(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
+        .in_path("id", "The session's secret id; its number is refused.", session_id())
+        .form(&KEEPALIVE, vec![], None, None)
+        .json::<dto::Renewed>(
+            StatusCode::OK,
+            "It lives on.",
+            json!({ "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
+        )
+        .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn keepalive_many(describe: &mut Describer) -> Operation {
+    let about = "The sessions' secret ids.";
+    describe
+        .call(Method::POST, "/v1/sessions/keepalive", "keepAliveMany", TAG, "Keep many sessions alive with one call.")
+        .form(
+            &KEEPALIVE_MANY,
+            vec![list("ids", about, session_id(), KEEPALIVE_IDS_MAX).required()],
+            None,
+            Some(json!({ "ids": [ID] })),
+        )
+        .json::<dto::KeptAlive>(StatusCode::OK, "Who lives on, and who has ended.", json!({ "renewed": [ID], "expired": [] }))
+        .codes(&[Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn list_all(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
+        .query(
+            &LIST,
+            vec![
+                integer("limit", "Sessions on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None),
+                consistency(),
+            ],
+        )
+        .json::<dto::Page<dto::Session>>(StatusCode::OK, "A page.", json!({ "items": [shown()], "next_cursor": null }))
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
+        .done(Kind::Read)
+}
+
+fn show(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns.")
+        .about("By its secret id or by its number. No id is shown.")
+        .in_path("id", "The session's id or number.", session())
+        .query(&SHOW, vec![consistency()])
+        .json::<dto::Session>(StatusCode::OK, "The session.", shown())
+        .codes(&[Code::SessionNotFound])
+        .done(Kind::Read)
+}
+
+fn close(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session, with all that it owns, in one step.")
+        .about(
+            "By its secret id its owner closes it: what it held is released. By its number an administrator ends it: what it held or \
+             waited for is `broken`, with the reason, and the administrators' token is needed where one is set.",
+        )
+        .in_path("id", "The session's id or number.", session())
+        .query(&CLOSE, vec![text("reason", "Why; only beside a number.", REASON_BYTES_MAX)])
+        .empty(StatusCode::NO_CONTENT, "It has ended.")
+        .codes(&[Code::SessionNotFound])
+        .admin()
+        .done(Kind::Change)
+}

@@ -1,0 +1,239 @@
+//! The words and schemas of which a call's description is put together.
+
+use super::parameter::{self, Parameter, at};
+use crate::{error, headers, params::Known};
+use fairhold_types::{
+    Code,
+    limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
+    pattern as id_pattern, problem,
+};
+use http::{Method, StatusCode};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, time::Duration};
+
+/// The description of one call.
+pub(super) struct Operation {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) value: Value,
+}
+
+/// Collects the schemas of what calls answer.
+pub(super) struct Describer {
+    generator: SchemaGenerator,
+}
+
+/// What a call answers, apart from its own refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It asks the cluster, or the state of this server.
+    Read,
+    /// It changes something, and is safe to repeat.
+    Change,
+    /// It changes something, and needs its key to be repeated.
+    Keyed,
+    /// It says what this server knows, and never waits for another.
+    Here,
+}
+
+impl Describer {
+    pub(super) fn new() -> Describer {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        Describer { generator: settings.into_generator() }
+    }
+
+    /// All schemas that were asked for.
+    pub(super) fn schemas(mut self) -> Map<String, Value> {
+        self.generator.take_definitions(true)
+    }
+
+    pub(super) fn schema<T: JsonSchema>(&mut self) -> Value {
+        self.generator.subschema_for::<T>().to_value()
+    }
+
+    /// Begins the description of a call.
+    pub(super) fn call(&mut self, method: Method, path: &'static str, id: &str, tag: &str, summary: &str) -> Call<'_> {
+        let value = json!({ "operationId": id, "tags": [tag], "summary": summary });
+        Call { describe: self, method, path, value, parameters: Vec::new(), answers: BTreeMap::new(), codes: Vec::new() }
+    }
+}
+
+/// A description in the making.
+pub(super) struct Call<'a> {
+    describe: &'a mut Describer,
+    method: Method,
+    path: &'static str,
+    value: Value,
+    parameters: Vec<Value>,
+    answers: BTreeMap<u16, Value>,
+    codes: Vec<(StatusCode, Code)>,
+}
+
+impl Call<'_> {
+    pub(super) fn about(mut self, text: &str) -> Self {
+        self.value["description"] = text.into();
+        self
+    }
+
+    pub(super) fn in_path(mut self, name: &str, about: &str, schema: Value) -> Self {
+        self.parameters.push(at("path", name, about, schema));
+        self
+    }
+
+    pub(super) fn header(mut self, name: &str, about: &str, schema: Value) -> Self {
+        self.parameters.push(at("header", name, about, schema));
+        self
+    }
+
+    /// Parameters of the query alone.
+    pub(super) fn query(mut self, known: &Known, parameters: Vec<Parameter>) -> Self {
+        self.parameters.extend(parameter::in_query(&parameter::checked(known, parameters)));
+        self
+    }
+
+    /// Parameters of a POST: in the query, or in a JSON body. `rules` are those of a body that no single field has.
+    pub(super) fn form(self, known: &Known, given: Vec<Parameter>, rules: Option<Value>, example: Option<Value>) -> Self {
+        let given = parameter::checked(known, given);
+        let mut call = self;
+        call.parameters.extend(parameter::in_query(&given));
+        call.value["requestBody"] = parameter::body(&given, rules, example);
+        call
+    }
+
+    /// A body of bytes.
+    pub(super) fn octets(mut self, about: &str) -> Self {
+        self.value["requestBody"] = json!({ "description": about, "content": { "application/octet-stream": { "schema": {} } } });
+        self
+    }
+
+    /// Only for administrators, where the server has a token for them.
+    pub(super) fn admin(mut self) -> Self {
+        self.value["security"] = json!([{ "admin": [] }, {}]);
+        self.codes(&[Code::Unauthenticated, Code::Denied])
+    }
+
+    /// An answer with a JSON body.
+    pub(super) fn json<T: JsonSchema>(mut self, status: StatusCode, about: &str, example: Value) -> Self {
+        let schema = self.describe.schema::<T>();
+        let mut content = json!({ "schema": schema });
+        if !example.is_null() {
+            content["example"] = example;
+        }
+        self.answer(status, about)["content"]["application/json"] = content;
+        self
+    }
+
+    /// An answer with a body of another sort.
+    pub(super) fn content(mut self, status: StatusCode, about: &str, sort: &str, schema: Value) -> Self {
+        self.answer(status, about)["content"][sort] = json!({ "schema": schema });
+        self
+    }
+
+    /// An answer that says all by its status.
+    pub(super) fn empty(mut self, status: StatusCode, about: &str) -> Self {
+        self.answer(status, about);
+        self
+    }
+
+    /// A header of that answer.
+    pub(super) fn answer_header(mut self, status: StatusCode, name: &str, about: &str, schema: Value) -> Self {
+        if let Some(answer) = self.answers.get_mut(&status.as_u16()) {
+            answer["headers"][name] = json!({ "description": about, "schema": schema });
+        }
+        self
+    }
+
+    /// Refusals, each with its usual status.
+    pub(super) fn codes(mut self, codes: &[Code]) -> Self {
+        self.codes.extend(codes.iter().map(|code| (error::status_of(*code), *code)));
+        self
+    }
+
+    /// A refusal with a status of its own.
+    pub(super) fn code_as(mut self, status: StatusCode, code: Code) -> Self {
+        self.codes.push((status, code));
+        self
+    }
+
+    fn answer(&mut self, status: StatusCode, about: &str) -> &mut Value {
+        self.answers.entry(status.as_u16()).or_insert_with(|| {
+            let headers: Map<String, Value> = [headers::REVISION, headers::LEADER, headers::REQUEST_ID]
+                .into_iter()
+                .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
+                .collect();
+            json!({ "description": about, "headers": headers })
+        })
+    }
+
+    /// Adds what all calls of its kind have in common, and ends the description.
+    pub(super) fn done(mut self, kind: Kind) -> Operation {
+        let timeout = parameter::span(
+            "Fairhold-Timeout",
+            "How long the server may work on it, hops included; `wait` is not counted.",
+            Duration::from_millis(1)..=TIMEOUT_MAX,
+            Some(TIMEOUT_DEFAULT),
+        );
+        if kind != Kind::Here {
+            let mut header = timeout.in_query();
+            header["in"] = "header".into();
+            self.parameters.push(header);
+            let route = "`redirect`: answer `307` with the leader's address instead of asking the leader.";
+            self.parameters.push(at("header", "Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] })));
+            self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and `Fairhold-Route: redirect` was sent.");
+            let location = json!({ "type": "string" });
+            self = self.answer_header(StatusCode::TEMPORARY_REDIRECT, "Location", "The same resource at the leader.", location);
+            self = self.codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown, Code::RateLimited, Code::DeadlineExceeded]);
+        }
+        match kind {
+            Kind::Read => {
+                let about = "With `consistency=local`: wait until this server has that revision.";
+                self = self.header("Fairhold-Min-Revision", about, json!({ "type": "integer", "minimum": 0 }));
+            }
+            Kind::Keyed => {
+                let about =
+                    "Makes the request safe to repeat: a ULID or a UUIDv7 made by the client. Missing: the server makes one.";
+                let schema = json!({ "type": "string", "pattern": id_pattern::GRANT_ID });
+                self = self.header("Idempotency-Key", about, schema);
+                self = self.codes(&[Code::IdempotencyMismatch]);
+            }
+            Kind::Change | Kind::Here => {}
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Operation {
+        let problem = self.describe.schema::<problem::Problem>();
+        let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+        for (status, code) in std::mem::take(&mut self.codes) {
+            let codes = by_status.entry(status.as_u16()).or_default();
+            if !codes.contains(&code.as_str()) {
+                codes.push(code.as_str());
+            }
+        }
+        for (status, codes) in by_status {
+            let named = codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ");
+            let facts = json!({ "properties": { "status": { "const": status }, "code": { "enum": codes } } });
+            let schema = json!({ "allOf": [problem, facts] });
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            self.answer(status, &named)["content"]["application/problem+json"] = json!({ "schema": schema });
+            let seconds = json!({ "type": "integer", "minimum": 0 });
+            if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+                self = self.answer_header(status, "Retry-After", "When to ask again, in seconds.", seconds);
+            } else if status == StatusCode::UNAUTHORIZED {
+                let scheme = json!({ "type": "string", "const": "Bearer" });
+                self = self.answer_header(status, "WWW-Authenticate", "How to say who asks.", scheme);
+            }
+        }
+        let mut value = self.value;
+        if !self.parameters.is_empty() {
+            value["parameters"] = self.parameters.into();
+        }
+        let answers: Map<String, Value> = self.answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
+        value["responses"] = answers.into();
+        Operation { method: self.method, path: self.path, value }
+    }
+}

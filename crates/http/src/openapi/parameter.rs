@@ -1,0 +1,179 @@
+//! One parameter: how it reads in a query and in a JSON body, within which bounds, in words.
+
+use super::pattern;
+use crate::params::Known;
+use fairhold_types::{
+    duration,
+    limits::{META_BYTES_MAX, META_PAIRS_MAX},
+};
+use serde_json::{Map, Value, json};
+use std::{ops::RangeInclusive, time::Duration};
+
+/// The first whole number that is refused, less 1.
+const INTEGER_MAX: u64 = (1 << 53) - 1;
+
+/// A parameter.
+pub(super) struct Parameter {
+    name: &'static str,
+    about: String,
+    required: bool,
+    in_query: Value,
+    in_body: Value,
+}
+
+impl Parameter {
+    fn new(name: &'static str, about: impl Into<String>, in_query: Value, in_body: Value) -> Parameter {
+        Parameter { name, about: about.into(), required: false, in_query, in_body }
+    }
+
+    /// A call without it is refused.
+    pub(super) fn required(self) -> Parameter {
+        Parameter { required: true, ..self }
+    }
+
+    pub(super) fn in_query(&self) -> Value {
+        let mut parameter = json!({ "name": self.name, "in": "query", "description": self.about, "schema": self.in_query });
+        if self.required {
+            parameter["required"] = true.into();
+        }
+        if self.in_query["type"] == "boolean" {
+            parameter["allowEmptyValue"] = true.into();
+        }
+        parameter
+    }
+}
+
+/// A header or path parameter.
+pub(super) fn at(place: &str, name: &str, about: &str, schema: Value) -> Value {
+    let mut parameter = json!({ "name": name, "in": place, "description": about, "schema": schema });
+    if place == "path" {
+        parameter["required"] = true.into();
+    }
+    parameter
+}
+
+pub(super) fn span(name: &'static str, about: &str, range: RangeInclusive<Duration>, default: Option<Duration>) -> Parameter {
+    let (least, most) = (*range.start(), *range.end());
+    let pattern = pattern::duration(least, most);
+    let bounds = format!("{about} From {} to {}.", duration::format(least), duration::format(most));
+    let mut text = json!({ "type": "string", "pattern": pattern });
+    let mut any = json!({
+        "type": ["string", "number"],
+        "pattern": pattern,
+        "minimum": least.as_secs_f64(),
+        "maximum": most.as_secs_f64(),
+    });
+    if let Some(default) = default {
+        text["default"] = duration::format(default).into();
+        any["default"] = duration::format(default).into();
+    }
+    Parameter::new(name, bounds, text, any)
+}
+
+pub(super) fn integer(name: &'static str, about: &str, range: RangeInclusive<u64>, default: Option<u64>) -> Parameter {
+    let mut schema = json!({ "type": "integer", "minimum": range.start(), "maximum": (*range.end()).min(INTEGER_MAX) });
+    if let Some(default) = default {
+        schema["default"] = default.into();
+    }
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn signed(name: &'static str, about: &str) -> Parameter {
+    let schema = json!({ "type": "integer", "minimum": i32::MIN, "maximum": i32::MAX, "default": 0 });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn flag(name: &'static str, about: &str) -> Parameter {
+    let schema = json!({ "type": "boolean", "default": false });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+/// A flag that this version takes only where it is off.
+pub(super) fn only_false(name: &'static str, about: &str) -> Parameter {
+    let schema = json!({ "type": "boolean", "enum": [false], "default": false });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Parameter {
+    let schema = json!({ "type": "string", "maxLength": bytes_max, "x-max-bytes": bytes_max });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn form(name: &'static str, about: &str, pattern: &str) -> Parameter {
+    let schema = json!({ "type": "string", "pattern": pattern });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn one_of(name: &'static str, about: &str, values: &[&str], default: Option<&str>) -> Parameter {
+    let mut schema = json!({ "type": "string", "enum": values });
+    if let Some(default) = default {
+        schema["default"] = default.into();
+    }
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
+pub(super) fn meta() -> Parameter {
+    let about = format!(
+        "Pairs of text, for people to read: at most {META_PAIRS_MAX}, and {META_BYTES_MAX} bytes together. In a query it is one JSON object."
+    );
+    let object = json!({
+        "type": "object",
+        "maxProperties": META_PAIRS_MAX,
+        "additionalProperties": { "type": "string", "maxLength": META_BYTES_MAX },
+        "x-max-bytes": META_BYTES_MAX,
+    });
+    Parameter::new("meta", about, object.clone(), object)
+}
+
+/// A list, which can only stand in a body.
+pub(super) fn list(name: &'static str, about: &str, item: Value, max: usize) -> Parameter {
+    let schema = json!({ "type": "array", "items": item, "maxItems": max });
+    Parameter::new(name, about, Value::Null, schema)
+}
+
+/// The parameters of a call, in the order in which the parser knows them. Each that it knows is described, and no other.
+pub(super) fn checked(known: &Known, mut given: Vec<Parameter>) -> Vec<Parameter> {
+    given.sort_by_key(|parameter| known.now.iter().position(|name| *name == parameter.name));
+    let names: Vec<&str> = given.iter().map(|parameter| parameter.name).collect();
+    assert_eq!(names, known.now, "the description and the parser know other parameters");
+    given
+}
+
+/// Those that can stand in a query, as such.
+pub(super) fn in_query(parameters: &[Parameter]) -> Vec<Value> {
+    parameters.iter().filter(|parameter| !parameter.in_query.is_null()).map(query_parameter).collect()
+}
+
+fn query_parameter(parameter: &Parameter) -> Value {
+    let mut value = parameter.in_query();
+    // An object in a query is JSON, not OpenAPI's own flattening.
+    if parameter.in_query["type"] == "object" {
+        let schema = value["schema"].take();
+        value["content"] = json!({ "application/json": { "schema": schema } });
+        value.as_object_mut().map(|fields| fields.remove("schema"));
+    }
+    value
+}
+
+/// All, as a JSON body. `null` stands for not given.
+pub(super) fn body(parameters: &[Parameter], rules: Option<Value>, example: Option<Value>) -> Value {
+    let property = |parameter: &Parameter| {
+        let mut schema = parameter.in_body.clone();
+        schema["description"] = parameter.about.clone().into();
+        (parameter.name.to_owned(), schema)
+    };
+    let properties: Map<String, Value> = parameters.iter().map(property).collect();
+    let required: Vec<&str> = parameters.iter().filter(|parameter| parameter.required).map(|parameter| parameter.name).collect();
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if let Some(rules) = rules {
+        schema["allOf"] = rules;
+    }
+    let mut content = json!({ "schema": schema });
+    if let Some(example) = example {
+        content["example"] = example;
+    }
+    json!({ "required": !required.is_empty(), "content": { "application/json": content } })
+}

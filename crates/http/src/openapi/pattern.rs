@@ -1,0 +1,101 @@
+//! Regular expressions for numbers and durations within bounds, as exact as the parsers.
+
+use std::time::Duration;
+
+/// The units of a duration with one number, and their milliseconds.
+const UNITS: [(&str, u128); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+
+/// A duration of one number and one unit, or bare seconds, within these bounds. The parser takes more: fractions of seconds, and
+/// several numbers, like `1m 30s`.
+pub(super) fn duration(least: Duration, most: Duration) -> String {
+    let (least, most) = (least.as_millis(), most.as_millis());
+    let mut forms = Vec::new();
+    for (unit, millis) in UNITS {
+        let (from, to) = (least.div_ceil(millis), most / millis);
+        if from <= to {
+            // A bare number means seconds.
+            let optional = if unit == "s" { "?" } else { "" };
+            forms.push(format!("{}{unit}{optional}", number(from, to)));
+        }
+    }
+    format!("^0*({})$", forms.join("|"))
+}
+
+/// A whole number within these bounds, without zeros before it.
+fn number(least: u128, most: u128) -> String {
+    let mut forms = Vec::new();
+    let mut from = least;
+    while from <= most {
+        let to = end_of_block(from, most);
+        forms.push(block(&from.to_string(), &to.to_string()));
+        from = to + 1;
+    }
+    format!("({})", forms.join("|"))
+}
+
+/// The greatest number up to `most` so that all from `from` on share their first digits, differ in one, and have any digits after it.
+fn end_of_block(from: u128, most: u128) -> u128 {
+    let mut end = from;
+    let mut power = 1;
+    while from.is_multiple_of(power) && power <= from.max(1) {
+        let digit = from / power % 10;
+        // The last number whose digits above this one are those of `from`.
+        let last = from + (9 - digit) * power + (power - 1);
+        if last <= most {
+            end = last;
+        } else if from + power - 1 <= most {
+            let steps = (most - from + 1) / power;
+            end = end.max(from + steps * power - 1);
+            break;
+        } else {
+            break;
+        }
+        power *= 10;
+    }
+    end
+}
+
+fn block(from: &str, to: &str) -> String {
+    let digit = |(a, b): (char, char)| match (a, b) {
+        (a, b) if a == b => a.to_string(),
+        ('0', '9') => "[0-9]".to_owned(),
+        (a, b) => format!("[{a}-{b}]"),
+    };
+    from.chars().zip(to.chars()).map(digit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Matches a text with one of the blocks that `number` makes: digits and classes of digits.
+    fn fits(pattern: &str, text: &str) -> bool {
+        let forms = pattern.trim_start_matches('(').trim_end_matches(')');
+        forms.split('|').any(|form| {
+            let (mut rest, mut digits) = (form, text.chars());
+            while let Some(first) = rest.chars().next() {
+                let Some(digit) = digits.next() else { return false };
+                let (from, to, taken) = match first {
+                    '[' => (rest.as_bytes()[1] as char, rest.as_bytes()[3] as char, 5),
+                    literal => (literal, literal, 1),
+                };
+                if !(from..=to).contains(&digit) {
+                    return false;
+                }
+                rest = &rest[taken..];
+            }
+            digits.next().is_none()
+        })
+    }
+
+    #[test]
+    fn a_pattern_takes_the_numbers_within_its_bounds_and_no_other() {
+        for (least, most) in [(0, 0), (0, 600), (1, 3_600), (1_000, 3_600), (7, 9), (8, 1_234), (99, 101), (0, 10), (1, 999)] {
+            let pattern = number(least, most);
+            for candidate in 0..4_000_u128 {
+                let within = (least..=most).contains(&candidate);
+                assert_eq!(fits(&pattern, &candidate.to_string()), within, "{candidate} of {least} to {most}: {pattern}");
+            }
+        }
+    }
+}
