@@ -1,6 +1,7 @@
-"""What the description says in words, because JSON Schema cannot: data that breaks it is not sent as data that fits.
+"""What the description says in words, because JSON Schema cannot: a call that breaks it is mended before it is sent.
 
-And two things that are described and cannot be waited for: an answer that lasts as long as its grant, and a wait of minutes.
+And what is described and cannot be waited for: an answer that lasts as long as its grant, a wait of minutes, a time in which no
+answer is possible (504), a revision of the far future (504).
 """
 
 import re
@@ -8,22 +9,18 @@ import re
 import schemathesis
 
 WAIT_MAX_MS = 200
+TIMEOUT_MIN_MS = 5000
+UNKNOWN_HEADER = "x-schemathesis-unknown-property"
 UNIT_MS = {"ms": 1, "s": 1000, "": 1000, "m": 60000, "h": 3600000}
+BYTES_MAX = {"owner": 256, "name": 256, "reason": 256, "prefix": 512, "meta": 1024}
 
 
-def given(case, name):
-    """A parameter of the query, or of the body; nothing where it is in neither."""
-    for place in (case.query, case.body):
-        if isinstance(place, dict) and place.get(name) is not None:
-            return place[name]
-    return None
-
-
-def is_wait_too_long(value):
+def milliseconds(value):
+    """Of a duration; nothing where it is none."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value * 1000 > WAIT_MAX_MS
-    match = re.fullmatch(r"([0-9]+)(ms|s|m|h|)", value) if isinstance(value, str) else None
-    return bool(match) and int(match[1]) * UNIT_MS[match[2]] > WAIT_MAX_MS
+        return value * 1000
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)", value) if isinstance(value, str) else None
+    return float(match[1]) * UNIT_MS[match[2]] if match else None
 
 
 def texts(value):
@@ -32,39 +29,78 @@ def texts(value):
     return [value] if isinstance(value, str) else []
 
 
+def bytes_of(value):
+    return sum(len(text.encode(errors="replace")) for text in texts(value))
+
+
 def is_positive(case):
+    """Whether it is meant to be right. A header that no call knows makes nothing wrong."""
     meta = getattr(case, "meta", None)
-    return meta is None or meta.generation.mode.is_positive
+    return meta is None or meta.generation.mode.is_positive or UNKNOWN_HEADER in (case.headers or {})
+
+
+class Parameters:
+    """Those of the query and those of a JSON body, as one."""
+
+    def __init__(self, case):
+        self.places = [place for place in (case.query, case.body) if isinstance(place, dict)]
+
+    def get(self, name):
+        return next((place[name] for place in self.places if place.get(name) is not None), None)
+
+    def drop(self, *names):
+        for place in self.places:
+            for name in names:
+                place.pop(name, None)
+
+
+def drop_what_cannot_be_waited_for(case, parameters):
+    if parameters.get("hold") == "stream":
+        parameters.drop("hold")
+    if (milliseconds(parameters.get("wait")) or 0) > WAIT_MAX_MS:
+        parameters.drop("wait")
+    headers = case.headers or {}
+    timeout = milliseconds(headers.get("Fairhold-Timeout"))
+    if timeout is not None and timeout < TIMEOUT_MIN_MS:
+        del headers["Fairhold-Timeout"]
+    if re.fullmatch("0*[1-9][0-9]*", str(headers.get("Fairhold-Min-Revision") or "")) or UNKNOWN_HEADER in headers:
+        headers.pop("Fairhold-Min-Revision", None)
+
+
+def keep_to_the_words(case, parameters):
+    if isinstance(case.body, dict) and case.query:
+        # Each parameter in one place.
+        for name in set(case.query) & set(case.body):
+            del case.query[name]
+    if parameters.get("session") is not None:
+        parameters.drop("ttl", "hold")
+    if parameters.get("permits") is not None and parameters.get("permits") != parameters.get("limit"):
+        parameters.drop("permits")
+    if parameters.get("mode") == "shared":
+        parameters.drop("limit", "permits")
+    # A cursor is one that a page gave.
+    parameters.drop("cursor")
+    for name, most in BYTES_MAX.items():
+        if bytes_of(parameters.get(name)) > most:
+            parameters.drop(name)
+    path = case.path_parameters or {}
+    # A reason is an administrator's, who names a session by its number.
+    if case.operation.label == "DELETE /v1/sessions/{id}" and len(str(path.get("id"))) == 32:
+        parameters.drop("reason")
+    for name, most in (("name", 512), ("path", 1023)):
+        if bytes_of(path.get(name)) > most:
+            path[name] = "printer"
+    headers = case.headers or {}
+    if "If-Match" in headers:
+        headers.pop("If-None-Match", None)
 
 
 @schemathesis.hook
-def filter_case(context, case):
-    if given(case, "hold") == "stream" or is_wait_too_long(given(case, "wait")):
-        return False
-    if not is_positive(case):
-        return True
-    query, body = case.query or {}, case.body if isinstance(case.body, dict) else {}
-    # Each parameter once, in the query or in the body.
-    if any(body.get(name) is not None or query[name] is None for name in set(query) & set(body)):
-        return False
-    # Which parameters exclude one another.
-    if given(case, "session") is not None and given(case, "ttl") is not None:
-        return False
-    limit, permits = given(case, "limit"), given(case, "permits")
-    if case.operation.path.startswith("/v1/locks/"):
-        if isinstance(permits, int) and permits > (limit if isinstance(limit, int) else 1):
-            return False
-        if given(case, "mode") == "shared" and isinstance(limit, int) and limit > 1:
-            return False
-    # A reason is an administrator's, who names a session by its number.
-    if case.operation.label == "DELETE /v1/sessions/{id}" and given(case, "reason") is not None:
-        if len(str(case.path_parameters.get("id"))) == 32:
-            return False
-    # Limits in bytes.
-    for name, most in (("owner", 256), ("name", 256), ("reason", 256), ("prefix", 512), ("meta", 1024)):
-        if sum(len(text.encode(errors="replace")) for text in texts(given(case, name))) > most:
-            return False
-    for name, most in (("name", 512), ("path", 1023)):
-        if len(str((case.path_parameters or {}).get(name, "")).encode(errors="replace")) > most:
-            return False
-    return True
+def before_call(context, case, kwargs):
+    parameters = Parameters(case)
+    drop_what_cannot_be_waited_for(case, parameters)
+    if is_positive(case):
+        keep_to_the_words(case, parameters)
+    elif (case.headers or {}).get("Fairhold-Route") == "redirect":
+        # A redirect comes before the request is read: the leader is the one who refuses it.
+        del case.headers["Fairhold-Route"]

@@ -12,13 +12,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 use tracing::Instrument;
+
+/// The methods that calls have.
+const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 /// The node, and the requests that were taken so far.
 pub(crate) struct Envelope<RT: AsyncRuntime> {
@@ -118,6 +121,8 @@ fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Opti
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
     match headers::text(request.headers(), headers::ROUTE)? {
         None => Ok(false),
+        // What no call has is refused here: `405`, and not by way of the leader.
+        Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
         Some("redirect") => Ok(request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"),
         Some(_) => Err(Problem::bad_request("the header Fairhold-Route: redirect is expected")),
     }
@@ -148,6 +153,9 @@ mod tests {
             assert_eq!(wants_redirect(&request(route, uri)).unwrap(), wants, "{route:?} {uri}");
         }
         assert!(wants_redirect(&request(Some("proxy"), "/v1/locks/a")).is_err());
+        let mut trace = request(Some("redirect"), "/v1/locks/a");
+        *trace.method_mut() = Method::TRACE;
+        assert!(!wants_redirect(&trace).unwrap(), "no call has this method");
     }
 
     #[test]

@@ -17,6 +17,9 @@ const TAG: &str = "nodes";
 const ROOT: &str = "/v1/nodes/";
 const NODE: &str = "/v1/nodes/{path}";
 
+/// A fence; a lock's name in it may have % escapes as in a URL too.
+const FENCE: &str = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*=[0-9]{1,15}(;grant=[0-7][0-9A-HJKMNP-TV-Z]{25})?$";
+
 /// The stat's fields, each a header of the answer.
 const STAT: [(&str, &str); 11] = [
     ("fairhold-czxid", "integer"),
@@ -83,16 +86,13 @@ fn put(describe: &mut Describer, at: &'static str) -> Operation {
     if at == NODE {
         call = call.in_path("path", "The node's path, without its first slash.", path());
     }
-    let tag = |example: &str| json!({ "type": "string", "example": example });
+    let tag = json!({ "type": "string", "pattern": "^\"(0|[1-9][0-9]{0,8})\"$", "example": "\"17\"" });
+    let fence = json!({ "type": "string", "pattern": FENCE, "example": "deploy=42" });
     call = call
         .query(&PUT, vec![flag("parents", "Create the missing levels above it.")])
-        .header("If-Match", "The version that it must have, in quotes.", tag("\"17\""))
+        .header("If-Match", "The version that it must have, in quotes.", tag)
         .header("If-None-Match", "`*`: it must not exist.", json!({ "type": "string", "enum": ["*"] }))
-        .header(
-            "Fairhold-Fence",
-            "LOCK=TOKEN, or LOCK=TOKEN;grant=ID: write only while that token is current.",
-            tag("deploy=42"),
-        );
+        .header("Fairhold-Fence", "LOCK=TOKEN, or LOCK=TOKEN;grant=ID: write only while that token is current.", fence);
     for (status, about) in [(StatusCode::CREATED, "It was created."), (StatusCode::OK, "It was written.")] {
         call = call
             .json::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))

@@ -48,7 +48,9 @@ impl Describer {
 
     /// All schemas that were asked for.
     pub(super) fn schemas(mut self) -> Map<String, Value> {
-        self.generator.take_definitions(true)
+        let mut schemas = self.generator.take_definitions(true);
+        schemas.values_mut().for_each(left_out_rather_than_null);
+        schemas
     }
 
     pub(super) fn schema<T: JsonSchema>(&mut self) -> Value {
@@ -235,5 +237,34 @@ impl Call<'_> {
         let answers: Map<String, Value> = self.answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
         value["responses"] = answers.into();
         Operation { method: self.method, path: self.path, value }
+    }
+}
+
+/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where nobody is said so.
+const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
+
+fn left_out_rather_than_null(schema: &mut Value) {
+    let required: Vec<String> = match &schema["required"] {
+        Value::Array(names) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let optional = properties
+        .iter_mut()
+        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULL_SAYS_NOBODY.contains(&name.as_str()));
+    for (_, property) in optional {
+        if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
+            sorts.retain(|sort| sort != "null");
+            if let [only] = sorts.as_slice() {
+                property["type"] = only.clone();
+            }
+        }
+        if let Some(Value::Array(mut choices)) = property.as_object_mut().and_then(|fields| fields.remove("anyOf")) {
+            choices.retain(|choice| choice["type"] != "null");
+            match choices.as_slice() {
+                [only] => property["$ref"] = only["$ref"].clone(),
+                _ => property["anyOf"] = choices.into(),
+            }
+        }
     }
 }

@@ -36,9 +36,6 @@ impl Parameter {
         if self.required {
             parameter["required"] = true.into();
         }
-        if self.in_query["type"] == "boolean" {
-            parameter["allowEmptyValue"] = true.into();
-        }
         parameter
     }
 }

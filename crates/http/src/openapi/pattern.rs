@@ -5,11 +5,16 @@ use std::time::Duration;
 /// The units of a duration with one number, and their milliseconds.
 const UNITS: [(&str, u128); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// A duration of one number and one unit, or bare seconds, within these bounds. The parser takes more: fractions of seconds, and
-/// several numbers, like `1m 30s`.
+/// A duration of one number and one unit, or bare seconds, also with a fraction, within these bounds. The parser takes more:
+/// several numbers, like `1m 30s`, and longer units.
 pub(super) fn duration(least: Duration, most: Duration) -> String {
     let (least, most) = (least.as_millis(), most.as_millis());
     let mut forms = Vec::new();
+    let whole = 1_000;
+    if least / whole + 1 <= most / whole {
+        let (from, to) = (if least < whole { 0 } else { least.div_ceil(whole) }, most / whole - 1);
+        forms.push(format!("{}\\.[0-9]+", number(from, to)));
+    }
     for (unit, millis) in UNITS {
         let (from, to) = (least.div_ceil(millis), most / millis);
         if from <= to {
