@@ -7,7 +7,8 @@ pub const SESSION_ID: &str = "^[0-9a-f]{32}$";
 pub const GRANT_ID: &str = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|\
     [0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12})$";
 
-/// A lock's name: 1 to 30 levels, none of them empty, `.` or `..`, none named as the server names contenders, no control characters.
+/// A lock's name: 1 to 30 levels, none of them empty, `.` or `..`, none named as the server names contenders, no control
+/// characters.
 pub const LOCK_NAME: &str = "^(?!(.*/)?(\\.{1,2}|[0-9]+-lock-[0-9]{10})(/|$))\
     [^/\\u0000-\\u001f\\u007f-\\u009f]+(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){0,29}$";
 

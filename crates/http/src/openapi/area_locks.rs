@@ -115,8 +115,8 @@ fn break_lock(describe: &mut Describer) -> Operation {
     describe
         .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock from all who hold it.")
         .about(
-            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next in line \
-             get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the same \
+            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next \
+             in line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the same \
              Idempotency-Key it does not hit who holds the lock by then.",
         )
         .in_path("name", NAME, lock_name())

@@ -193,7 +193,7 @@ impl Call<'_> {
         match kind {
             Kind::Read => {
                 let about = "With `consistency=local`: wait until this server has that revision.";
-                self = self.header("Fairhold-Min-Revision", about, json!({ "type": "integer", "minimum": 0 }));
+                self = self.header("Fairhold-Min-Revision", about, json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }));
             }
             Kind::Keyed => {
                 let about =
@@ -240,7 +240,8 @@ impl Call<'_> {
     }
 }
 
-/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where nobody is said so.
+/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where `null` says
+/// that there is nobody.
 const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
 
 fn left_out_rather_than_null(schema: &mut Value) {

@@ -111,7 +111,8 @@ pub(super) fn one_of(name: &'static str, about: &str, values: &[&str], default: 
 
 pub(super) fn meta() -> Parameter {
     let about = format!(
-        "Pairs of text, for people to read: at most {META_PAIRS_MAX}, and {META_BYTES_MAX} bytes together. In a query it is one JSON object."
+        "Pairs of text, for people to read: at most {META_PAIRS_MAX}, and {META_BYTES_MAX} bytes together. In a query it is one \
+         JSON object."
     );
     let object = json!({
         "type": "object",
@@ -144,10 +145,11 @@ pub(super) fn in_query(parameters: &[Parameter]) -> Vec<Value> {
 fn query_parameter(parameter: &Parameter) -> Value {
     let mut value = parameter.in_query();
     // An object in a query is JSON, not OpenAPI's own flattening.
-    if parameter.in_query["type"] == "object" {
-        let schema = value["schema"].take();
-        value["content"] = json!({ "application/json": { "schema": schema } });
-        value.as_object_mut().map(|fields| fields.remove("schema"));
+    if parameter.in_query["type"] == "object"
+        && let Some(fields) = value.as_object_mut()
+        && let Some(schema) = fields.remove("schema")
+    {
+        fields.insert("content".to_owned(), json!({ "application/json": { "schema": schema } }));
     }
     value
 }

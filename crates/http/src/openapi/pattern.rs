@@ -38,7 +38,8 @@ fn number(least: u128, most: u128) -> String {
     format!("({})", forms.join("|"))
 }
 
-/// The greatest number up to `most` so that all from `from` on share their first digits, differ in one, and have any digits after it.
+/// The greatest number up to `most` so that all from `from` on share their first digits, differ in one, and have any
+/// digits after it.
 fn end_of_block(from: u128, most: u128) -> u128 {
     let mut end = from;
     let mut power = 1;

@@ -1,0 +1,102 @@
+//! The JSON bodies about the cluster and the server.
+
+use crate::{NodeId, Revision};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// The cluster, as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Cluster {
+    /// The cluster's identity, once it has formed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The node that answers.
+    pub id: NodeId,
+    /// What it does.
+    pub role: String,
+    /// Its term.
+    pub term: u64,
+    /// Who leads, as far as it knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<NodeId>,
+    /// The leader's address for clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader_url: Option<String>,
+    /// The program's version.
+    pub version: Cow<'static, str>,
+    /// The revision of its state.
+    pub revision: Revision,
+    /// The last entry of its log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_log_index: Option<u64>,
+    /// The last entry in its state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applied_index: Option<u64>,
+    /// The last entry in its newest snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_index: Option<u64>,
+    /// How many grants it saw given since it started.
+    pub grants: u64,
+    /// How many waiting requests it woke since it started.
+    pub wakeups: u64,
+    /// A digest of the whole state, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The revision at which the digest was taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest_revision: Option<Revision>,
+    /// The members; none before the cluster has formed.
+    pub members: Vec<Member>,
+}
+
+/// A member of the cluster, as the answering node knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Member {
+    /// Its id.
+    pub id: NodeId,
+    /// Its address for clients.
+    pub url: String,
+    /// Its address for peers.
+    pub peer: String,
+    /// What it does: `leader`, `voter` or `learner`.
+    pub role: String,
+    /// The last entry that it is known to have; only the leader knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub match_index: Option<u64>,
+    /// How many entries it is behind the leader; only the leader knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<u64>,
+}
+
+/// Whether the node can serve, with the reason where it cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Readiness {
+    /// Whether it can.
+    pub ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether the server stops.
+    pub shutting_down: bool,
+    /// The leader's address for clients, where one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The revision of its state.
+    pub revision: Revision,
+    /// What needs attention although it serves: a disk that fills up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// The program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Version {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// Its version.
+    pub version: Cow<'static, str>,
+}
