@@ -52,8 +52,8 @@ fn acquire(describe: &mut Describer) -> Operation {
         .about(
             "The shortest call works: without a session one is made for this grant, without `wait` the answer comes at once. The \
              Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` the \
-             connection is the session: the answer lasts as long as the grant, one JSON object a line. `ttl` and `hold` cannot stand beside \
-             `session`, nor `permits` over `limit`, nor `mode=shared` with a `limit` over 1.",
+             connection is the session: the answer lasts as long as the grant, one JSON object a line. `ttl` and `hold` cannot \
+             stand beside `session`, nor `permits` over `limit`, nor `mode=shared` with a `limit` over 1.",
         )
         .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))

@@ -116,8 +116,8 @@ fn break_lock(describe: &mut Describer) -> Operation {
         .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock from all who hold it.")
         .about(
             "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next \
-             in line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the same \
-             Idempotency-Key it does not hit who holds the lock by then.",
+             in line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the \
+             same Idempotency-Key it does not hit who holds the lock by then.",
         )
         .in_path("name", NAME, lock_name())
         .query(&BREAK, vec![text("reason", "Why, for those who held it and for the record.", REASON_BYTES_MAX)])
