@@ -124,8 +124,8 @@ fn close(describe: &mut Describer) -> Operation {
     describe
         .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session, with all that it owns, in one step.")
         .about(
-            "By its secret id its owner closes it: what it held is released. By its number an administrator ends it: what it held \
-             or waited for is `broken`, with the reason, and the administrators' token is needed where one is set.",
+            "By its secret id its owner closes it: what it held is released. By its number an administrator ends it: what it \
+             held or waited for is `broken`, with the reason, and the administrators' token is needed where one is set.",
         )
         .in_path("id", "The session's id or number.", session())
         .query(&CLOSE, vec![text("reason", "Why; only beside a number.", REASON_BYTES_MAX)])
