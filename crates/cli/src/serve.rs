@@ -7,8 +7,8 @@ mod admin_token;
 mod error;
 mod parent;
 mod parts;
-mod room;
 mod process;
+mod room;
 
 pub(crate) use error::ServeError;
 

@@ -43,7 +43,8 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
 
 /// Every path, as the description of the API has them too.
 pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
-    let show_metrics = move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
+    let show_metrics =
+        move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     Routes::new()
