@@ -83,6 +83,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key belongs to another request", false),
         Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
         Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too much at once", true),
+        Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server has too much to do", true),
         Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority could be asked", true),
         Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
         Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in the time given", true),
@@ -117,7 +118,7 @@ impl Problem {
         self
     }
 
-    fn status(mut self, status: StatusCode) -> Problem {
+    pub(crate) fn status(mut self, status: StatusCode) -> Problem {
         self.status = status;
         self
     }
@@ -221,7 +222,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
 fn not_done(reason: NotProposed, detail: String) -> Problem {
     let code = match reason {
         NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
-        NotProposed::Overloaded => Code::RateLimited,
+        NotProposed::Overloaded => Code::Overloaded,
         NotProposed::ShuttingDown => Code::ShuttingDown,
     };
     Problem::new(code, detail).facts(outcome(Effect::None, None))
@@ -463,7 +464,7 @@ mod tests {
         for (reason, status, code) in [
             (NotProposed::NoLeader, 503, "no_quorum"),
             (NotProposed::Deposed, 503, "no_quorum"),
-            (NotProposed::Overloaded, 429, "rate_limited"),
+            (NotProposed::Overloaded, 503, "overloaded"),
             (NotProposed::ShuttingDown, 503, "shutting_down"),
         ] {
             check(CallError::Propose(reason.into()), acquire(true), status, code, true, &none);

@@ -17,7 +17,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{EndReason, NodeId, SessionNumber};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
@@ -85,23 +85,43 @@ impl Keepalives {
         (Keepalives { queue: send, metrics: metrics.clone() }, Gatherer { queue: receive, metrics })
     }
 
-    /// Renews, until it is proved or denied, or the deadline is past.
+    /// Renews, until it is proved or denied, or the deadline is past. `NotProposed` means that it surely moved no deadline.
     pub(crate) async fn renew<RT: AsyncRuntime>(&self, renewal: Renewal, deadline: RT::Instant) -> Result<Renewed, ProposeError> {
         self.metrics.asked.inc();
+        // Once one was passed on, it may have moved the deadline on its arrival, whatever becomes of the next.
+        let mut passed_on = false;
         loop {
             let (answer, answered) = oneshot::channel();
-            self.queue.try_send(Waiting { renewal, answer }).map_err(|error| match error {
-                mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
-                mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
-            })?;
-            match RT::timeout_at(deadline, answered).await {
-                Ok(Ok(Renewed::Unproved)) if RT::Instant::now() < deadline => RT::sleep(RETRY_PAUSE).await,
-                // It may have moved the deadline on its arrival.
-                Ok(Ok(Renewed::Unproved)) | Err(_) => return Err(UnknownReason::Deadline.into()),
-                Ok(Ok(renewed)) => return Ok(renewed),
-                Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
+            match self.queue.try_send(Waiting { renewal, answer }) {
+                Ok(()) => match RT::timeout_at(deadline, answered).await {
+                    Ok(Ok(Renewed::Unproved)) => passed_on = true,
+                    Ok(Ok(renewed)) => return Ok(renewed),
+                    Ok(Err(_)) if passed_on => return Err(UnknownReason::ConnectionLost.into()),
+                    Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
+                    Err(_) => return Err(UnknownReason::Deadline.into()),
+                },
+                Err(mpsc::error::TrySendError::Full(_)) if !passed_on => return Err(NotProposed::Overloaded.into()),
+                Err(mpsc::error::TrySendError::Full(_)) => {}
+                Err(mpsc::error::TrySendError::Closed(_)) if passed_on => return Err(UnknownReason::ConnectionLost.into()),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(NotProposed::ShuttingDown.into()),
             }
+            if RT::Instant::now() >= deadline {
+                return Err(UnknownReason::Deadline.into());
+            }
+            RT::sleep(RETRY_PAUSE).await;
         }
+    }
+
+    /// Renews many, each as `renew` does. `NotProposed` means that none of them moved a deadline.
+    pub(crate) async fn renew_all<RT: AsyncRuntime>(
+        &self,
+        renewals: impl Iterator<Item = Renewal>,
+        deadline: RT::Instant,
+    ) -> Result<Vec<Renewed>, ProposeError> {
+        let all = join_all(renewals.map(|renewal| self.renew::<RT>(renewal, deadline))).await;
+        let none_passed_on = all.iter().all(|renewed| matches!(renewed, Err(ProposeError::NotProposed(_))));
+        let may_have_moved = |error| if none_passed_on { error } else { UnknownReason::Deadline.into() };
+        all.into_iter().collect::<Result<_, _>>().map_err(may_have_moved)
     }
 }
 
@@ -249,5 +269,65 @@ fn session_of(state: &State, renewal: Renewal) -> Result<SessionNumber, Renewed>
             GrantStatus::Ended(reason) => Err(Renewed::Ended { reason: Some(reason) }),
             GrantStatus::Unknown => Err(ended),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft_rt_tokio::TokioRuntime;
+
+    type Moment = <TokioRuntime as AsyncRuntime>::Instant;
+
+    const IN_TIME: Duration = Duration::from_secs(20);
+
+    /// Sessions that do not exist: nothing here asks a leader.
+    fn renewal(number: u64) -> Renewal {
+        Renewal::Number(SessionNumber(number))
+    }
+
+    /// Keepalives with room for so many.
+    fn keepalives(room: usize) -> (Keepalives, mpsc::Receiver<Waiting>) {
+        let (send, receive) = mpsc::channel(room);
+        (Keepalives(send), receive)
+    }
+
+    #[tokio::test]
+    async fn a_keepalive_that_finds_no_room_surely_did_nothing() {
+        let (keepalives, mut passed_on) = keepalives(1);
+        let deadline = Moment::now() + IN_TIME;
+        let (first, second) = (keepalives.clone(), keepalives.renew::<TokioRuntime>(renewal(2), deadline));
+        let first = TokioRuntime::spawn(async move { first.renew::<TokioRuntime>(renewal(1), deadline).await });
+        while passed_on.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(second.await, Err(NotProposed::Overloaded.into()));
+        passed_on.recv().await.unwrap().answer.send(Renewed::Alive { timeout_ms: 7 }).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(Renewed::Alive { timeout_ms: 7 }));
+    }
+
+    #[tokio::test]
+    async fn a_keepalive_that_was_passed_on_once_never_says_that_it_did_nothing() {
+        let (keepalives, mut passed_on) = keepalives(1);
+        let deadline = Moment::now() + Duration::from_millis(200);
+        let crowd = keepalives.clone();
+        let retried = TokioRuntime::spawn(async move { keepalives.renew::<TokioRuntime>(renewal(1), deadline).await });
+        let first = passed_on.recv().await.unwrap();
+        // Another one takes the only place before the first is told to ask again.
+        let (answer, _answered) = oneshot::channel();
+        crowd.0.try_send(Waiting { renewal: renewal(2), answer }).unwrap();
+        first.answer.send(Renewed::Unproved).unwrap();
+        assert_eq!(retried.await.unwrap(), Err(UnknownReason::Deadline.into()));
+    }
+
+    #[tokio::test]
+    async fn many_keepalives_did_nothing_only_where_none_of_them_did() {
+        let (keepalives, passed_on) = keepalives(1);
+        let deadline = Moment::now() + Duration::from_millis(50);
+        let some = keepalives.renew_all::<TokioRuntime>([1, 2].map(renewal).into_iter(), deadline).await;
+        assert_eq!(some, Err(UnknownReason::Deadline.into()));
+        let none = keepalives.renew_all::<TokioRuntime>([3, 4].map(renewal).into_iter(), deadline).await;
+        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only place is taken still");
+        drop(passed_on);
     }
 }

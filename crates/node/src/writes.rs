@@ -11,7 +11,6 @@ use fairhold_state::command::{
     Answer, Command, Condition, OpenSession, Operation, OperationResult, Outcome, Rejection, Transact, WriteKey,
 };
 use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
-use futures_util::future::try_join_all;
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -93,8 +92,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Keeps sessions alive: for each, in order, how long it lives from the arrival on, or nothing where it has ended.
     pub async fn keepalive(&self, ids: Vec<SessionId>, timeout: Duration) -> Result<At<Vec<Option<Duration>>>, CallError> {
         let deadline = RT::Instant::now() + timeout;
-        let renewals = ids.into_iter().map(|id| self.0.keepalives.renew::<RT>(Renewal::Session(id), deadline));
-        let renewed = try_join_all(renewals).await?;
+        let renewed = self.0.keepalives.renew_all::<RT>(ids.into_iter().map(Renewal::Session), deadline).await?;
         let lives = renewed.into_iter().map(|renewed| match renewed {
             Renewed::Alive { timeout_ms } => Ok(Some(Duration::from_millis(timeout_ms))),
             Renewed::Ended { .. } => Ok(None),

@@ -20,7 +20,7 @@ pub enum NotProposed {
     #[error("no leader is known: a majority of the nodes must reach one another")]
     NoLeader,
     /// Too much is waiting to be proposed.
-    #[error("too many proposals are waiting")]
+    #[error("too much waits to be done already: ask again after a pause, or another node")]
     Overloaded,
     /// The node is shutting down.
     #[error("the node is shutting down")]

@@ -2,6 +2,9 @@
 //!
 //! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
 //! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
+//!
+//! There are two queues. What ends something or keeps it alive goes before what begins or writes something, and has room of its
+//! own: a flood of writes holds up no release.
 
 use crate::{
     core::{CallError, Core, Route},
@@ -32,9 +35,11 @@ const BATCHES_IN_FLIGHT: usize = 4;
 const BATCH_COMMANDS_MAX: usize = 1_024;
 /// Bytes of an entry's commands, above which no further one is added.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Commands that wait to be proposed on one node.
+/// Of an entry's commands, those that may go before others: what goes first must not shut out the rest.
+const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
+/// Commands that wait in each of the two queues to be proposed on one node.
 const QUEUE_COMMANDS_MAX: usize = 16_384;
-/// Bytes of the commands that wait to be proposed on one node.
+/// Bytes of the commands that wait to be proposed on one node. Those that go first are small and not refused for it.
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What a command is counted with, besides the texts and values in it.
 const COMMAND_BYTES: usize = 128;
@@ -72,15 +77,17 @@ impl Proposal {
     }
 }
 
-/// The queue's entrance.
+/// The queues' entrance.
 pub(crate) struct ProposalQueue {
-    sender: mpsc::Sender<Proposal>,
+    urgent: mpsc::Sender<Proposal>,
+    ordinary: mpsc::Sender<Proposal>,
     bytes: Arc<AtomicUsize>,
 }
 
-/// The queue's exit.
+/// The queues' exit.
 pub(crate) struct ProposalOutlet {
-    receiver: mpsc::Receiver<Proposal>,
+    urgent: mpsc::Receiver<Proposal>,
+    ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
 }
 
@@ -91,22 +98,26 @@ pub(crate) struct Submitted {
 }
 
 pub(crate) fn queue() -> (ProposalQueue, ProposalOutlet) {
-    let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
-    (ProposalQueue { sender, bytes: bytes.clone() }, ProposalOutlet { receiver, bytes })
+    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone() };
+    (queue, ProposalOutlet { urgent, ordinary, bytes })
 }
 
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
         let bytes = weight(&command);
         let (ticket, (answer, receiver)) = (Arc::new(Ticket::default()), oneshot::channel());
+        let urgent = goes_first(&command);
         // The count may pass the bound by what others add at the same time, which is harmless.
-        if self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES_MAX {
+        if !urgent && self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES_MAX {
             return Err(NotProposed::Overloaded);
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let proposal = Proposal { command, bytes, forwarded, ticket: ticket.clone(), answer };
-        self.sender.try_send(proposal).map_err(|error| {
+        let queue = if urgent { &self.urgent } else { &self.ordinary };
+        queue.try_send(proposal).map_err(|error| {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             match error {
                 mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
@@ -141,6 +152,22 @@ impl Drop for Submitted {
 }
 
 impl ProposalOutlet {
+    /// Waits for a command.
+    async fn first(&mut self) -> Option<Proposal> {
+        tokio::select! {
+            biased;
+            Some(urgent) = self.urgent.recv() => Some(urgent),
+            Some(ordinary) = self.ordinary.recv() => Some(ordinary),
+            else => None,
+        }
+    }
+
+    /// The next one without waiting, after so many: the urgent ones first, up to their share.
+    fn next(&mut self, gathered: usize) -> Option<Proposal> {
+        let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
+        urgent.or_else(|| self.ordinary.try_recv().ok())
+    }
+
     /// Takes what waits, as much as fits into one batch, without waiting for more.
     fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -152,7 +179,7 @@ impl ProposalOutlet {
                 batch.push(proposal);
             }
             let full = batch.len() >= BATCH_COMMANDS_MAX || bytes >= BATCH_BYTES_MAX;
-            next = if full { None } else { self.receiver.try_recv().ok() };
+            next = if full { None } else { self.next(batch.len()) };
         }
         batch
     }
@@ -166,7 +193,7 @@ impl ProposalOutlet {
                 biased;
                 () = &mut stopped => break,
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
-                Some(first) = self.receiver.recv(), if in_flight.len() < BATCHES_IN_FLIGHT => {
+                Some(first) = self.first(), if in_flight.len() < BATCHES_IN_FLIGHT => {
                     let batch = self.gather(first);
                     if !batch.is_empty() {
                         core.shared.metrics.batch.observe_size(batch.len());
@@ -175,8 +202,9 @@ impl ProposalOutlet {
                 }
             }
         }
-        self.receiver.close();
-        while let Some(proposal) = self.receiver.recv().await {
+        self.urgent.close();
+        self.ordinary.close();
+        while let Some(proposal) = self.first().await {
             proposal.resolve(Err(NotProposed::ShuttingDown.into()));
         }
         // Raft has dropped what was in flight, or the leader answers it; either way each caller is told.
@@ -309,6 +337,25 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
+fn goes_first(command: &Command) -> bool {
+    match command {
+        Command::Release { .. }
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::EndCooling { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::FormCluster { .. } => true,
+        Command::OpenSession(_)
+        | Command::Acquire(_)
+        | Command::Transact(_)
+        | Command::Forget { .. }
+        | Command::ForgetLock { .. } => false,
+    }
+}
+
 /// About how many bytes a command has.
 fn weight(command: &Command) -> usize {
     let inside = if let Command::Transact(transact) = command {
@@ -325,7 +372,7 @@ fn weight(command: &Command) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::Revision;
+    use fairhold_types::{GrantId, Revision, time::WallMillis};
 
     fn command(number: u64) -> Command {
         Command::Forget { through: Revision(number) }
@@ -337,7 +384,7 @@ mod tests {
         let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
         assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
 
-        let first = outlet.receiver.try_recv().unwrap();
+        let first = outlet.next(0).unwrap();
         assert_eq!(outlet.gather(first).len(), BATCH_COMMANDS_MAX);
         assert!(queue.submit(command(3), false).is_ok(), "there is room again");
         drop(waiting);
@@ -350,12 +397,40 @@ mod tests {
         assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
     }
 
+    fn release() -> Command {
+        Command::Release { grant: GrantId::from_ulid(1), at: WallMillis(0) }
+    }
+
+    #[test]
+    fn a_flood_of_writes_holds_up_no_release() {
+        let (queue, mut outlet) = queue();
+        let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
+        queue.bytes.store(QUEUE_BYTES_MAX, Ordering::Relaxed);
+        assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
+        let _released = queue.submit(release(), false).expect("there is room for what ends something");
+        let first = outlet.next(0).unwrap();
+        assert_eq!(first.command, release());
+        drop(writes);
+    }
+
+    #[test]
+    fn a_flood_of_releases_shuts_out_no_write() {
+        let (queue, mut outlet) = queue();
+        let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
+        assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
+        let _written = queue.submit(command(1), false).unwrap();
+        let first = outlet.next(0).unwrap();
+        let batch = outlet.gather(first);
+        assert_eq!(batch.iter().filter(|proposal| proposal.command == command(1)).count(), 1);
+        drop(releases);
+    }
+
     #[test]
     fn what_its_caller_took_back_is_not_proposed() {
         let (queue, mut outlet) = queue();
         let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
         drop(leaves);
-        let first = outlet.receiver.try_recv().unwrap();
+        let first = outlet.next(0).unwrap();
         let batch = outlet.gather(first);
         assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
         assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both are out of the queue");

@@ -76,6 +76,8 @@ codes! {
     QueueFull => "queue_full",
     /// The cluster takes no more of this now.
     RateLimited => "rate_limited",
+    /// This node has too much to do; surely nothing was done.
+    Overloaded => "overloaded",
     /// No majority of the nodes could be asked.
     NoQuorum => "no_quorum",
     /// This server stops.
