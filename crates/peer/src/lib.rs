@@ -6,6 +6,7 @@ pub mod client;
 pub mod frame;
 pub mod handshake;
 pub mod lane;
+pub mod lobby;
 mod metrics;
 mod notice;
 pub mod server;

@@ -4,9 +4,11 @@
 use crate::{
     frame::{Frame, FrameCodec, FrameError, Kind, WriteBuffer},
     handshake::{self, Accepted, Connection, HANDSHAKE_TIMEOUT},
+    lobby::{Lobby, Visit},
     metrics::{Flow, PeerMetrics},
     notice::Notice,
 };
+use bytes::Bytes;
 use fairhold_raft::peer::{Lane, Refusal, Service};
 use fairhold_types::NodeId;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, poll, stream::FuturesUnordered};
@@ -14,7 +16,10 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::Poll,
     time::Duration,
 };
@@ -23,21 +28,24 @@ use tokio::{
         TcpListener, TcpStream, ToSocketAddrs,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::{JoinError, JoinSet},
     time::sleep,
 };
 use tokio_util::codec::FramedRead;
 
-/// Connections at a time; more are closed at once.
+/// Connections of admitted nodes at a time; more are closed at once.
 pub const CONNECTIONS_MAX: usize = 256;
 
-/// Connections at a time from one address: a whole cluster may sit behind one.
+/// Of those, from one address: a whole cluster may sit behind one.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 
 /// Requests of one connection that are being worked on, and answers of it that wait to be written. A connection with more is
 /// not read until one is done. A client of this version never gets there: it has no more than this in flight itself.
 pub const UNANSWERED_MAX: usize = crate::lane::LANE_IN_FLIGHT_MAX;
+
+/// Bytes of those requests and answers. Here too a client of this version has no more in flight.
+pub const UNANSWERED_BYTES_MAX: usize = crate::lane::LANE_BYTES_MAX;
 
 /// After the operating system could not give a connection, it is asked again this much later.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -88,15 +96,16 @@ impl PeerServer {
                 () = &mut shutdown => break,
                 Some(ended) = connections.join_next() => log_panic(ended),
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, from)) => match Place::take(&door.taken, from.ip()) {
-                        Some(place) => drop(connections.spawn(attend(stream, from, door.clone(), place))),
-                        None => {
+                    Ok((stream, from)) => {
+                        let (visit, another_left) = door.lobby.enter(from.ip());
+                        if another_left {
                             door.metrics.turned_away.inc();
                             door.crowd.say(|kept_back| {
-                                tracing::warn!(%from, kept_back, "too many peer connections: one more was closed");
+                                tracing::warn!(%from, kept_back, "too many connections that are no nodes: the oldest was closed");
                             });
                         }
-                    },
+                        connections.spawn(attend(stream, from, door.clone(), visit));
+                    }
                     Err(error) => {
                         door.failures.say(|kept_back| {
                             tracing::warn!(kept_back, "a peer connection could not be accepted: {error}");
@@ -114,6 +123,7 @@ impl PeerServer {
 struct Door {
     service: Arc<dyn Service>,
     handshake_timeout: Duration,
+    lobby: Lobby,
     taken: Arc<Mutex<Taken>>,
     strangers: Notice,
     refusals: Notice,
@@ -127,6 +137,7 @@ impl Door {
         Door {
             service,
             handshake_timeout,
+            lobby: Lobby::default(),
             taken: Arc::default(),
             strangers: Notice::default(),
             refusals: Notice::default(),
@@ -175,20 +186,33 @@ impl Drop for Place {
 }
 
 /// One connection, from its first byte to its end.
-async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, _place: Place) {
-    let accepted = handshake::accept(stream, &*door.service, door.handshake_timeout).await;
-    match &accepted {
+async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: Visit) {
+    let met = tokio::select! {
+        biased;
+        met = handshake::accept(stream, &*door.service, door.handshake_timeout) => met,
+        () = visit.ended() => return,
+    };
+    match &met {
         Ok(Accepted::Refused { refusal, .. }) => door.metrics.refuse(refusal),
         Ok(Accepted::Admitted { .. } | Accepted::Greeted) => {}
         Err(_) => {
             door.metrics.strangers.inc();
         }
     }
-    match accepted {
-        Ok(Accepted::Admitted { connection, from, lane }) => match converse(connection, from, lane, &door).await {
-            Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-            Err(error) => tracing::info!(peer = from, %address, ?lane, "a connection broke: {error}"),
-        },
+    match met {
+        Ok(Accepted::Admitted { connection, from, lane }) => {
+            let Some(_place) = Place::take(&door.taken, address.ip()) else {
+                door.metrics.turned_away.inc();
+                door.crowd.say(|kept_back| {
+                    tracing::warn!(peer = from, %address, kept_back, "too many connections of nodes: one more was closed");
+                });
+                return;
+            };
+            match converse(connection, from, lane, &door).await {
+                Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
+                Err(error) => tracing::info!(peer = from, %address, ?lane, "a connection broke: {error}"),
+            }
+        }
         Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
             tracing::debug!(peer = from, %address, "put off until this node has started");
@@ -221,21 +245,56 @@ async fn converse(connection: Connection, from: NodeId, lane: Lane, door: &Door)
     }
 }
 
+/// An answer, and the count of the bytes that its connection owes.
+struct Answered {
+    frame: Frame,
+    size: Size,
+}
+
+/// The bytes of all that a connection has not yet answered.
+#[derive(Default)]
+struct Owed {
+    bytes: AtomicUsize,
+    less: Notify,
+}
+
+/// Bytes of a request, and then of its answer, counted until that is written.
+struct Size {
+    bytes: usize,
+    owed: Arc<Owed>,
+}
+
+impl Size {
+    fn new(owed: &Arc<Owed>, bytes: usize) -> Size {
+        owed.bytes.fetch_add(bytes, Relaxed);
+        Size { bytes, owed: owed.clone() }
+    }
+}
+
+impl Drop for Size {
+    fn drop(&mut self) {
+        self.owed.bytes.fetch_sub(self.bytes, Relaxed);
+        self.owed.less.notify_one();
+    }
+}
+
 async fn take_requests(
     requests: &mut FramedRead<OwnedReadHalf, FrameCodec>,
-    answers: &mpsc::Sender<Frame>,
+    answers: &mpsc::Sender<Answered>,
     (from, lane): (NodeId, Lane),
     door: &Door,
 ) -> Result<(), FrameError> {
-    let mut working: FuturesUnordered<BoxFuture<'static, Frame>> = FuturesUnordered::new();
+    let mut working: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+    let owed = Arc::new(Owed::default());
     loop {
+        let too_much = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
         let done = tokio::select! {
             biased;
             Some(answer) = working.next(), if !working.is_empty() => answer,
-            request = requests.next(), if working.len() < UNANSWERED_MAX => {
+            request = requests.next(), if working.len() < UNANSWERED_MAX && !too_much => {
                 let Some(request) = request.transpose()? else { return Ok(()) };
                 door.metrics.accepted.came(request.payload.len());
-                let mut answer = begin(request, from, lane, &*door.service)?;
+                let mut answer = begin(request, from, lane, &*door.service, &owed)?;
                 // Polled here once, so that requests also start in their order, whatever the service does before its first
                 // wait.
                 match poll!(&mut answer) {
@@ -246,6 +305,7 @@ async fn take_requests(
                     }
                 }
             }
+            () = owed.less.notified(), if too_much => continue,
         };
         if answers.send(done).await.is_err() {
             return Ok(());
@@ -253,28 +313,46 @@ async fn take_requests(
     }
 }
 
-fn begin(request: Frame, from: NodeId, lane: Lane, service: &dyn Service) -> Result<BoxFuture<'static, Frame>, FrameError> {
+fn begin(
+    request: Frame,
+    from: NodeId,
+    lane: Lane,
+    service: &dyn Service,
+    owed: &Arc<Owed>,
+) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
         Kind::Request => {
-            let number = request.number;
+            let (number, size) = (request.number, Size::new(owed, request.payload.len()));
             let answer = service.serve(from, lane, request.payload);
-            Ok(answer.map(move |payload| Frame { kind: Kind::Answer, number, payload }).boxed())
+            let answered = move |payload: Bytes| {
+                let answer = Size::new(&size.owed, payload.len());
+                Answered { frame: Frame { kind: Kind::Answer, number, payload }, size: answer }
+            };
+            Ok(answer.map(answered).boxed())
         }
         Kind::Hello | Kind::Welcome | Kind::Refused | Kind::Answer => Err(FrameError::UnexpectedKind(request.kind)),
     }
 }
 
-async fn write_answers(socket: &mut OwnedWriteHalf, mut answers: mpsc::Receiver<Frame>, flow: &Flow) -> Result<(), FrameError> {
+async fn write_answers(
+    socket: &mut OwnedWriteHalf,
+    mut answers: mpsc::Receiver<Answered>,
+    flow: &Flow,
+) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
-    while let Some(answer) = answers.recv().await {
-        flow.goes(answer.payload.len());
-        buffer.push(answer)?;
+    let mut sizes = Vec::new();
+    while let Some(Answered { frame, size }) = answers.recv().await {
+        flow.goes(frame.payload.len());
+        buffer.push(frame)?;
+        sizes.push(size);
         while !buffer.is_full() {
-            let Ok(answer) = answers.try_recv() else { break };
-            flow.goes(answer.payload.len());
-            buffer.push(answer)?;
+            let Ok(Answered { frame, size }) = answers.try_recv() else { break };
+            flow.goes(frame.payload.len());
+            buffer.push(frame)?;
+            sizes.push(size);
         }
         buffer.write_to(socket).await?;
+        sizes.clear();
     }
     Ok(())
 }

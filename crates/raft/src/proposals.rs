@@ -347,6 +347,8 @@ fn goes_first(command: &Command) -> bool {
         | Command::ExpireSession { .. }
         | Command::EndCooling { .. }
         | Command::SetGrantTimeout { .. }
+        | Command::Break(_)
+        | Command::EndSession { .. }
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)

@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 use fairhold_peer::{
     frame::{FRAME_BYTES_MAX, Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
     handshake::{Hello, PREAMBLE_BYTES, Purpose, opening, preamble, welcome},
-    server::{CONNECTIONS_PER_ADDRESS_MAX, PeerServer, UNANSWERED_MAX},
+    lobby::STRANGERS_PER_ADDRESS_MAX,
+    server::{CONNECTIONS_PER_ADDRESS_MAX, PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
 };
 use fairhold_raft::peer::{Lane, PeerError};
 use std::{
@@ -138,20 +139,44 @@ async fn a_handshake_that_dawdles_is_cut_at_the_time_limit() {
 }
 
 #[tokio::test]
-async fn connections_from_one_address_are_limited_and_the_limit_is_given_back() {
+async fn a_node_gets_in_through_a_crowd_of_silent_connections() {
     let server = Running::start(Arc::new(Node::new(2))).await;
     let mut silent = Vec::new();
-    for _ in 0..CONNECTIONS_PER_ADDRESS_MAX {
+    for _ in 0..STRANGERS_PER_ADDRESS_MAX {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
-    let mut one_too_many = TcpStream::connect(server.address).await.unwrap();
-    assert!(read_to_close(&mut one_too_many).await.is_empty());
-    for mut stream in silent {
-        stream.shutdown().await.unwrap();
-        read_to_close(&mut stream).await;
+    let peer = client(Node::new(1));
+    assert_eq!(call(&peer, &target(2, server.address), b"room?").await.unwrap(), Bytes::from_static(b"room?"));
+    assert!(read_to_close(&mut silent[0]).await.is_empty(), "the oldest made room");
+}
+
+#[tokio::test]
+async fn connections_of_nodes_from_one_address_are_limited_and_the_limit_is_given_back() {
+    let server = Running::start(Arc::new(Node::new(2))).await;
+    let mut admitted = Vec::new();
+    for _ in 0..CONNECTIONS_PER_ADDRESS_MAX {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(&[hello(), frame(Kind::Request, 1, b"let in?")].concat()).await.unwrap();
+        stream.read_exact(&mut [0; PREAMBLE_BYTES + 1]).await.unwrap();
+        assert_serves_on(&mut stream).await;
+        admitted.push(stream);
     }
+    let mut one_too_many = TcpStream::connect(server.address).await.unwrap();
+    one_too_many.write_all(&hello()).await.unwrap();
+    read_to_close(&mut one_too_many).await;
+    drop(admitted);
     let peer = client(Node::new(1));
     call_until_answered(&peer, &target(2, server.address), Lane::Append, Bytes::from_static(b"room?")).await;
+}
+
+/// Reads until the echo of the request has come: from then on the connection has its place.
+async fn assert_serves_on(stream: &mut TcpStream) {
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 256]);
+    while !bytes.windows(7).any(|window| window == b"let in?") {
+        let length = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("no answer").unwrap();
+        assert!(length > 0, "closed");
+        bytes.extend_from_slice(&buffer[..length]);
+    }
 }
 
 #[tokio::test]
@@ -169,6 +194,43 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     node.release.add_permits(asked);
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     assert!(node.holding_peak.load(SeqCst) <= UNANSWERED_MAX);
+}
+
+#[tokio::test]
+async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_something_is_answered() {
+    const REQUEST_BYTES: usize = 32 * 1024 * 1024;
+    const ASKED: usize = 7;
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(&hello()).await.unwrap();
+    let (mut answers, mut requests) = stream.into_split();
+    let asking = tokio::spawn(async move {
+        let payload = Bytes::from([&b"hold"[..], &vec![b'x'; REQUEST_BYTES - 4]].concat());
+        for number in 0..ASKED as u64 {
+            let mut bytes = BytesMut::new();
+            let frame = Frame { kind: Kind::Request, number, payload: payload.clone() };
+            let mut codec = FrameCodec::for_handshake();
+            codec.admit();
+            codec.encode(frame, &mut bytes).unwrap();
+            requests.write_all(&bytes).await.unwrap();
+        }
+        requests
+    });
+    let most = UNANSWERED_BYTES_MAX / REQUEST_BYTES;
+    node.arrived(u32::try_from(most).unwrap()).await;
+    assert_serves(server.address).await;
+    assert_eq!(node.holding_peak.load(SeqCst), most);
+    node.release.add_permits(ASKED);
+    // All are answered in the end, in pieces that the reader takes.
+    let mut rest = ASKED * REQUEST_BYTES;
+    let mut buffer = vec![0; 1024 * 1024];
+    while rest > 0 {
+        let length = timeout(PATIENCE, answers.read(&mut buffer)).await.unwrap().unwrap();
+        assert!(length > 0, "closed with {rest} bytes to come");
+        rest = rest.saturating_sub(length);
+    }
+    drop(asking.await.unwrap());
 }
 
 #[tokio::test]
