@@ -53,6 +53,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
 
+    /// How many connections of clients to take [default: 10000]
+    #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
+    pub(crate) connections_max: Option<u32>,
+
+    /// How many of those from one address: a proxy in front is one address [default: half of them]
+    #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_PER_ADDRESS_MAX", value_parser = connections())]
+    pub(crate) connections_per_address_max: Option<u32>,
+
     /// What to log, by module and level, as in `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
@@ -65,6 +73,11 @@ pub(crate) struct ServeArgs {
     /// End when standard input ends, which it does when the process that holds its other end is gone
     #[arg(long, hide = true)]
     pub(crate) exit_with_parent: bool,
+}
+
+/// A number of connections: at least one.
+fn connections() -> clap::builder::RangedI64ValueParser<u32> {
+    value_parser!(u32).range(1..)
 }
 
 /// What `dev` was told.

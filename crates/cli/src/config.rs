@@ -5,7 +5,8 @@ use crate::{
     member::{AddressFault, Member, MemberError, check_address, client_address, parse_members},
     telemetry,
 };
-use fairhold_types::NodeId;
+use fairhold_http::Limits;
+use fairhold_types::{NodeId, limits::CONNECTIONS_MAX};
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,17 @@ use std::{
 const LOG_DEFAULT: &str = "info,openraft=error";
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 7] = ["id", "data", "member", "listen", "peer-listen", "log", "admin-token-file"];
+const FILE_KEYS: [&str; 9] = [
+    "id",
+    "data",
+    "member",
+    "listen",
+    "peer-listen",
+    "connections-max",
+    "connections-per-address-max",
+    "log",
+    "admin-token-file",
+];
 
 /// A name that is further from a known one than this many letters is not taken for it.
 const EDITS_MAX: usize = 2;
@@ -35,6 +46,8 @@ pub(crate) struct ServeConfig {
     pub(crate) listen: String,
     /// Where it listens for the other nodes.
     pub(crate) peer_listen: String,
+    /// How many connections of clients it takes.
+    pub(crate) limits: Limits,
     /// What it logs.
     pub(crate) log: String,
     /// Where the administrators' token is; none: their calls are open to all who reach the port.
@@ -96,6 +109,17 @@ pub(crate) enum ConfigError {
         /// What is wrong.
         fault: AddressFault,
     },
+    /// Numbers of connections that cannot be.
+    #[error(
+        "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
+         at most the first"
+    )]
+    Connections {
+        /// In all.
+        connections: usize,
+        /// From one address.
+        per_address: usize,
+    },
     /// The log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log {
@@ -115,6 +139,8 @@ struct FileConfig {
     member: Vec<String>,
     listen: Option<String>,
     peer_listen: Option<String>,
+    connections_max: Option<u32>,
+    connections_per_address_max: Option<u32>,
     log: Option<String>,
     admin_token_file: Option<PathBuf>,
 }
@@ -142,10 +168,24 @@ impl ServeConfig {
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
         }
+        let limits = limits(
+            args.connections_max.or(file.connections_max),
+            args.connections_per_address_max.or(file.connections_per_address_max),
+        )?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
-        Ok(ServeConfig { id, data, members, listen, peer_listen, log, admin_token_file, exit_with_parent })
+        Ok(ServeConfig { id, data, members, listen, peer_listen, limits, log, admin_token_file, exit_with_parent })
     }
+}
+
+fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let connections = all.map_or(CONNECTIONS_MAX, count);
+    let per_address = per_address.map_or_else(|| connections.div_ceil(2), count);
+    if connections == 0 || per_address == 0 || per_address > connections {
+        return Err(ConfigError::Connections { connections, per_address });
+    }
+    Ok(Limits { connections, per_address })
 }
 
 fn address(name: &'static str, given: Option<String>, default: &str) -> Result<String, ConfigError> {
@@ -245,7 +285,10 @@ mod tests {
             ("Members", "did you mean `member`?"),
             ("lgo", "did you mean `log`?"),
             ("peer", "did you mean `peer-listen`?"),
-            ("replication", "the names are id, data, member, listen, peer-listen, log, admin-token-file"),
+            (
+                "replication",
+                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, log, admin-token-file",
+            ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
             assert!(text.contains(&format!("has `{key}`")) && text.contains(suggestion), "{text}");
@@ -279,6 +322,22 @@ mod tests {
         assert!(text.starts_with("--peer-listen: `a:x` is no HOST:PORT"), "{text}");
         let text = complaint(ServeConfig::resolve(ServeArgs { log: Some("fairhold=loud".to_owned()), ..flags() }));
         assert!(text.starts_with("--log fairhold=loud: "), "{text}");
+    }
+
+    #[test]
+    fn half_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
+        let limits = |all, per_address| {
+            let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
+            ServeConfig::resolve(args).map(|config| (config.limits.connections, config.limits.per_address))
+        };
+        assert_eq!(limits(None, None).unwrap(), (10_000, 5_000));
+        assert_eq!(limits(Some(7), None).unwrap(), (7, 4));
+        assert_eq!(limits(Some(7), Some(7)).unwrap(), (7, 7));
+        for wrong in [limits(Some(7), Some(8)), limits(None, Some(10_001)), limits(Some(0), None)] {
+            assert!(complaint(wrong.map(|_| unreachable!())).contains("at least 1"));
+        }
+        let config = with_file("connections-max = 30\nconnections-per-address-max = 20\n", flags()).unwrap();
+        assert_eq!(config.limits, Limits { connections: 30, per_address: 20 });
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod admin_token;
 mod error;
+mod files;
 mod parent;
 mod parts;
 mod process;
@@ -36,6 +37,7 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
         StopSignals::new().map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
+    files::raise(config.limits);
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),

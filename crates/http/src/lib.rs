@@ -7,7 +7,7 @@
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
-//! - `listener`: sockets. The rest runs under a simulator too.
+//! - `listener`: sockets; `shares`: what all of them share, and none may take alone. The rest runs under a simulator too.
 
 mod admin;
 mod answer;
@@ -30,10 +30,11 @@ mod request;
 mod router;
 mod routes;
 mod sessions;
+mod shares;
 mod waiting;
 
 pub use admin::Admin;
-pub use listener::Listener;
+pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
 pub use request::PeerAddress;
 pub use router::{ServerInfo, router};

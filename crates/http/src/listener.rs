@@ -1,79 +1,102 @@
 //! Sockets: accepts connections, bounds what they may cost, and hands their requests to the router.
 //!
-//! The one file of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
+//! The one place of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
-use crate::{delivery::Undelivered, hold::SilenceMax, metered::Metered, metrics::HttpMetrics, request::PeerAddress};
-use axum::Router;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
+mod connection;
+mod paced;
+mod refusal;
+
+use crate::{
+    metrics::HttpMetrics,
+    shares::{Share, Shares},
 };
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use axum::Router;
+use fairhold_types::limits::{
+    ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX, BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX, CONNECTIONS_MAX,
+    CONNECTIONS_PER_ADDRESS_MAX,
+};
+use hyper_util::server::graceful::GracefulShutdown;
+use socket2::{Domain, Protocol, Socket, Type};
 use std::{
-    collections::HashMap,
     io,
-    net::{IpAddr, Shutdown, SocketAddr},
-    pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::{Instant, Sleep},
 };
-use tower::Service;
 
-/// Connections in all.
-const CONNECTIONS_MAX: usize = 10_000;
-/// Connections from one address.
-const CONNECTIONS_PER_ADDRESS_MAX: usize = 5_000;
+/// How many connections a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// In all.
+    pub connections: usize,
+    /// From one address.
+    pub per_address: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { connections: CONNECTIONS_MAX, per_address: CONNECTIONS_PER_ADDRESS_MAX }
+    }
+}
+
 /// Connections that the kernel may keep ready.
 const BACKLOG: i32 = 4_096;
+/// Connections too many that are told so and may take a moment to read it; any more are just closed.
+const TURNED_AWAY_MAX: usize = 256;
+/// How long to wait when the system has no more sockets.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Bounds of a server's patience.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     /// How long a request's head may take to arrive, from its first byte.
     head: Duration,
+    /// How long after connecting the first byte of the first request may come.
+    first: Duration,
     /// How long a connection may be idle between two requests: longer than clients keep theirs (90 s is common), since a
     /// request that meets a closing connection is one whose fate its sender does not know.
     idle: Duration,
+    /// The same while more than three quarters of all places are taken.
+    idle_in_a_crowd: Duration,
+    /// How long the client of an answer may take nothing, or next to nothing, of it.
+    answer: Duration,
     /// How long requests that run may go on when the server stops.
     drain: Duration,
 }
 
-const PATIENCE: Patience =
-    Patience { head: Duration::from_secs(5), idle: Duration::from_secs(120), drain: Duration::from_secs(10) };
-/// Bytes that are kept of what was sent and not yet taken; a request's head must fit.
-const BUFFER_BYTES_MAX: usize = 16 * 1024;
-/// How long to wait when the system has no more sockets.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A peer that went away without a word is noticed after this, and three probes.
-const PROBE_AFTER: Duration = Duration::from_secs(10);
-/// Between two probes.
-const PROBE_INTERVAL: Duration = Duration::from_secs(5);
-const PROBES: u32 = 3;
-/// How long what was sent may stay without acknowledgement.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
-/// How long after an answer the end of its connection can mean that it was not read.
-const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
-/// How long the news may take that the client had closed its socket before an answer arrived.
-const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
-/// What one connection too many is told.
-const TURNED_AWAY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const PATIENCE: Patience = Patience {
+    head: Duration::from_secs(5),
+    first: Duration::from_secs(15),
+    idle: Duration::from_secs(120),
+    idle_in_a_crowd: Duration::from_secs(10),
+    answer: Duration::from_secs(30),
+    drain: Duration::from_secs(10),
+};
+
+/// What all connections have in common.
+#[derive(Clone)]
+struct Common {
+    router: Router,
+    patience: Patience,
+    metrics: HttpMetrics,
+    /// Connections.
+    places: Arc<Shares>,
+    /// Bytes of bodies that are in work.
+    bodies: Arc<Shares>,
+    /// Bytes of answers to reads that are not yet taken.
+    answers: Arc<Shares>,
+}
 
 /// A socket that listens for clients.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
+    limits: Limits,
     pub(crate) metrics: HttpMetrics,
 }
 
@@ -86,7 +109,13 @@ impl Listener {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(Listener { socket: TcpListener::from_std(socket.into())?, metrics: HttpMetrics::default() })
+        Ok(Listener { socket: TcpListener::from_std(socket.into())?, limits: Limits::default(), metrics: HttpMetrics::default() })
+    }
+
+    /// Takes so many connections instead.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Listener {
+        Listener { limits, ..self }
     }
 
     /// The address that it listens at.
@@ -100,8 +129,16 @@ impl Listener {
     }
 
     async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
-        let Listener { socket, metrics } = self;
-        let counts = Arc::new(Counts::default());
+        let Listener { socket, limits, metrics } = self;
+        let common = Common {
+            router,
+            patience,
+            metrics,
+            places: Shares::new(limits.connections, limits.per_address),
+            bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
+            answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
+        };
+        let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -116,21 +153,21 @@ impl Listener {
                 accepted = socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
-                    let Some(place) = Counts::enter(&counts, peer.ip().to_canonical()) else {
-                        metrics.turn_away(counts.is_full());
-                        turn_away(&stream, peer);
-                        continue;
-                    };
-                    if let Err(error) = tune(&stream) {
-                        tracing::debug!(%peer, %error, "a connection could not be tuned");
+                Ok((stream, peer)) => match Shares::take(&common.places, peer.ip(), 1) {
+                    Some(place) => {
+                        let talk = connection::talk(stream, peer, common.clone(), graceful.watcher());
+                        connections.spawn(async move {
+                            talk.await;
+                            drop(place);
+                        });
                     }
-                    let talk = talk(stream, peer, router.clone(), (patience, metrics.clone()), graceful.watcher());
-                    connections.spawn(async move {
-                        talk.await;
-                        drop(place);
-                    });
-                }
+                    None => {
+                        common.metrics.turn_away(common.places.is_full());
+                        if let Some(place) = Shares::take(&turned_away, peer.ip(), 1) {
+                            connections.spawn(turn_away(stream, peer, place));
+                        }
+                    }
+                },
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -151,253 +188,22 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-fn turn_away(stream: &TcpStream, peer: SocketAddr) {
+/// Tells one connection too many that there are too many.
+async fn turn_away(stream: TcpStream, peer: SocketAddr, _place: Share) {
+    static WORDS: LazyLock<Vec<u8>> = LazyLock::new(refusal::too_many_connections);
     tracing::debug!(%peer, "too many connections");
-    if let Err(error) = stream.try_write(TURNED_AWAY) {
-        tracing::debug!(%peer, %error, "a connection could not be told that there are too many");
-    }
-}
-
-async fn talk(stream: TcpStream, peer: SocketAddr, router: Router, bounds: (Patience, HttpMetrics), watcher: Watcher) {
-    let (address, (patience, metrics)) = (PeerAddress(peer.ip()), bounds);
-    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
-    let (asked, socket, head) = (Arc::clone(&calls), Arc::clone(&stream), patience.head);
-    let paced = Paced { stream: Arc::clone(&stream), head, calls: Arc::clone(&calls), seen: 0, head_ends: None, alarm: None };
-    let service = service_fn(move |mut request: http::Request<Incoming>| {
-        request.extensions_mut().insert(address);
-        asked.begin();
-        let answer = router.clone().call(request);
-        let (calls, socket) = (Arc::clone(&asked), Arc::clone(&socket));
-        async move {
-            let mut answer = answer.await;
-            if let Ok(response) = &mut answer {
-                if let Some(SilenceMax(limit)) = response.extensions_mut().remove()
-                    && let Err(error) = bound_silence(&socket, limit)
-                {
-                    tracing::debug!(%peer, %error, "a stream's silence could not be bounded");
-                }
-                calls.end(response.extensions_mut().remove());
-            }
-            answer
-        }
-    });
-    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
-    // allowed.
-    let connection = http1::Builder::new()
-        .half_close(false)
-        .timer(TokioTimer::new())
-        .header_read_timeout(patience.idle)
-        .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(Metered::new(paced, metrics)), service);
-    // Clients that go away, time out or send nonsense are their own affair.
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::trace!(%peer, %error, "a connection ended");
-    }
-    if let Some(undelivered) = calls.unsettled() {
-        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
-        // read the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
-        tokio::time::sleep(RESET_ARRIVES_MAX).await;
-        if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
-            undelivered.act();
-        }
-    }
-}
-
-fn tune(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
-    let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&probes)?;
-    bound_silence(stream, UNACKNOWLEDGED_MAX)
-}
-
-/// How long what was sent may stay without acknowledgement. Only Linux has it.
-fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
-    #[cfg(not(target_os = "linux"))]
-    tracing::trace!(?stream, ?limit, "this system has no bound on silence");
-    Ok(())
-}
-
-/// The requests of one connection.
-#[derive(Debug, Default)]
-struct Calls {
-    begun: AtomicU64,
-    ended: AtomicU64,
-    /// Whether reading or writing failed.
-    broken: AtomicBool,
-    /// What to do if the last answer turns out not to have arrived.
-    undelivered: Mutex<Option<(Instant, Undelivered)>>,
-}
-
-impl Calls {
-    /// A request came, so its sender has had the answer to the one before.
-    fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.unsettled();
-    }
-
-    fn end(&self, undelivered: Option<Undelivered>) {
-        self.ended.fetch_add(1, Ordering::Relaxed);
-        let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
-        *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
-    }
-
-    /// What to do if the last answer did not arrive, while that is open.
-    fn unsettled(&self) -> Option<Undelivered> {
-        let (answered, undelivered) = self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)
-    }
-
-    fn watch<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if matches!(done, Poll::Ready(Err(_))) {
-            self.broken.store(true, Ordering::Relaxed);
-        }
-        done
-    }
-}
-
-/// A connection's bytes, of which a request's head must arrive in time once it has begun. hyper has one bound for a head and
-/// for the idle time before it, which would have to be either too long for the one or too short for the other.
-struct Paced {
-    stream: Arc<TcpStream>,
-    head: Duration,
-    calls: Arc<Calls>,
-    /// The requests that had begun when bytes were last read.
-    seen: u64,
-    /// When the head that has begun must be complete.
-    head_ends: Option<Instant>,
-    /// Made only for a head that comes in parts.
-    alarm: Option<Pin<Box<Sleep>>>,
-}
-
-impl AsyncRead for Paced {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let paced = self.get_mut();
-        let begun = paced.calls.begun.load(Ordering::Relaxed);
-        if begun != paced.seen {
-            paced.seen = begun;
-            paced.head_ends = None;
-            paced.alarm = None;
-        }
-        let before = buffer.filled().len();
-        let read = paced.calls.watch(poll_read(&paced.stream, cx, buffer));
-        if begun != paced.calls.ended.load(Ordering::Relaxed) {
-            return read;
-        }
-        if read.is_ready() {
-            if buffer.filled().len() > before && paced.head_ends.is_none() {
-                paced.head_ends = Some(Instant::now() + paced.head);
-            }
-            return read;
-        }
-        let Some(end) = paced.head_ends else { return Poll::Pending };
-        let alarm = paced.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
-        alarm.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-/// Reads from a shared socket, of which this connection is the only reader.
-fn poll_read(stream: &TcpStream, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-    loop {
-        std::task::ready!(stream.poll_read_ready(cx))?;
-        match stream.try_read(buffer.initialize_unfilled()) {
-            Ok(length) => {
-                buffer.advance(length);
-                return Poll::Ready(Ok(()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Poll::Ready(Err(error)),
-        }
-    }
-}
-
-/// Writes to a shared socket, of which this connection is the only writer.
-fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> io::Result<T>) -> Poll<io::Result<T>> {
-    loop {
-        std::task::ready!(stream.poll_write_ready(cx))?;
-        match write() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            done => return Poll::Ready(done),
-        }
-    }
-}
-
-impl AsyncWrite for Paced {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.calls.watch(poll_write(&self.stream, cx, || self.stream.try_write(bytes)))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
-    }
-
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        self.calls.watch(poll_write(&self.stream, cx, || self.stream.try_write_vectored(parts)))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-}
-
-/// How many connections there are, in all and by address.
-#[derive(Debug, Default)]
-struct Counts(Mutex<Counted>);
-
-#[derive(Debug, Default)]
-struct Counted {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-/// One connection's place among those counted; given back when dropped.
-#[derive(Debug)]
-struct Place {
-    counts: Arc<Counts>,
-    address: IpAddr,
-}
-
-impl Counts {
-    fn enter(counts: &Arc<Counts>, address: IpAddr) -> Option<Place> {
-        let mut counted = counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = counted.by_address.get(&address).copied().unwrap_or(0);
-        if counted.all >= CONNECTIONS_MAX || here >= CONNECTIONS_PER_ADDRESS_MAX {
-            return None;
-        }
-        counted.all += 1;
-        counted.by_address.insert(address, here + 1);
-        drop(counted);
-        Some(Place { counts: Arc::clone(counts), address })
-    }
-
-    fn is_full(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).all >= CONNECTIONS_MAX
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counted = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counted.all -= 1;
-        if let Some(here) = counted.by_address.get_mut(&self.address) {
-            *here -= 1;
-            if *here == 0 {
-                counted.by_address.remove(&self.address);
-            }
-        }
+    match stream.try_write(&WORDS) {
+        Ok(_) => paced::part(&stream).await,
+        Err(error) => tracing::debug!(%peer, %error, "a connection could not be told that there are too many"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{delivery::Undelivered, request::PeerAddress};
     use axum::{Extension, extract::State, routing::get};
+    use fairhold_types::limits::HEAD_BYTES_MAX;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         sync::{mpsc, oneshot},
@@ -413,7 +219,10 @@ mod tests {
     }
 
     fn serve(patience: Patience, router: Router) -> Server {
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        serve_at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), patience, router)
+    }
+
+    fn serve_at(listener: Listener, patience: Patience, router: Router) -> Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move { drop(stopped.await) };
@@ -549,13 +358,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_head_that_is_too_large_is_refused() {
+    async fn a_head_that_is_too_large_is_refused_in_words() {
         let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
-        let head = format!("GET / HTTP/1.1\r\nHost: x\r\nA: {}\r\n\r\n", "a".repeat(BUFFER_BYTES_MAX));
-        let mut client = send(&server, &head).await;
-        let mut status = [0; 12];
-        in_time(client.read_exact(&mut status)).await.unwrap();
-        assert_eq!(&status, b"HTTP/1.1 431");
+        let head = |bytes: usize| {
+            let frame = "GET / HTTP/1.1\r\nConnection: close\r\nA: \r\n\r\n";
+            frame.replace("A: ", &format!("A: {}", "a".repeat(bytes - frame.len())))
+        };
+        for (bytes, status) in [(HEAD_BYTES_MAX - 1, 200), (HEAD_BYTES_MAX, 200), (HEAD_BYTES_MAX + 1, 431), (100_000, 431)] {
+            let answer = read_all(&mut send(&server, &head(bytes)).await).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{bytes} bytes: {answer}");
+            assert_eq!(answer.contains("\"code\":\"too_large\""), status == 431, "{answer}");
+        }
     }
 
     #[tokio::test]
@@ -566,20 +379,110 @@ mod tests {
         assert!(read_all(&mut client).await.ends_with("\r\n\r\n127.0.0.1"));
     }
 
-    #[test]
-    fn one_connection_too_many_is_turned_away_until_another_ends() {
-        let counts = Arc::new(Counts::default());
-        let address = |last: u8| IpAddr::from([10, 0, 0, last]);
-        let enter = |last: u8, count: usize| -> Vec<Place> {
-            (0..count).map(|_| Counts::enter(&counts, address(last)).unwrap()).collect()
+    #[tokio::test]
+    async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = listener.with_limits(Limits { connections: 3, per_address: 2 });
+        let server = serve_at(listener, PATIENCE, Router::new().route("/", get(|| async { "ok" })));
+        const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let (first, second) = (send(&server, "GET").await, send(&server, "GET").await);
+        let told = read_all(&mut send(&server, ASK).await).await;
+        assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("\"code\":\"overloaded\""), "{told}");
+        drop(first);
+        in_time(async { while !read_all(&mut send(&server, ASK).await).await.starts_with("HTTP/1.1 200 ") {} }).await;
+        drop(second);
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_after_connecting_is_hung_up_on() {
+        let patience = Patience { first: Duration::from_millis(10), ..PATIENCE };
+        let server = serve(patience, Router::new().route("/", get(|| async { "ok" })));
+        assert_eq!(read_all(&mut send(&server, "").await).await, "");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_read_its_answer_is_hung_up_on() {
+        struct Endless(mpsc::UnboundedSender<&'static str>);
+        impl Drop for Endless {
+            fn drop(&mut self) {
+                self.0.send("given up").unwrap();
+            }
+        }
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let handler = move || async move {
+            let guard = Endless(news.clone());
+            let chunks = futures_util::stream::repeat_with(move || {
+                let _kept = &guard;
+                Ok::<_, io::Error>(vec![b'x'; 64 * 1024])
+            });
+            axum::body::Body::from_stream(chunks)
         };
-        let mut first = enter(1, CONNECTIONS_PER_ADDRESS_MAX);
-        assert!(Counts::enter(&counts, address(1)).is_none());
-        let second = enter(2, CONNECTIONS_MAX - CONNECTIONS_PER_ADDRESS_MAX);
-        assert!(Counts::enter(&counts, address(3)).is_none());
-        first.pop();
-        assert!(Counts::enter(&counts, address(1)).is_some());
-        drop((first, second));
-        assert!(counts.0.lock().unwrap().by_address.is_empty());
+        let patience = Patience { answer: Duration::from_millis(50), ..PATIENCE };
+        let server = serve(patience, Router::new().route("/", get(handler)));
+        let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let server = serve(PATIENCE, Router::new().route("/", get(wait_for_ever)).with_state(news));
+        let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert_eq!(in_time(heard.recv()).await, Some("waits"));
+        for _ in 0..3 {
+            client.write_all(b"and more ahead of its time").await.unwrap();
+        }
+        client.shutdown().await.unwrap();
+        assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    }
+
+    #[tokio::test]
+    async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let handler = move || async move {
+            let said = Said(news.clone());
+            let silence = futures_util::stream::once(async move {
+                let _said = said;
+                std::future::pending::<io::Result<Vec<u8>>>().await
+            });
+            axum::body::Body::from_stream(silence)
+        };
+        let server = serve(PATIENCE, Router::new().route("/", get(handler)));
+        let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(in_time(client.read(&mut [0; 1024])).await.unwrap() > 0, "the head of the answer");
+        drop(client);
+        assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    }
+
+    #[tokio::test]
+    async fn requests_sent_ahead_are_answered_in_their_turn() {
+        let handler = |body: String| async move { body };
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::post(handler)));
+        let ask =
+            |text: &str, more: &str| format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{more}\r\n{text}", text.len());
+        let text = [ask("one", ""), ask(&"two".repeat(30_000), ""), ask("three", "Connection: close\r\n")].concat();
+        let mut client = TcpStream::connect(server.address).await.unwrap();
+        let (mut reader, mut writer) = client.split();
+        let mut answers = Vec::new();
+        let (written, read) =
+            in_time(async { tokio::join!(writer.write_all(text.as_bytes()), reader.read_to_end(&mut answers)) }).await;
+        written.unwrap();
+        read.unwrap();
+        let answers = String::from_utf8(answers).unwrap();
+        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3);
+        assert!(answers.contains(&"two".repeat(30_000)) && answers.ends_with("three"));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_http_is_refused_in_words() {
+        let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
+        for nonsense in ["NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\0\x01\x02\r\n\r\n"] {
+            let answer = read_all(&mut send(&server, nonsense).await).await;
+            assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"code\":\"bad_request\""), "{nonsense:?}: {answer}");
+        }
+        // The same behind a request that was answered.
+        let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nNONSENSE\r\n\r\n").await;
+        let answers = read_all(&mut client).await;
+        assert!(answers.starts_with("HTTP/1.1 200 ") && answers.contains("HTTP/1.1 400 "), "{answers}");
     }
 }

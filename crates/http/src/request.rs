@@ -6,6 +6,7 @@ use crate::{
     headers,
     metrics::Waits,
     params::{Known, Params, expected},
+    shares::{BODY_BYTES_FREE, BodyRoom, Share},
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -13,7 +14,11 @@ use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
 };
-use fairhold_types::{Code, GrantId, limits::BODY_BYTES_MAX};
+use fairhold_types::{
+    Code, GrantId,
+    limits::BODY_BYTES_MAX,
+    problem::{Effect, Facts},
+};
 use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
@@ -38,6 +43,8 @@ pub(crate) struct Received {
     pub(crate) body: Bytes,
     /// How long the server may work on it.
     pub(crate) timeout: Duration,
+    /// The body's room, kept until the request is answered.
+    _room: Option<Share>,
 }
 
 /// The shortest and the longest of a duration that may be zero.
@@ -50,7 +57,7 @@ impl Received {
     pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
         let (parts, _) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        Ok(Received { parts, body: Bytes::new(), timeout })
+        Ok(Received { parts, body: Bytes::new(), timeout, _room: None })
     }
 
     /// Takes a request with its parameters in a JSON body.
@@ -66,14 +73,15 @@ impl Received {
     pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<Received, Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
+        let mut room = parts.extensions.get::<BodyRoom>().and_then(BodyRoom::empty);
         let body = if body.is_end_stream() {
             Bytes::new()
         } else {
-            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max)).await.map_err(|_| {
+            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, room.as_mut())).await.map_err(|_| {
                 Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
             })??
         };
-        Ok(Received { parts, body, timeout })
+        Ok(Received { parts, body, timeout, _room: room })
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
@@ -157,10 +165,12 @@ impl Received {
     }
 }
 
-async fn read(mut body: axum::body::Body, bytes_max: usize) -> Result<Bytes, Problem> {
+/// Reads a body to its end, also one that is not kept: its sender would not hear of the answer.
+async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mut Share>) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     let mut length = 0_usize;
+    let mut has_room = true;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Problem::bad_request(format!("the body did not arrive in full: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -168,7 +178,13 @@ async fn read(mut body: axum::body::Body, bytes_max: usize) -> Result<Bytes, Pro
         if length > BODY_DRAINED_MAX {
             break;
         }
-        if length > bytes_max {
+        if let Some(room) = &mut room
+            && length > BODY_BYTES_FREE
+        {
+            has_room &= room.grow_to(length.min(bytes_max));
+        }
+        if length > bytes_max || !has_room {
+            (first, more) = (Bytes::new(), BytesMut::new());
             continue;
         }
         // Nearly every body is one frame, which is then the body, uncopied.
@@ -183,6 +199,10 @@ async fn read(mut body: axum::body::Body, bytes_max: usize) -> Result<Bytes, Pro
     }
     if length > bytes_max {
         return Err(Problem::new(Code::TooLarge, format!("at most {bytes_max} bytes fit")));
+    }
+    if !has_room {
+        return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: send it again after a pause")
+            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() }));
     }
     Ok(if more.is_empty() { first } else { more.freeze() })
 }

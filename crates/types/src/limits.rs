@@ -12,6 +12,22 @@ pub const LOCK_NAME_BYTES_MAX: usize = 512;
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 1536 * 1024;
+/// Bytes of a request's line and headers together.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Headers of a request.
+pub const HEADERS_MAX: usize = 100;
+/// Connections of clients to one node, where its operator sets no other number.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// Of those, from one address: half, since a whole site may come through one proxy, and no address may shut out all others.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 5_000;
+/// Bytes of all request bodies over 16 KiB that are in a node at a time.
+pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Of those, from one address.
+pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;
+/// Bytes of all answers over 16 KiB to reads that are not yet taken by their readers.
+pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Of those, to one address.
+pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / 2;
 /// Pairs in `meta`.
 pub const META_PAIRS_MAX: usize = 16;
 /// Bytes of `meta`, keys and values together.

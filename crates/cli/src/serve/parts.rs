@@ -55,7 +55,7 @@ pub(super) struct Server {
 impl Parts {
     /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
     pub(super) async fn start(config: &ServeConfig, storage: Storage, admin: Admin, raft: &Handle) -> Result<Parts, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?;
+        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits);
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);

@@ -1,0 +1,257 @@
+//! One connection: its requests go to the router one after the other, and end when its client goes away.
+
+use super::{
+    Common,
+    paced::{Paced, part},
+};
+use crate::{
+    delivery::Undelivered,
+    error::Problem,
+    hold::SilenceMax,
+    metered::Metered,
+    request::PeerAddress,
+    shares::{BODY_BYTES_FREE, BodyRoom, Share, Shares},
+};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use fairhold_types::{
+    Code,
+    limits::{HEAD_BYTES_MAX, HEADERS_MAX},
+};
+use http::Method;
+use hyper::{
+    body::{Body as _, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::Watcher,
+};
+use socket2::{SockRef, TcpKeepalive};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{io::Interest, net::TcpStream, time::Instant};
+use tower::Service as _;
+
+/// Bytes that are kept of what was sent and not yet taken.
+const BUFFER_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
+/// A peer that went away without a word is noticed after this, and three probes.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// Between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+/// How long what was sent may stay without acknowledgement.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
+/// How long after an answer the end of its connection can mean that it was not read.
+const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
+/// How long the news may take that the client had closed its socket before an answer arrived.
+const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
+
+/// Serves one connection to its end.
+pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, watcher: Watcher) {
+    if let Err(error) = tune(&stream) {
+        tracing::debug!(%peer, %error, "a connection could not be tuned");
+    }
+    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
+    let paced = Paced::new(Arc::clone(&stream), common.patience, Arc::clone(&common.places), Arc::clone(&calls));
+    let metered = Metered::new(paced, common.metrics.clone());
+    let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
+    let service = service_fn(move |request| client.clone().serve(request));
+    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
+    // allowed. The times of heads and idleness are in `Paced`.
+    let connection = http1::Builder::new()
+        .half_close(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(metered), service);
+    // Clients that go away, time out or send nonsense are their own affair.
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::trace!(%peer, %error, "a connection ended");
+    }
+    if let Some(undelivered) = calls.unsettled() {
+        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
+        // read the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
+        tokio::time::sleep(RESET_ARRIVES_MAX).await;
+        if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
+            undelivered.act();
+        }
+    }
+    if !calls.broken.load(Ordering::Relaxed) {
+        part(&stream).await;
+    }
+}
+
+/// Who sends requests.
+#[derive(Clone)]
+struct Client {
+    peer: SocketAddr,
+    stream: Arc<TcpStream>,
+    calls: Arc<Calls>,
+    common: Common,
+}
+
+impl Client {
+    async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
+        let address = self.peer.ip();
+        request.extensions_mut().insert(PeerAddress(address));
+        request.extensions_mut().insert(BodyRoom { shares: Arc::clone(&self.common.bodies), address });
+        self.calls.begin();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        let answer = self.common.router.call(request);
+        let mut response = tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_else(|never| match never {}),
+            () = gone(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        if let Some(SilenceMax(limit)) = response.extensions_mut().remove()
+            && let Err(error) = bound_silence(&self.stream, limit)
+        {
+            tracing::debug!(peer = %self.peer, %error, "a stream's silence could not be bounded");
+        }
+        self.calls.end(response.extensions_mut().remove());
+        let (response, room) = if is_read { find_room(response, &self.common.answers, address) } else { (response, None) };
+        let Client { stream, calls, .. } = self;
+        Ok(response.map(|body| Tracked { body, stream, calls, end: None, _room: room }))
+    }
+}
+
+/// Room for an answer that is large; without it, the caller is told to read again later.
+fn find_room(response: Response, answers: &Arc<Shares>, address: IpAddr) -> (Response, Option<Share>) {
+    let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if bytes <= BODY_BYTES_FREE {
+        return (response, None);
+    }
+    match Shares::take(answers, address, bytes) {
+        Some(room) => (response, Some(room)),
+        None => {
+            let problem = Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later");
+            let mut refused = problem.into_response();
+            for name in [crate::headers::REVISION, crate::headers::LEADER, crate::headers::REQUEST_ID] {
+                if let Some(value) = response.headers().get(name) {
+                    refused.headers_mut().insert(name, value.clone());
+                }
+            }
+            (refused, None)
+        }
+    }
+}
+
+/// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
+/// ahead of its next request.
+async fn gone(stream: &TcpStream, calls: &Calls) {
+    while let Ok(ready) = stream.ready(Interest::READABLE).await {
+        if ready.is_read_closed() {
+            return;
+        }
+        // There is something to read, which is not read here; the news is taken, so that the next can be waited for.
+        calls.readiness_taken.store(true, Ordering::Relaxed);
+        let taken: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        drop(taken);
+    }
+}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&probes)?;
+    bound_silence(stream, UNACKNOWLEDGED_MAX)
+}
+
+/// How long what was sent may stay without acknowledgement. Only Linux has it.
+fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
+    #[cfg(not(target_os = "linux"))]
+    tracing::trace!(?stream, ?limit, "this system has no bound on silence");
+    Ok(())
+}
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// Those that have begun.
+    pub(super) begun: AtomicU64,
+    /// Those whose answer was taken over in full to be written.
+    pub(super) sent: AtomicU64,
+    /// Whether reading or writing failed.
+    pub(super) broken: AtomicBool,
+    /// Whether the news that there is something to read was taken from the one who reads.
+    pub(super) readiness_taken: AtomicBool,
+    /// What to do if the last answer turns out not to have arrived.
+    undelivered: Mutex<Option<(Instant, Undelivered)>>,
+}
+
+impl Calls {
+    /// A request came, so its sender has had the answer to the one before.
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.unsettled();
+    }
+
+    fn end(&self, undelivered: Option<Undelivered>) {
+        let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
+        *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
+    }
+
+    /// What to do if the last answer did not arrive, while that is open.
+    fn unsettled(&self) -> Option<Undelivered> {
+        let (answered, undelivered) = self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)
+    }
+}
+
+/// An answer's body, which says when all of it was taken over, gives back its room, and ends with its client.
+struct Tracked {
+    body: axum::body::Body,
+    stream: Arc<TcpStream>,
+    calls: Arc<Calls>,
+    /// The client's going away, once the body was waited for.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    _room: Option<Share>,
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.calls.sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl hyper::body::Body for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() {
+            return frame;
+        }
+        let Tracked { stream, calls, end, .. } = &mut *self;
+        let end = end.get_or_insert_with(|| {
+            let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
+            Box::pin(async move { gone(&stream, &calls).await })
+        });
+        end.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,156 @@
+//! What all connections share of something that is scarce: places, and memory for bodies. No address can take all of it.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Something scarce, in units.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    most: usize,
+    most_per_address: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// What one connection has of it; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    shares: Arc<Shares>,
+    address: IpAddr,
+    amount: usize,
+}
+
+impl Shares {
+    /// So many units in all, and so many for one address at most.
+    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Shares> {
+        Arc::new(Shares { most, most_per_address, taken: Mutex::default() })
+    }
+
+    /// Takes an amount, if there is that much left.
+    pub(crate) fn take(shares: &Arc<Shares>, address: IpAddr, amount: usize) -> Option<Share> {
+        let mut share = Share { shares: Arc::clone(shares), address: address.to_canonical(), amount: 0 };
+        share.grow_to(amount).then_some(share)
+    }
+
+    /// Whether more than three quarters are taken.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.taken().all > self.most / 4 * 3
+    }
+
+    /// Whether all is taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.taken().all >= self.most
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // What it guards is whole after every statement that can panic.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Makes it at least so large, if there is that much left; else it stays as it is.
+    pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
+        let more = amount.saturating_sub(self.amount);
+        let mut taken = self.shares.taken();
+        let here = taken.by_address.get(&self.address).copied().unwrap_or(0);
+        let fits =
+            taken.all.saturating_add(more) <= self.shares.most && here.saturating_add(more) <= self.shares.most_per_address;
+        if fits && more > 0 {
+            taken.all += more;
+            taken.by_address.insert(self.address, here + more);
+            self.amount += more;
+        }
+        fits
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.amount == 0 {
+            return;
+        }
+        let mut taken = self.shares.taken();
+        taken.all -= self.amount;
+        if let Some(here) = taken.by_address.get_mut(&self.address) {
+            *here -= self.amount;
+            if *here == 0 {
+                taken.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Where the bytes of a body find room; the listener hangs it on every request.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyRoom {
+    /// The bytes of all bodies.
+    pub(crate) shares: Arc<Shares>,
+    /// Whose body it is.
+    pub(crate) address: IpAddr,
+}
+
+/// What a body needs no room for: so much memory each connection has anyway.
+pub(crate) const BODY_BYTES_FREE: usize = 16 * 1024;
+
+impl BodyRoom {
+    /// Room for a body that has no bytes yet.
+    pub(crate) fn empty(&self) -> Option<Share> {
+        Shares::take(&self.shares, self.address, 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn one_too_many_is_refused_until_another_is_given_back() {
+        let shares = Shares::new(5, 3);
+        let take = |last: u8, count: usize| -> Vec<Share> {
+            (0..count).map(|_| Shares::take(&shares, address(last), 1).unwrap()).collect()
+        };
+        let mut first = take(1, 3);
+        assert!(Shares::take(&shares, address(1), 1).is_none(), "one address has its share");
+        let second = take(2, 2);
+        assert!(Shares::take(&shares, address(3), 1).is_none(), "all are taken");
+        first.pop();
+        assert!(Shares::take(&shares, address(1), 1).is_some());
+        drop((first, second));
+        assert!(shares.taken().by_address.is_empty());
+    }
+
+    #[test]
+    fn an_address_is_the_same_in_both_of_its_forms() {
+        let shares = Shares::new(5, 1);
+        let _first = Shares::take(&shares, "10.0.0.1".parse().unwrap(), 1).unwrap();
+        assert!(Shares::take(&shares, "::ffff:10.0.0.1".parse().unwrap(), 1).is_none());
+    }
+
+    #[test]
+    fn a_share_grows_as_far_as_there_is_room_and_no_further() {
+        let shares = Shares::new(100, 60);
+        let mut first = Shares::take(&shares, address(1), 0).unwrap();
+        assert!(first.grow_to(60) && first.grow_to(10), "it never shrinks");
+        assert!(!first.grow_to(61));
+        let mut second = Shares::take(&shares, address(2), 0).unwrap();
+        assert!(!second.grow_to(41));
+        assert!(!shares.is_crowded() && second.grow_to(40) && shares.is_crowded());
+        drop(first);
+        assert!(second.grow_to(60));
+        drop(second);
+        assert_eq!(shares.taken().all, 0);
+    }
+}
