@@ -3,60 +3,8 @@
 use crate::{
     client::Call,
     harness::{Cluster, NODES, SHORT, together},
+    raw::{Raw, raw},
 };
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-
-/// A request as its bytes go out: nothing in between makes it better.
-#[derive(Debug, Clone, Default)]
-struct Raw {
-    method: &'static str,
-    target: String,
-    headers: Vec<String>,
-    body: Vec<u8>,
-}
-
-fn raw(method: &'static str, target: &str) -> Raw {
-    Raw { method, target: target.to_owned(), ..Raw::default() }
-}
-
-impl Raw {
-    fn with(mut self, header: &str) -> Raw {
-        self.headers.push(header.to_owned());
-        self
-    }
-
-    fn json(self, body: &str) -> Raw {
-        Raw { body: body.as_bytes().to_vec(), ..self.with("Content-Type: application/json") }
-    }
-
-    fn body(self, body: Vec<u8>) -> Raw {
-        Raw { body, ..self }
-    }
-
-    /// Sends it on a connection of its own: status, content type and body of the answer.
-    async fn send(&self, address: &str) -> (u16, String, Value) {
-        let mut head = format!("{} {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n", self.method, self.target);
-        for header in &self.headers {
-            head.push_str(header);
-            head.push_str("\r\n");
-        }
-        head.push_str(&format!("Content-Length: {}\r\n\r\n", self.body.len()));
-        let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
-        stream.write_all(head.as_bytes()).await.expect("a head can be sent");
-        stream.write_all(&self.body).await.expect("a body is read to its end, also one that is too large");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).await.expect("an answer can be read to its end");
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {self:.200?}: {answer:?}"));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        let content_type = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-type: ").map(str::to_owned));
-        (status, content_type.unwrap_or_default(), serde_json::from_str(body).unwrap_or(Value::Null))
-    }
-}
 
 /// What comes in, the status and the code with which it is refused, and a word that the answer must have.
 type Case = (Raw, u16, &'static str, &'static str);
@@ -91,6 +39,7 @@ fn bad_parameters() -> Vec<Case> {
         bad(query("colour=red"), "colour"),
         bad(query("wait=1s&wait=2s"), "wait"),
         bad(query("session=nobody"), "session"),
+        bad(query("session=1"), "session"),
         bad(query(&format!("session={}&ttl=5s", "0".repeat(32))), "ttl"),
         bad(query(&format!("owner={}", "o".repeat(257))), "owner"),
         bad(body("{"), ""),
@@ -166,6 +115,11 @@ fn not_there_not_allowed_or_too_large() -> Vec<Case> {
         (raw("PUT", "/v1/nodes/large").body(vec![b'x'; 2 * mebibyte]), 413, "too_large", ""),
         (raw("POST", LOCK).json(&format!("{{\"owner\":\"{}\"}}", "x".repeat(2 * mebibyte))), 413, "too_large", ""),
         (raw("PUT", "/v1/nodes/locks/x").body(b"x".to_vec()), 403, "denied", ""),
+        (raw("POST", "/v1/sessions/1/keepalive"), 403, "denied", "secret id"),
+        (raw("DELETE", "/v1/sessions/1"), 403, "denied", "secret id"),
+        (raw("GET", LOCK).with(&format!("X: {}", "x".repeat(100_000))), 431, "too_large", "16384 bytes"),
+        (raw("GET", &format!("/v1/locks/{}", "x".repeat(20_000))), 431, "too_large", "16384 bytes"),
+        (raw("GET", "/v1/locks/a b"), 400, "bad_request", "HTTP/1.1"),
         (raw("GET", "/v1/nodes/nothing/here"), 404, "no_node", ""),
         (raw("GET", "/v1/grants/01ARZ3NDEKTSV4RRFFQ69G5FAV"), 404, "grant_not_found", ""),
         (raw("POST", &format!("{LOCK}?session={}", "0".repeat(32))), 404, "session_not_found", ""),

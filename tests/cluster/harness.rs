@@ -120,7 +120,7 @@ pub(crate) struct NodeProcess {
     pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
     /// What else it is started with.
-    pub(crate) extra_args: Vec<String>,
+    pub(crate) flags: Vec<String>,
     child: Option<Child>,
     /// The node ends when this does, so that none is left where the tests are killed.
     leash: Option<ChildStdin>,
@@ -137,8 +137,7 @@ impl NodeProcess {
             command.args(["--member", member]);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.args(&self.extra_args);
-        command.arg("--exit-with-parent").stdin(Stdio::piped());
+        command.args(&self.flags).arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
         self.leash = child.stdin.take();
@@ -217,8 +216,14 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster and waits until every node is ready.
     pub(crate) async fn start() -> Cluster {
+        Cluster::start_with(&[]).await
+    }
+
+    /// The same, of nodes with further flags.
+    pub(crate) async fn start_with(flags: &[&str]) -> Cluster {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
+            node.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
             node.start();
         }
         cluster.ready().await;
@@ -229,7 +234,7 @@ impl Cluster {
     pub(crate) async fn start_with(args: &[&str]) -> Cluster {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
-            node.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            node.flags = args.iter().map(|arg| (*arg).to_owned()).collect();
             node.start();
         }
         cluster.ready().await;
@@ -251,7 +256,7 @@ impl Cluster {
             log: folder.path().join(format!("node-{}.log", index + 1)),
             environment: Vec::new(),
             members: members.clone(),
-            extra_args: Vec::new(),
+            flags: Vec::new(),
             child: None,
             leash: None,
         });

@@ -1,0 +1,284 @@
+//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock and
+//! unlock.
+
+use crate::{
+    client::{Call, Client},
+    fairness::Dice,
+    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    trial,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpSocket, TcpStream},
+};
+
+const HONEST: usize = 16;
+
+/// Addresses from which the crowd comes: 127.0.0.2 and those after it.
+const SOURCES: usize = 8;
+
+/// Honest operations are slower than this only once in a hundred times, while the machine does nothing else but the trial.
+const P99_MAX: Duration = Duration::from_secs(1);
+
+fn crowd() -> usize {
+    trial::size(300, 5_000)
+}
+
+fn lasts() -> Duration {
+    Duration::from_secs(trial::size(5, 40))
+}
+
+/// As many sockets as the system lets this process have.
+fn raise_files() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("a process may raise its own limit");
+}
+
+async fn connect(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(format!("127.0.0.{}:0", 2 + number % SOURCES).parse().expect("an address"))?;
+    socket.connect(address).await
+}
+
+/// What the crowd and the honest have in common.
+#[derive(Debug, Clone, Default)]
+struct Trial {
+    over: Arc<AtomicBool>,
+    open: Arc<AtomicUsize>,
+    connected: Arc<AtomicUsize>,
+}
+
+impl Trial {
+    fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+}
+
+/// Sends a text byte by byte, one a second.
+async fn dribble(stream: &mut TcpStream, text: &[u8], trial: &Trial) -> std::io::Result<()> {
+    for byte in text {
+        if trial.is_over() {
+            return Ok(());
+        }
+        stream.write_all(&[*byte]).await?;
+        pass(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+/// Waits until the server hangs up, or for the end of the trial.
+async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
+    let mut answer = [0; 1024];
+    while !trial.is_over() {
+        if let Ok(read) = tokio::time::timeout(Duration::from_millis(500), stream.read(&mut answer)).await
+            && read? == 0
+        {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// One nuisance after the other, of the sort that its number says: whoever is hung up on comes again.
+async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
+    const HALF_A_HEAD: &[u8] = b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some";
+    while !trial.is_over() {
+        let Ok(mut stream) = connect(address, number).await else {
+            pass(Duration::from_millis(200)).await;
+            continue;
+        };
+        trial.open.fetch_add(1, SeqCst);
+        trial.connected.fetch_add(1, SeqCst);
+        // However it ends, it is begun again.
+        let _ended = match number % 5 {
+            0 => async { stream.write_all(HALF_A_HEAD).await }.await,
+            1 => dribble(&mut stream, HALF_A_HEAD, &trial).await,
+            2 => Ok(()),
+            3 => never_read(&mut stream, &trial).await,
+            _ => slow_body(&mut stream, &trial).await,
+        };
+        if number % 5 != 3 {
+            let _ended = stay(&mut stream, &trial).await;
+        }
+        trial.open.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Asks for much, again and again, and reads nothing of it.
+async fn never_read(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
+    while !trial.is_over() {
+        let asked = stream.write_all(b"GET /v1/nodes/large HTTP/1.1\r\nHost: x\r\n\r\n");
+        if let Ok(asked) = tokio::time::timeout(Duration::from_secs(1), asked).await {
+            asked?;
+        }
+        pass(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+async fn slow_body(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
+    stream.write_all(b"PUT /v1/nodes/slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n").await?;
+    dribble(stream, &[b'x'; 1_000], trial).await
+}
+
+/// Locks and unlocks a lock of its own until the trial is over: how long each took, and what a node refused.
+async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
+    let mut took = Vec::new();
+    while !trial.is_over() {
+        let begun = Instant::now();
+        let grant = client.acquire(&format!("honest-{number}"), "wait=30s").await;
+        client.release(&grant.id).await;
+        took.push(begun.elapsed());
+    }
+    took
+}
+
+/// The terms that the nodes are in.
+async fn terms(cluster: &Cluster) -> Vec<u64> {
+    let mut terms = Vec::new();
+    for node in 0..NODES {
+        let answer = cluster.client(node).once(&Call::get("/v1/cluster")).await.expect_status(200);
+        terms.push(answer.number("term"));
+    }
+    terms
+}
+
+/// Runs the honest beside the crowd; they must not notice it.
+async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
+    let before = terms(cluster).await;
+    let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
+    pass(lasts()).await;
+    let open = trial.open.load(SeqCst);
+    let after = terms(cluster).await;
+    trial.over.store(true, SeqCst);
+    let mut took: Vec<Duration> = all(working).await.into_iter().flatten().collect();
+    all(crowd).await;
+    took.sort();
+    let (p50, p99, max) = (took[took.len() / 2], took[took.len() * 99 / 100], took[took.len() - 1]);
+    let connected = trial.connected.load(SeqCst);
+    report(&format!(
+        "{story}: {open} connections open at the end, {connected} made in all; {} honest lock-and-unlocks by {HONEST} clients: \
+         p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}; terms {before:?} then {after:?}",
+        took.len()
+    ));
+    assert_eq!(before, after, "an election was held");
+    assert!(p99 < P99_MAX, "p99 is {p99:?}");
+    for node in 0..NODES {
+        assert!(!cluster.nodes[node].has_exited(), "node {} has ended", node + 1);
+    }
+}
+
+#[test]
+fn a_crowd_of_slow_and_idle_connections_is_not_noticed_by_honest_clients() {
+    raise_files();
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        cluster.leader().await;
+        cluster.client(0).write(&Call::put("/v1/nodes/large", vec![b'x'; 1024 * 1024])).await;
+        let trial = Trial::default();
+        let addresses: Vec<SocketAddr> =
+            cluster.nodes.iter().map(|node| node.url.trim_start_matches("http://").parse().expect("an address")).collect();
+        let dawdlers: Vec<_> =
+            (0..crowd()).map(|number| tokio::spawn(dawdle(addresses[number % NODES], number / NODES, trial.clone()))).collect();
+        eventually("the crowd is there", Duration::from_secs(60), || async {
+            (trial.open.load(SeqCst) >= crowd() * 9 / 10).then_some(())
+        })
+        .await;
+        endure(&format!("{} slow and idle connections", crowd()), &mut cluster, trial, dawdlers).await;
+    });
+}
+
+/// CRC-32 as frames and values have it, bit by bit.
+fn crc32(bytes: &[u8]) -> [u8; 4] {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+        }
+    }
+    (!crc).to_le_bytes()
+}
+
+/// A frame whose checksum is right, whatever is in it.
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(1 + 8 + payload.len() + 4).expect("a short frame").to_le_bytes();
+    let body = [&length[..], &[kind], &0_u64.to_le_bytes(), payload].concat();
+    let checksum = crc32(&body);
+    [body, checksum.to_vec()].concat()
+}
+
+/// A value in its envelope: intact, and full of lengths that are not to be believed.
+fn bomb() -> Vec<u8> {
+    // 253 stands before a 64-bit number.
+    let giant = [&[253][..], &(1_u64 << 60).to_le_bytes()].concat();
+    let value = [&[1][..], &giant.repeat(4)].concat();
+    [value.clone(), crc32(&value).to_vec()].concat()
+}
+
+const PREAMBLE: &[u8] = b"FAIRHOLD\x01\x00";
+
+/// What is sent to a peer port, by number, and whether the sender then waits.
+fn nonsense(number: usize, dice: &mut Dice) -> Vec<u8> {
+    let random: Vec<u8> = (0..200).map(|_| u8::try_from(dice.below(256)).expect("a byte")).collect();
+    match number % 6 {
+        0 => random,
+        1 => [PREAMBLE, &u32::MAX.to_le_bytes(), &random].concat(),
+        2 => PREAMBLE.to_vec(),
+        3 => [PREAMBLE, &frame(1, &random)].concat(),
+        4 => [PREAMBLE, &frame(1, &bomb())].concat(),
+        _ => PREAMBLE[..5].to_vec(),
+    }
+}
+
+async fn pester(address: SocketAddr, number: usize, trial: Trial) {
+    let mut dice = Dice::new(number as u64);
+    while !trial.is_over() {
+        let Ok(mut stream) = connect(address, number).await else {
+            pass(Duration::from_millis(200)).await;
+            continue;
+        };
+        trial.open.fetch_add(1, SeqCst);
+        trial.connected.fetch_add(1, SeqCst);
+        if stream.write_all(&nonsense(number, &mut dice)).await.is_ok() {
+            let _ended = stay(&mut stream, &trial).await;
+        }
+        trial.open.fetch_sub(1, SeqCst);
+        // Many come again and again, but not as fast as this machine can.
+        pass(Duration::from_millis(100)).await;
+    }
+}
+
+#[test]
+fn nonsense_at_the_peer_ports_is_not_noticed_by_honest_clients_and_keeps_no_node_out() {
+    raise_files();
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let [_, follower] = cluster.followers().await;
+        let trial = Trial::default();
+        let addresses: Vec<SocketAddr> =
+            cluster.nodes.iter().map(|node| node.peer_address.parse().expect("an address")).collect();
+        let pesterers: Vec<_> =
+            (0..crowd()).map(|number| tokio::spawn(pester(addresses[number % NODES], number / NODES, trial.clone()))).collect();
+        eventually("nonsense arrives", Duration::from_secs(60), || async {
+            (trial.connected.load(SeqCst) >= crowd() * 2).then_some(())
+        })
+        .await;
+        // A node that starts again has to get in through all of it.
+        cluster.nodes[follower].kill().await;
+        let began = Instant::now();
+        cluster.restart(follower).await;
+        report(&format!("nonsense at the peer ports: a node that started again was ready after {:.0?}", began.elapsed()));
+        endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, trial, pesterers).await;
+    });
+}

@@ -1,0 +1,388 @@
+//! Every limit, just within it, at it and just beyond it: what is seen is the page `docs/limits.md`.
+
+use crate::{
+    client::{Call, new_key},
+    harness::{Cluster, LONG, all, alone, eventually},
+    raw::{Raw, raw},
+};
+use fairhold_state::{
+    State,
+    command::{Command, OpenSession, Rejection},
+};
+use fairhold_types::{GrantId, SessionId, duration, limits::*, time::WallMillis};
+use std::{fmt::Write as _, fs, path::Path, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// Connections that a node of this test takes, in all and from one address: its flags say so.
+const CONNECTIONS: usize = 60;
+const CONNECTIONS_PER_ADDRESS: usize = 40;
+
+/// Waiters that are put into the queue at a time.
+const WAITERS_AT_A_TIME: usize = 50;
+
+/// A row of the page: the limit, its value, and what was answered just within it, at it and just beyond it.
+struct Row {
+    limit: &'static str,
+    value: String,
+    seen: [String; 3],
+}
+
+/// Three requests around one limit.
+struct Around {
+    limit: &'static str,
+    value: String,
+    requests: [Raw; 3],
+}
+
+fn around(limit: &'static str, value: impl ToString, requests: [Raw; 3]) -> Around {
+    Around { limit, value: value.to_string(), requests }
+}
+
+/// Just below, at, just above.
+fn sizes(limit: usize) -> [usize; 3] {
+    [limit - 1, limit, limit + 1]
+}
+
+fn millis(limit: Duration, step: i64) -> [String; 3] {
+    let limit = i64::try_from(limit.as_millis()).expect("a short time");
+    [limit - step, limit, limit + step].map(|millis| format!("{millis}ms"))
+}
+
+/// What is answered: the status, and the code of a problem.
+async fn seen(address: &str, request: &Raw) -> String {
+    let (status, kind, answer) = request.send(address).await;
+    if status < 400 {
+        return status.to_string();
+    }
+    let shown = format!("{request:.200?}: {status} {kind} {answer}");
+    assert!(kind.starts_with("application/problem+json"), "{shown:.500}");
+    assert!(answer["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{shown:.500}");
+    format!("{status} {}", answer["code"].as_str().unwrap_or("without a code"))
+}
+
+fn lock(name: &str) -> Raw {
+    raw("POST", &format!("/v1/locks/{name}")).with(&format!("Idempotency-Key: {}", new_key()))
+}
+
+/// A lock of its own for each request, with these parameters.
+fn fresh(parameters: &str) -> Raw {
+    lock(&format!("fresh-{}?{parameters}", new_key()))
+}
+
+/// An empty JSON object of so many bytes.
+fn padded(bytes: usize) -> String {
+    format!("{{{}}}", " ".repeat(bytes - 2))
+}
+
+/// A path of so many bytes, the slash before it counted.
+fn path_of(bytes: usize) -> String {
+    let first = format!("{bytes}-");
+    format!("{first}{}", "p".repeat(bytes - 1 - first.len()))
+}
+
+fn levels(count: usize, slash: &str) -> String {
+    let first = format!("{count}-levels");
+    [&[first.as_str()][..], &vec!["l"; count - 1]].concat().join(slash)
+}
+
+fn names_and_values() -> Vec<Around> {
+    let put = |path: &str, bytes: usize| raw("PUT", &format!("/v1/nodes/{path}?parents")).body(vec![b'v'; bytes]);
+    let session = |body: String| raw("POST", "/v1/sessions").json(&body);
+    let pairs = |count: usize| (0..count).map(|pair| format!("\"{pair}\":\"\"")).collect::<Vec<_>>().join(",");
+    vec![
+        around(
+            "lock name",
+            format!("{LOCK_NAME_BYTES_MAX} bytes"),
+            sizes(LOCK_NAME_BYTES_MAX).map(|bytes| lock(&"n".repeat(bytes))),
+        ),
+        around(
+            "lock name",
+            format!("{} levels", PATH_LEVELS_MAX - 2),
+            sizes(PATH_LEVELS_MAX - 2).map(|count| lock(&levels(count, "%2F"))),
+        ),
+        around("path", format!("{PATH_BYTES_MAX} bytes"), sizes(PATH_BYTES_MAX).map(|bytes| put(&path_of(bytes), 1))),
+        around("path", format!("{PATH_LEVELS_MAX} levels"), sizes(PATH_LEVELS_MAX).map(|count| put(&levels(count, "/"), 1))),
+        around(
+            "value of a node",
+            format!("{VALUE_BYTES_MAX} bytes"),
+            sizes(VALUE_BYTES_MAX).map(|bytes| put(&format!("value-{bytes}"), bytes)),
+        ),
+        around("JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(|bytes| session(padded(bytes)))),
+        around(
+            "`meta`",
+            format!("{META_PAIRS_MAX} pairs"),
+            sizes(META_PAIRS_MAX).map(|count| session(format!("{{\"meta\":{{{}}}}}", pairs(count)))),
+        ),
+        around(
+            "`meta`, keys and values together",
+            format!("{META_BYTES_MAX} bytes"),
+            sizes(META_BYTES_MAX).map(|bytes| session(format!("{{\"meta\":{{\"k\":\"{}\"}}}}", "m".repeat(bytes - 1)))),
+        ),
+        around(
+            "`owner`",
+            format!("{OWNER_BYTES_MAX} bytes"),
+            sizes(OWNER_BYTES_MAX).map(|bytes| fresh(&format!("owner={}", "o".repeat(bytes)))),
+        ),
+        around(
+            "`name` of a session",
+            format!("{OWNER_BYTES_MAX} bytes"),
+            sizes(OWNER_BYTES_MAX).map(|bytes| session(format!("{{\"name\":\"{}\"}}", "s".repeat(bytes)))),
+        ),
+    ]
+}
+
+fn times_and_counts() -> Vec<Around> {
+    let time = |name: &'static str| move |time: String| fresh(&format!("{name}={time}"));
+    let keepalive = |count: usize| {
+        let ids: Vec<String> = (0..count).map(|number| format!("\"{number:032x}\"")).collect();
+        raw("POST", "/v1/sessions/keepalive").json(&format!("{{\"ids\":[{}]}}", ids.join(",")))
+    };
+    let head = |bytes: usize| {
+        let bare = raw("GET", "/livez").with("Fill: ");
+        let length = bare.head("127.0.0.1:00000").len();
+        raw("GET", "/livez").with(&format!("Fill: {}", "f".repeat(bytes - length)))
+    };
+    let headers = |count: usize| {
+        // Host, Connection and Content-Length are the others.
+        (3..count).fold(raw("GET", "/livez"), |request, number| request.with(&format!("h{number}: x")))
+    };
+    let number = |name: &'static str| move |number: usize| fresh(&format!("{name}={number}"));
+    vec![
+        around("`ttl`, at least", duration::format(SESSION_TIMEOUT_MIN), millis(SESSION_TIMEOUT_MIN, -1).map(time("ttl"))),
+        around("`ttl`, at most", duration::format(SESSION_TIMEOUT_MAX), millis(SESSION_TIMEOUT_MAX, 1).map(time("ttl"))),
+        around("`wait`", duration::format(WAIT_MAX), millis(WAIT_MAX, 1).map(time("wait"))),
+        around("`lock_delay`", duration::format(LOCK_DELAY_MAX), millis(LOCK_DELAY_MAX, 1).map(time("lock_delay"))),
+        around(
+            "`Fairhold-Timeout`",
+            duration::format(TIMEOUT_MAX),
+            millis(TIMEOUT_MAX, 1).map(|time| fresh("").with(&format!("Fairhold-Timeout: {time}"))),
+        ),
+        around("`limit` of a lock", PERMITS_MAX, sizes(PERMITS_MAX as usize).map(number("limit"))),
+        around(
+            "`permits` of a grant, where `limit` is 5",
+            5,
+            sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}"))),
+        ),
+        around("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
+        around("entries on a page", PAGE_MAX, sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}")))),
+        around("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
+        around("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),
+    ]
+}
+
+/// Two short of a full queue, then three more come.
+async fn waiters(cluster: &Cluster) -> Row {
+    let client = cluster.client(0);
+    let session = client.open_session("1h", "").await;
+    let ask =
+        |key: &str| Call::post(&format!("/v1/locks/crowded?session={}", session.id)).with("prefer", "respond-async").key(key);
+    client.send(&ask(&new_key())).await.expect_status(200);
+    let enter: Vec<_> = (0..WAITERS_AT_A_TIME)
+        .map(|first| {
+            let calls: Vec<Call> = (first..WAITERS_MAX - 2).step_by(WAITERS_AT_A_TIME).map(|_| ask(&new_key())).collect();
+            let client = cluster.client(first);
+            tokio::spawn(async move {
+                for call in calls {
+                    client.send(&call).await.expect_status(202);
+                }
+            })
+        })
+        .collect();
+    all(enter).await;
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let answer = client.send(&ask(&new_key())).await;
+        seen.push(format!("{} {}", answer.status, answer.code()).trim().to_owned());
+    }
+    client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+    Row { limit: "waiters of a lock", value: WAITERS_MAX.to_string(), seen: seen.try_into().expect("three") }
+}
+
+/// One connection more: what it is told, and the connection itself.
+async fn connect(address: &str, from: &str) -> (String, TcpStream) {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(format!("{from}:0").parse().expect("an address")).expect("this machine has all of 127.0.0.0/8");
+    let mut stream = socket.connect(address.parse().expect("an address")).await.expect("the server takes connections");
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("a request can be sent");
+    let mut answer = vec![0; 4096];
+    let length = stream.read(&mut answer).await.expect("an answer");
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    let status = answer.split(' ').nth(1).unwrap_or("nothing").to_owned();
+    if status != "503" {
+        return (status, stream);
+    }
+    assert!(answer.contains("application/problem+json") && answer.contains("Retry-After: 1"), "{answer}");
+    let code = answer.split("\"code\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or("without a code");
+    (format!("503 {code}"), stream)
+}
+
+/// The last two connections that are taken, and the first that is not.
+async fn connections(address: &str, limit: &'static str, value: String, sources: &[&str], most: usize) -> Row {
+    let (mut open, mut seen) = (Vec::new(), Vec::new());
+    for number in 0..=most {
+        let (answer, stream) = connect(address, sources[number % sources.len()]).await;
+        open.push(stream);
+        seen.push(answer);
+    }
+    let seen = seen.split_off(most - 2).try_into().expect("three");
+    drop(open);
+    Row { limit, value, seen }
+}
+
+/// Bodies that do not end fill all the room of one address but for so much as one more body may just have.
+async fn bodies(address: &str) -> Row {
+    const HELD: usize = 127;
+    const EACH: usize = BODY_BYTES_MAX / 3 * 2;
+    let mut open = Vec::new();
+    for number in 0..HELD {
+        let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
+        let head = format!("PUT /v1/nodes/held-{number} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", EACH + 1);
+        stream.write_all(head.as_bytes()).await.expect("a head can be sent");
+        stream.write_all(&vec![b'x'; EACH]).await.expect("a body can be sent");
+        open.push(stream);
+    }
+    let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
+    let [within, at, beyond] = sizes(rest).map(|bytes| raw("POST", "/v1/sessions").json(&padded(bytes)));
+    // All that was sent has arrived when there is no more room for this.
+    let beyond = eventually("a body finds no room", Duration::from_secs(30), || async {
+        Some(seen(address, &beyond).await).filter(|seen| seen.starts_with("503"))
+    })
+    .await;
+    let seen = [seen(address, &within).await, seen(address, &at).await, beyond];
+    drop(open);
+    Row { limit: "bodies over 16 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
+}
+
+/// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.
+fn code(result: Result<(), Rejection>) -> String {
+    match result {
+        Ok(()) => "taken".to_owned(),
+        Err(Rejection::SessionsFull { .. } | Rejection::MemoryFull { .. }) => "429 rate_limited".to_owned(),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// So many that only the machine itself can be filled: its last two steps, and the one that is refused.
+fn fill(limit: &'static str, most: usize, command: impl Fn(u128) -> Command, last: impl Fn(u128) -> Command) -> Row {
+    let mut state = State::new();
+    for number in 1..=most as u128 - 2 {
+        assert!(state.apply(command(number)).answer.result.is_ok(), "{limit}: {number}");
+    }
+    let seen = [most - 1, most, most + 1].map(|number| code(state.apply(last(number as u128)).answer.result.map(|_| ())));
+    Row { limit, value: most.to_string(), seen }
+}
+
+fn open(number: u128, key: Option<GrantId>) -> Command {
+    Command::OpenSession(OpenSession {
+        key,
+        id: SessionId(number),
+        timeout_ms: 10_000,
+        name: String::new(),
+        meta: Default::default(),
+        at: WallMillis(0),
+    })
+}
+
+fn machine() -> Vec<Row> {
+    vec![
+        fill("sessions of the cluster", SESSIONS_MAX, |number| open(number, None), |number| open(number, None)),
+        fill(
+            "ids remembered without a session, for at least 60 s",
+            REMEMBERED_MAX,
+            |number| Command::Release { grant: GrantId::from_ulid(number), at: WallMillis(0) },
+            |number| open(number, Some(GrantId::from_ulid(number))),
+        ),
+    ]
+}
+
+const HEAD: &str = "# Limits
+
+What a test saw at running nodes (`tests/cluster/limits.rs`), which writes this page and fails where it differs: the answer just
+within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it anew. The numbers are in
+`crates/types/src/limits.rs`.
+
+| limit | value | just within | at | just beyond |
+|---|---|---|---|---|
+";
+
+const TAIL: &str = "
+The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (half of that): behind a proxy
+all clients share one address, so set both alike there. The test sets them low. Sessions and remembered ids were counted in the
+replicated machine itself.
+
+A body that is too large is read to its end, up to 64 MiB, before it is answered. `503 overloaded` means that surely nothing was
+done: ask again after `Retry-After`, or another node. Further bounds have no answer, because nobody listens: a request's head
+takes at most 5 s from its first byte, a body 30 s; after connecting the first byte comes within 15 s; between two requests a
+connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
+1 KiB/s at least.
+";
+
+fn page(rows: &[Row]) -> String {
+    let mut page = HEAD.to_owned();
+    for Row { limit, value, seen: [within, at, beyond] } in rows {
+        writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
+    }
+    page + TAIL
+}
+
+/// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.
+async fn few_connections() -> [Row; 2] {
+    let (all, each) = (CONNECTIONS.to_string(), CONNECTIONS_PER_ADDRESS.to_string());
+    let flags = ["--connections-max", &all, "--connections-per-address-max", &each];
+    let cluster = Cluster::start_with(&flags).await;
+    let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
+    let row = |limit, value: String, sources: &'static [&'static str], most| {
+        let address = address.clone();
+        async move {
+            eventually("all places are free", Duration::from_secs(30), || async {
+                let row = connections(&address, limit, value.clone(), sources, most).await;
+                (row.seen[1] == "200").then_some(row)
+            })
+            .await
+        }
+    };
+    let per_address = format!("half of all, here {CONNECTIONS_PER_ADDRESS}");
+    let in_all = format!("{CONNECTIONS_MAX}, here {CONNECTIONS}");
+    [
+        row("connections from one address", per_address, &["127.0.0.2"], CONNECTIONS_PER_ADDRESS).await,
+        row("connections to one node", in_all, &["127.0.0.3", "127.0.0.4"], CONNECTIONS).await,
+    ]
+}
+
+fn compare(seen: &str) {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md"));
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        fs::write(path, seen).expect("the page can be written");
+    }
+    let committed = fs::read_to_string(path).unwrap_or_default();
+    let differs = seen.lines().zip(committed.lines().chain(std::iter::repeat(""))).find(|(seen, committed)| seen != committed);
+    assert!(committed == seen, "docs/limits.md differs from what was seen (UPDATE_GOLDENFILES=1 writes it): {differs:?}");
+}
+
+#[test]
+fn every_limit_is_where_its_page_says_and_answers_as_it_says() {
+    alone(LONG, async {
+        let all_connections = CONNECTIONS.max(200).to_string();
+        let cluster =
+            Cluster::start_with(&["--connections-max", &all_connections, "--connections-per-address-max", &all_connections])
+                .await;
+        let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
+        let mut rows = Vec::new();
+        for Around { limit, value, requests } in names_and_values().into_iter().chain(times_and_counts()) {
+            let mut answers = Vec::new();
+            for request in &requests {
+                answers.push(seen(&address, request).await);
+            }
+            rows.push(Row { limit, value, seen: answers.try_into().expect("three") });
+        }
+        rows.push(bodies(&address).await);
+        rows.push(waiters(&cluster).await);
+        drop(cluster);
+        rows.extend(few_connections().await);
+        rows.extend(machine());
+        compare(&page(&rows));
+    });
+}
