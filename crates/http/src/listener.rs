@@ -475,11 +475,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_http_is_refused_in_words() {
-        let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
+        let own = || async { (http::StatusCode::BAD_REQUEST, "my own words") };
+        let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })).route("/own", get(own)));
         for nonsense in ["NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\0\x01\x02\r\n\r\n"] {
             let answer = read_all(&mut send(&server, nonsense).await).await;
             assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"code\":\"bad_request\""), "{nonsense:?}: {answer}");
         }
+        // An answer of the same status that is not the library's own stays as it is.
+        let mut own = send(&server, "GET /own HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        assert!(read_all(&mut own).await.ends_with("my own words"));
         // The same behind a request that was answered.
         let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nNONSENSE\r\n\r\n").await;
         let answers = read_all(&mut client).await;

@@ -187,6 +187,8 @@ pub(super) struct Calls {
     pub(super) begun: AtomicU64,
     /// Those whose answer was taken over in full to be written.
     pub(super) sent: AtomicU64,
+    /// Whether bytes of an answer may still be written: from the beginning of its request until all of them are.
+    pub(super) answering: AtomicBool,
     /// Whether reading or writing failed.
     pub(super) broken: AtomicBool,
     /// Whether the news that there is something to read was taken from the one who reads.
@@ -199,6 +201,7 @@ impl Calls {
     /// A request came, so its sender has had the answer to the one before.
     fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
+        self.answering.store(true, Ordering::Relaxed);
         self.unsettled();
     }
 

@@ -40,8 +40,6 @@ pub(super) struct Paced {
     write_alarm: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client has taken since `write_alarm` was set.
     written: usize,
-    /// Whether bytes of an answer may be on their way; if not, what is written comes from the HTTP library itself.
-    answering: bool,
 }
 
 /// What reading waits for.
@@ -57,18 +55,7 @@ impl Paced {
     pub(super) fn new(stream: Arc<TcpStream>, patience: Patience, places: Arc<Shares>, calls: Arc<Calls>) -> Paced {
         // Who has just connected has something to say.
         let reading = Reading::Idle { until: Instant::now() + patience.first };
-        Paced {
-            stream,
-            patience,
-            places,
-            calls,
-            reading,
-            seen: 0,
-            read_alarm: None,
-            write_alarm: None,
-            written: 0,
-            answering: false,
-        }
+        Paced { stream, patience, places, calls, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
     }
 
     /// While a request runs, or its answer, reading has no bound of its own.
@@ -121,7 +108,8 @@ impl Paced {
 
     /// The HTTP library answers what it cannot read with a bare status. Puts it into words, and says how much was so replaced.
     fn replace(&mut self, bare: &[u8], length: usize) -> Option<usize> {
-        if self.answering || self.calls.begun.load(Ordering::Relaxed) != self.calls.sent.load(Ordering::Relaxed) {
+        // What is written while no answer is due comes from the library itself.
+        if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
         let words = refusal::in_words(bare)?;
@@ -207,7 +195,6 @@ impl AsyncWrite for Paced {
         if let Some(length) = paced.replace(bytes, bytes.len()) {
             return Poll::Ready(Ok(length));
         }
-        paced.answering = true;
         let done = poll_write(&paced.stream, cx, || paced.stream.try_write(bytes));
         paced.written(cx, done)
     }
@@ -218,7 +205,6 @@ impl AsyncWrite for Paced {
         if let Some(length) = parts.first().and_then(|first| paced.replace(first, length)) {
             return Poll::Ready(Ok(length));
         }
-        paced.answering = true;
         let done = poll_write(&paced.stream, cx, || paced.stream.try_write_vectored(parts));
         paced.written(cx, done)
     }
@@ -232,7 +218,7 @@ impl AsyncWrite for Paced {
         let paced = self.get_mut();
         paced.write_alarm = None;
         if paced.calls.begun.load(Ordering::Relaxed) == paced.calls.sent.load(Ordering::Relaxed) {
-            paced.answering = false;
+            paced.calls.answering.store(false, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
