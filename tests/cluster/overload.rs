@@ -17,7 +17,7 @@ use std::{
 const WRITERS: usize = 100;
 const VALUE_BYTES: usize = 1024 * 1024;
 const SESSIONS: usize = 9;
-const TTL: Duration = Duration::from_secs(6);
+const TTL: Duration = Duration::from_secs(10);
 
 fn lasts() -> Duration {
     Duration::from_secs(trial::size(8, 60))
