@@ -230,17 +230,6 @@ impl Cluster {
         cluster
     }
 
-    /// The same, each node with these arguments besides.
-    pub(crate) async fn start_with(args: &[&str]) -> Cluster {
-        let mut cluster = Cluster::plan();
-        for node in &mut cluster.nodes {
-            node.flags = args.iter().map(|arg| (*arg).to_owned()).collect();
-            node.start();
-        }
-        cluster.ready().await;
-        cluster
-    }
-
     /// A cluster of which no node runs yet.
     pub(crate) fn plan() -> Cluster {
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
