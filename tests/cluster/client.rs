@@ -62,6 +62,12 @@ impl Call {
         self
     }
 
+    /// Without a header of that name.
+    pub(crate) fn without(mut self, name: &str) -> Call {
+        self.headers.retain(|(known, _)| *known != name);
+        self
+    }
+
     /// With this key.
     pub(crate) fn key(self, key: &str) -> Call {
         self.with("idempotency-key", key)

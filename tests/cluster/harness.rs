@@ -121,6 +121,8 @@ pub(crate) struct NodeProcess {
     members: Vec<String>,
     /// What else it is started with.
     pub(crate) flags: Vec<String>,
+    /// Where it listens for clients, where that is not the address of its URL.
+    listen: Option<String>,
     child: Option<Child>,
     /// The node ends when this does, so that none is left where the tests are killed.
     leash: Option<ChildStdin>,
@@ -137,11 +139,20 @@ impl NodeProcess {
             command.args(["--member", member]);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(listen) = &self.listen {
+            command.args(["--listen", listen]);
+        }
         command.args(&self.flags).arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
         self.leash = child.stdin.take();
         self.child = Some(child);
+    }
+
+    /// Takes clients at every address of this machine, from its next start on.
+    pub(crate) fn listen_everywhere(&mut self) {
+        let port = self.url.rsplit(':').next().expect("a URL with a port");
+        self.listen = Some(format!("0.0.0.0:{port}"));
     }
 
     /// The number of its process.
@@ -246,6 +257,7 @@ impl Cluster {
             environment: Vec::new(),
             members: members.clone(),
             flags: Vec::new(),
+            listen: None,
             child: None,
             leash: None,
         });

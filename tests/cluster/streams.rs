@@ -22,6 +22,7 @@ const LINE_WITHIN: Duration = Duration::from_secs(20);
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A `curl -N` that runs.
+#[derive(Debug)]
 pub(crate) struct Stream {
     curl: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -30,7 +31,11 @@ pub(crate) struct Stream {
 impl Stream {
     /// `parameters` is what stands after `hold=stream&`.
     pub(crate) fn open(url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
-        let mut command = Command::new("curl");
+        Stream::open_by(Command::new("curl"), url, lock, parameters, key)
+    }
+
+    /// The same by a command that is, or becomes, curl.
+    pub(crate) fn open_by(mut command: Command, url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
         command.args(["-s", "-N", "-X", "POST", "-H", &format!("Idempotency-Key: {key}")]);
         command.arg(format!("{url}/v1/locks/{lock}?hold=stream&{parameters}"));
         command.env("no_proxy", "*").stdout(Stdio::piped()).kill_on_drop(true);
@@ -40,14 +45,14 @@ impl Stream {
     }
 
     /// The next line; none where the stream has ended.
-    async fn line(&mut self) -> Option<Value> {
+    pub(crate) async fn line(&mut self) -> Option<Value> {
         let line = tokio::time::timeout(LINE_WITHIN, self.lines.next_line()).await;
         let line = line.unwrap_or_else(|_| panic!("no line within {LINE_WITHIN:?}")).expect("curl's output");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
     /// The next line that is no sign of life.
-    async fn news(&mut self) -> Option<Value> {
+    pub(crate) async fn news(&mut self) -> Option<Value> {
         loop {
             match self.line().await {
                 Some(line) if line["event"] == "alive" => {}
@@ -73,7 +78,7 @@ impl Stream {
     }
 
     /// Kills it, as Ctrl-C would.
-    async fn kill(mut self) -> Instant {
+    pub(crate) async fn kill(mut self) -> Instant {
         self.curl.kill().await.expect("curl can be killed");
         Instant::now()
     }
@@ -279,5 +284,76 @@ fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_
         })
         .await;
         assert_eq!(client.holders("tower").await, [next.number], "the older stream's end did not touch the next holder");
+    });
+}
+
+#[test]
+fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_token_and_place() {
+    alone(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let (observer, url) = (cluster.client(leader + 1), cluster.nodes[leader].url.clone());
+        let (holds, waits) = (new_key(), new_key());
+        let mut holder = Stream::open(&url, "viaduct", "ttl=60s", &holds);
+        let held = holder.expect("held").await;
+        let mut waiter = Stream::open(&url, "viaduct", "ttl=60s&wait=10m", &waits);
+        waiter.expect("queued").await;
+        let places = observer.queue_numbers("viaduct").await;
+
+        cluster.nodes[leader].kill().await;
+        let killed = Instant::now();
+        for stream in [&mut holder, &mut waiter] {
+            assert_eq!(stream.news().await, None, "the connection breaks, and says nothing");
+        }
+        let [one, other] = [1, 2].map(|step| cluster.nodes[(leader + step) % NODES].url.clone());
+        let mut waiter = Stream::open(&other, "viaduct", "ttl=60s&wait=10m", &waits);
+        assert_eq!(whole(&waiter.expect("queued").await, "position"), 2);
+        let mut holder = Stream::open(&one, "viaduct", "ttl=60s", &holds);
+        assert_eq!(holder.expect("held").await, held, "the same grant with the same token");
+        report(&format!("streams of a leader that was killed were attached again after {:.0?}", killed.elapsed()));
+        assert_eq!(observer.queue_numbers("viaduct").await, places);
+        assert!(observer.fence_passes("viaduct", whole(&held, "token")).await);
+        holder.kill().await;
+        let next = waiter.expect("held").await;
+        assert!(whole(&next, "token") > whole(&held, "token"));
+    });
+}
+
+#[test]
+fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
+    const AHEAD: usize = 90;
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let mut ahead = Vec::new();
+        for _ in 0..AHEAD {
+            let key = new_key();
+            let queued = client.send(&Call::post("/v1/locks/ferry?ttl=60s").with("prefer", "respond-async").key(&key)).await;
+            assert!(matches!(queued.status, 200 | 202), "{queued:?}");
+            ahead.push(key);
+        }
+        let mut stream = Stream::open(&cluster.nodes[1].url, "ferry", "ttl=3s&wait=10m", &new_key());
+        let first = stream.expect("queued").await;
+        let mut positions = vec![whole(&first, "position")];
+        assert_eq!(positions, [AHEAD as u64 + 1]);
+        assert_eq!(first["ahead"].as_array().expect("those ahead").len(), 16, "only the first of them are named: {first}");
+        // All but the two that stand right before it, at once.
+        let stay = ahead.split_off(AHEAD - 2);
+        for key in &ahead {
+            client.release(key).await;
+        }
+        while positions.last() != Some(&3) {
+            let queued = stream.expect("queued").await;
+            positions.push(whole(&queued, "position"));
+        }
+        report(&format!("{} changes of a place were told as {positions:?}", ahead.len()));
+        assert!(positions.windows(2).all(|pair| pair[0] > pair[1]), "{positions:?}");
+        assert!(positions.len() <= 30, "not a line for each change: {positions:?}");
+        client.release(&stay[0]).await;
+        let moved = stream.expect("queued").await;
+        assert_eq!((whole(&moved, "position"), moved["ahead"].as_array().map(Vec::len)), (2, Some(1)), "{moved}");
+        client.release(&stay[1]).await;
+        stream.expect("held").await;
+        assert_eq!(stream.line().await.expect("a line")["event"], "alive", "who holds has no place in the queue");
     });
 }

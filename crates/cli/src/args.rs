@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run a whole cluster of real processes on this machine, to try it out
     Dev(DevArgs),
+    /// Look whether a cluster is well, and say what to do where it is not
+    Doctor(DoctorArgs),
     /// Print the version of this program and of all that it writes to disk and to other nodes
     Version,
 }
@@ -106,6 +108,39 @@ pub(crate) struct DevArgs {
     /// Leave a node that died as it is; else it is started again after 2 s
     #[arg(long)]
     pub(crate) no_restart: bool,
+}
+
+/// What `doctor` was told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.")]
+pub(crate) struct DoctorArgs {
+    /// A node's URL for clients; one is enough to find the others, and with all of them more can be said
+    #[arg(
+        short,
+        long,
+        value_name = "URL",
+        env = "FAIRHOLD_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:7171"
+    )]
+    pub(crate) endpoint: Vec<String>,
+
+    /// How long a node may take to answer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
+    pub(crate) timeout: std::time::Duration,
+
+    /// How to write what was found
+    #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]
+    pub(crate) output: DoctorOutput,
+}
+
+/// How `doctor` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DoctorOutput {
+    /// Lines for people
+    Table,
+    /// One JSON object
+    Json,
 }
 
 #[cfg(test)]

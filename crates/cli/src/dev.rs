@@ -127,7 +127,14 @@ async fn supervise(plan: &Plan, args: &DevArgs, data: &Data, signals: &mut StopS
     // The keepers may be waiting for room for their news, which nobody reads any more.
     drop(events);
     running.stop.send_replace(true);
-    while running.keepers.join_next().await.is_some() {}
+    tokio::select! {
+        biased;
+        signal = signals.received() => {
+            eprintln!("dev: {signal} again: killing all nodes");
+            running.keepers.shutdown().await;
+        }
+        () = all_ended(&mut running.keepers) => {}
+    }
     if let Some(demo) = running.demo {
         ended_demo(demo.await)?;
     }
@@ -135,6 +142,10 @@ async fn supervise(plan: &Plan, args: &DevArgs, data: &Data, signals: &mut StopS
         Err(DevError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Ok(()) | Err(_) => result,
     }
+}
+
+async fn all_ended(keepers: &mut JoinSet<()>) {
+    while keepers.join_next().await.is_some() {}
 }
 
 fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>) -> Result<Running, DevError> {

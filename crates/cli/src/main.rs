@@ -4,6 +4,7 @@ mod args;
 mod config;
 mod demo;
 mod dev;
+mod doctor;
 mod member;
 mod output;
 mod serve;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             Ok(plan) => ended(dev::run(plan, args)),
             Err(error) => failed(EXIT_USAGE, &error),
         },
+        Command::Doctor(args) => doctor::main(&args),
         Command::Version => ended(output::unless_closed(output::write_stdout(&version::text()))),
     }
 }

@@ -6,6 +6,7 @@
 mod admin_token;
 mod error;
 mod files;
+mod host;
 mod parent;
 mod parts;
 mod process;
@@ -20,6 +21,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Threads of Raft, peers and clock: one more than needed, so that a long apply does not hold up a heartbeat.
 const RAFT_THREADS: usize = 2;
+/// The exit code of a node that was asked twice to end.
+const EXIT_AT_ONCE: i32 = 1;
 /// How long work that blocks, a write to the disk, may take at the very end.
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -62,9 +65,12 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
         tokio::select! {
             biased;
             reason = asked_to_end(&mut signals, parent_gone.clone()) => {
-                tracing::info!("{reason}: ending in good order");
-                parts.stop().await;
-                Ok(())
+                tracing::info!("{reason}: ending in good order; once more ends at once");
+                tokio::select! {
+                    biased;
+                    again = signals.received() => end_at_once(again),
+                    () = parts.stop() => Ok(()),
+                }
             }
             error = parts.failed(&config) => Err(error),
         }
@@ -89,6 +95,12 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
         builder.worker_threads(threads);
     }
     builder.thread_name(name).enable_all().build()
+}
+
+/// Whoever asks twice does not want to wait. It loses nothing that was acknowledged, as no crash does.
+fn end_at_once(signal: &str) -> ! {
+    tracing::warn!("{signal} again: ending at once");
+    std::process::exit(EXIT_AT_ONCE)
 }
 
 async fn asked_to_end(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {

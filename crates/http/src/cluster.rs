@@ -2,21 +2,23 @@
 
 use crate::{
     answer,
-    error::{Problem, RETRY_AFTER_SECONDS},
+    error::{Asked, Problem, RETRY_AFTER_SECONDS},
     params::{Known, Params},
+    request::Received,
     router::ServerInfo,
 };
 use axum::{
-    extract::{RawQuery, State},
+    extract::{RawQuery, Request, State},
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
 use fairhold_raft::{MemberStatus, Role};
-use fairhold_types::{Code, NodeId, dto};
+use fairhold_types::{Code, NodeId, dto, duration};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
 pub(crate) const CLUSTER: Known = Known { now: &["digest"], later: &[] };
+pub(crate) const LEADER: Known = Known { now: &["to"], later: &[] };
 pub(crate) const READY: Known = Known { now: &["verbose"], later: &[] };
 const PROGRAM: &str = "fairhold";
 
@@ -75,7 +77,21 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
         role: role.to_owned(),
         match_index: status.matched,
         lag: status.lag,
+        silent_for: status.silent.map(duration::format),
     }
+}
+
+/// `POST /v1/cluster/leader`
+pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.require_admin()?;
+    let to = received.params(&LEADER)?.integer("to", 1..=NodeId::MAX)?;
+    let to =
+        to.ok_or_else(|| Problem::bad_request("the parameter \"to\" is missing: say which node is to lead, as in {\"to\":2}"))?;
+    received.key()?;
+    node.hand_over(to, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let view = node.cluster();
+    answer::json(StatusCode::OK, view.revision, &dto::Leader { leader: to, leader_url: node.leader_url(), term: view.raft.term })
 }
 
 /// `GET /livez`: the process runs.
@@ -86,6 +102,7 @@ pub(crate) async fn live() -> Response {
 /// `GET /readyz`: it can serve.
 pub(crate) async fn ready<RT: AsyncRuntime>(
     State(node): State<Node<RT>>,
+    info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let verbose = Params::parse(query.as_deref(), &[], &READY)?.flag("verbose")?;
@@ -99,6 +116,7 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
             leader: node.leader_url(),
             revision,
             warning: node.warning(),
+            host: dto::Host { time: Some(node.wall_now().to_rfc3339()), ..(info.host)() },
         };
         if body.ready {
             return answer::json(StatusCode::OK, revision, &body);

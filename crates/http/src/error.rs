@@ -3,7 +3,10 @@
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use fairhold_node::api::CallError;
-use fairhold_raft::error::{NotProposed, ProposeError, ReadError, UnknownReason};
+use fairhold_raft::{
+    HandoverError,
+    error::{NotProposed, ProposeError, ReadError, UnknownReason},
+};
 use fairhold_state::command::{HolderFacts, Rejection};
 use fairhold_types::{
     Code, GrantId, LockName,
@@ -72,6 +75,8 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would close a circle of waiters", true),
         Code::LimitMismatch => (StatusCode::CONFLICT, "The lock has another limit", false),
         Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead", false),
+        Code::NotCaughtUp => (StatusCode::CONFLICT, "The node is not up to it yet", true),
+        Code::AlreadyLeader => (StatusCode::CONFLICT, "The node leads already", false),
         Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
         Code::NodeExists => (StatusCode::CONFLICT, "The node exists", false),
         Code::StaleToken => (StatusCode::CONFLICT, "The fencing token is stale", false),
@@ -154,12 +159,30 @@ impl Problem {
             CallError::NoNode { path } => {
                 Problem::new(Code::NoNode, detail).facts(Facts { path: Some(path), ..Facts::default() })
             }
+            CallError::Handover(error) => of_handover(&error, detail),
             CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
             CallError::Detached => {
-                Problem::new(Code::DeadlineExceeded, advice(detail, asked)).facts(outcome(Effect::Unknown, asked.key()))
+                // The one 503 that is not "surely nothing": the place in the queue is kept, for whoever has the key.
+                let detail = match asked {
+                    Asked::Acquire { id, .. } => format!("{detail}: ask again at another node with Idempotency-Key: {id}"),
+                    Asked::Change | Asked::Write { .. } | Asked::Read => detail,
+                };
+                Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()))
             }
         }
     }
+}
+
+fn of_handover(error: &HandoverError, detail: String) -> Problem {
+    let (code, effect) = match error {
+        HandoverError::NotMember { .. } => (Code::NotFound, None),
+        HandoverError::NoVote { .. } => (Code::BadRequest, None),
+        HandoverError::LeadsAlready { .. } => (Code::AlreadyLeader, None),
+        HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
+        HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
+        HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),
+    };
+    Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
 }
 
 impl Asked {

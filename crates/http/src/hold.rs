@@ -9,7 +9,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use fairhold_node::{
     Node,
-    api::{AcquireCall, At, HoldEvent},
+    api::{AcquireCall, At, HoldEvent, Silence},
 };
 use fairhold_state::command::{Claimant, HolderFacts};
 use fairhold_types::{Code, GrantId, dto::Contender, hold::Line};
@@ -28,15 +28,25 @@ const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// The listener's bound on silence is the connection's own, so it ends with its stream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// Hangs on an answer: what is sent from now on must be acknowledged within this, else the connection is over.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SilenceMax(pub(crate) Duration);
+/// The length of a sign of life. A client that lives and never reads is known by what it leaves unread only, and until that
+/// fills its socket it looks like one that reads: so a sign of life is longer than it had to be. Tabs are white space in JSON,
+/// and neither seen on a terminal nor wrapped by it.
+const ALIVE_BYTES: usize = 1024;
+
+/// Hangs on an answer that is a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Streamed {
+    /// What is sent from now on must be acknowledged within this, else the connection is over.
+    pub(crate) silence_max: Duration,
+    /// To be noted when that was why.
+    pub(crate) silence: Silence,
+}
 
 /// Takes the grant, and tells what becomes of it for as long as the caller listens. What fails before the first line is an
 /// answer as without a stream.
 pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
     let id = call.acquire.grant;
-    let silence = silence_max(&call.acquire.claimant);
+    let silence_max = silence_max(&call.acquire.claimant);
     let held = node.hold(call).await.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now: node.wall_now() }))?;
     let revision = held.first.revision;
     let write = move |event| line(event, Asked::Acquire { id, given, now: node.wall_now() }, id);
@@ -46,18 +56,18 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, 
     headers.insert(header::CONTENT_TYPE, NDJSON);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(header::CONNECTION, CLOSE);
-    response.extensions_mut().insert(silence);
+    response.extensions_mut().insert(Streamed { silence_max, silence: held.silence });
     answer::stamp(&mut response, revision);
     Ok(response)
 }
 
 /// A peer that vanished without a word is noticed within the grant's timeout: a sign of life is sent every third of it at least,
 /// and half of it may pass until that is acknowledged.
-fn silence_max(claimant: &Claimant) -> SilenceMax {
-    SilenceMax(match claimant {
+fn silence_max(claimant: &Claimant) -> Duration {
+    match claimant {
         Claimant::Anonymous { timeout_ms } => Duration::from_millis(timeout_ms / 2),
         Claimant::Session(_) => Duration::MAX,
-    })
+    }
 }
 
 /// The body. The connection drops it when the client goes away, and that ends the grant.
@@ -81,6 +91,7 @@ impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for Lines<W> {
 }
 
 fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
+    let mut shortest = 0;
     let line = match event.value {
         HoldEvent::Queued { view, ahead } => {
             Line::Queued { id, position: view.position.unwrap_or(1), ahead: ahead.into_iter().map(contender).collect() }
@@ -89,7 +100,10 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
             Some(token) => Line::Held { id, token },
             None => error(Problem::new(Code::Internal, "a grant is held and has no token")),
         },
-        HoldEvent::Alive => Line::Alive { revision: event.revision },
+        HoldEvent::Alive => {
+            shortest = ALIVE_BYTES - 1;
+            Line::Alive { revision: event.revision }
+        }
         HoldEvent::Lost(reason) => Line::Lost { id, reason },
         HoldEvent::Failed(failure) => error(Problem::of(failure, asked)),
         HoldEvent::GoAway => Line::Goaway { id },
@@ -98,6 +112,7 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
         tracing::error!(%error, "a line could not be written as JSON");
         Vec::new()
     });
+    bytes.resize(bytes.len().max(shortest), b'\t');
     bytes.push(b'\n');
     bytes.into()
 }
@@ -130,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_silent_peer_is_noticed_before_its_grant_would_expire() {
-        let SilenceMax(limit) = silence_max(&Claimant::Anonymous { timeout_ms: 3_000 });
+        let limit = silence_max(&Claimant::Anonymous { timeout_ms: 3_000 });
         assert!(!limit.is_zero() && limit + Duration::from_millis(1_000) < Duration::from_millis(3_000), "{limit:?}");
     }
 }

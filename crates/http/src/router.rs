@@ -17,15 +17,17 @@ use axum::{
     middleware,
 };
 use fairhold_node::Node;
-use fairhold_types::Code;
+use fairhold_types::{Code, dto::Host};
 use http::{HeaderMap, Uri};
 use openraft_rt::AsyncRuntime;
 
 /// What the server says of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct ServerInfo {
     /// The program's version.
     pub version: &'static str,
+    /// Looks at the machine; it is called for each `/readyz?verbose`.
+    pub host: fn() -> Host,
 }
 
 /// The whole API of a node.
@@ -46,6 +48,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
     let show_metrics =
         move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
+    let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     Routes::new()
         .route("/v1/locks", post(grants::acquire_many).get(locks::list::<RT>))
@@ -62,8 +65,9 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/nodes/", get(nodes::get::<RT>).put(nodes::put::<RT>))
         .route("/v1/nodes/{*path}", get(nodes::get::<RT>).put(nodes::put::<RT>))
         .route("/v1/cluster", get(show_cluster))
+        .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/livez", get(cluster::live))
-        .route("/readyz", get(cluster::ready::<RT>))
+        .route("/readyz", get(show_ready))
         .route("/version", get(show_version))
         .route("/metrics", get(show_metrics))
         .route("/openapi.json", get(openapi::serve))

@@ -38,6 +38,7 @@ fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {
         leader: None,
         revision: Revision(0),
         warning: None,
+        host: dto::Host::default(),
     };
     let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, Revision(0), &body)?;
     response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);

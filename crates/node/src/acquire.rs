@@ -334,7 +334,7 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Whether the grant ends when the caller goes away: not where it asked to be answered later, or has a session to come
     /// back with.
     fn leaves_with_caller(&self) -> bool {
-        self.is_anonymous() && !self.call.respond_async && !self.node.is_shutting_down()
+        self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_asked()
     }
 
     pub(crate) fn lock(&self) -> &fairhold_types::LockName {
@@ -360,6 +360,7 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
         | CallError::WaitTimeout { .. }
         | CallError::Superseded
         | CallError::NoNode { .. }
+        | CallError::Handover(_)
         | CallError::ShuttingDown
         | CallError::Detached => error,
     }

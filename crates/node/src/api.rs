@@ -1,12 +1,21 @@
 //! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
 
-use fairhold_raft::error::{ProposeError, ReadError};
+use fairhold_raft::{
+    HandoverError,
+    error::{ProposeError, ReadError},
+};
 use fairhold_state::command::{Acquire, HolderFacts, Meta, Rejection};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
     time::WallMillis,
 };
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::mpsc;
 
 /// Why a call was not done. The kinds are never mixed: a refusal is definite, and the other two say whether it happened.
@@ -36,6 +45,9 @@ pub enum CallError {
         /// Its path.
         path: Path,
     },
+    /// The leadership was not handed over.
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
     /// The server stops, and surely did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -103,6 +115,24 @@ pub struct Hold {
     pub first: At<HoldEvent>,
     /// What comes after it. Dropping it means that the caller went away: its grant ends.
     pub events: mpsc::Receiver<At<HoldEvent>>,
+    /// Says, before `events` is dropped, that the caller did not go away by itself: then nothing ends but with its timeout.
+    pub silence: Silence,
+}
+
+/// Whether a caller fell silent instead of going away: it may be alive behind a broken network, and believe that it holds for
+/// as long as its timeout lasts.
+#[derive(Debug, Clone, Default)]
+pub struct Silence(Arc<AtomicBool>);
+
+impl Silence {
+    /// It fell silent.
+    pub fn note(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// What happens to a grant while its caller listens. After `Lost`, `Failed` and `GoAway` comes nothing more.

@@ -1,11 +1,12 @@
 //! Holding a grant for as long as its caller listens: the connection is the session.
 //!
 //! One task a caller. It takes the grant, tells what becomes of it, and ends it when the caller goes away. Telling never waits: a
-//! caller that does not read misses signs of life, and nothing else.
+//! caller that does not read misses signs of life first, and is given up when it has read nothing for its grant's timeout. One
+//! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
 
 use crate::{
     acquire::{Look, Request, Standing, UNKNOWN, look, uncertain},
-    api::{AcquireCall, Acquired, At, CallError, Hold, HoldEvent},
+    api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
@@ -22,8 +23,6 @@ const EVENTS_MAX: usize = 16;
 const EVENTS_RESERVED: usize = 3;
 /// A sign of life comes at least so often, and three times in the grant's timeout.
 const ALIVE_EVERY_MAX: Duration = Duration::from_secs(3);
-/// How many of those ahead are named.
-const AHEAD_MAX: usize = 16;
 
 type Events = mpsc::Sender<At<HoldEvent>>;
 
@@ -58,13 +57,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (tell, mut events) = mpsc::channel(EVENTS_MAX);
         // The connection is what the grant lives by: there is no later answer.
         let call = AcquireCall { respond_async: false, ..call };
-        let holder = Holder { request: Request { node: self.clone(), call }, events: tell };
+        let silence = Silence::default();
+        let holder = Holder { request: Request { node: self.clone(), call }, events: tell, silence: silence.clone() };
         self.0.tasks.spawn::<RT>(holder.run());
         let first = events.recv().await;
         self.note_first(first.as_ref().map(|first| &first.value));
         match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
-            Some(first) => Ok(Hold { first, events }),
+            Some(first) => Ok(Hold { first, events, silence }),
             None => Err(CallError::Detached),
         }
     }
@@ -85,6 +85,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 struct Holder<RT: AsyncRuntime> {
     request: Request<RT>,
     events: Events,
+    silence: Silence,
 }
 
 impl<RT: AsyncRuntime> Holder<RT> {
@@ -109,6 +110,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
         let (node, grant) = (&self.request.node, self.request.call.acquire.grant);
         match end {
             End::Told => {}
+            End::Gone { .. } if self.silence.is_noted() => {}
             // Others wait for what it held, and it was said to end with the connection. A place in a queue holds nobody up: its
             // caller may come again on another connection.
             End::Gone { held: true } => node.abandon_at_once(grant, standing.attempt).await,
@@ -125,6 +127,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
         let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
         let mut alive_at = RT::Instant::now() + pause;
         let mut told = self.tell_granted_at_once(standing);
+        let (mut position, mut all_read_at) = (None, RT::Instant::now());
         loop {
             let mut place = node.0.hub.park(standing.number);
             let seen = node.0.replica.read(|state| look(state, &call.acquire.grant, standing));
@@ -132,9 +135,13 @@ impl<RT: AsyncRuntime> Holder<RT> {
                 (Look::Ended(reason), _) => return Ok(self.tell_last(HoldEvent::Lost(reason))),
                 (Look::Superseded, _) => return Err(CallError::Superseded),
                 (Look::Held, Told::Nothing | Told::Queued) => {
+                    position = None;
                     self.tell_held(self.request.answer_held(standing, standing.revision, open.proved()).await?)
                 }
-                (Look::Waiting, Told::Nothing) => self.tell_queued(standing).await?,
+                (Look::Waiting, Told::Nothing) => {
+                    position = self.tell_queued(standing).await?;
+                    if position.is_some() { Told::Queued } else { Told::Nothing }
+                }
                 (Look::Held, Told::Held) | (Look::Waiting, Told::Queued | Told::Held) => told,
             };
             if told == Told::Nothing {
@@ -154,7 +161,12 @@ impl<RT: AsyncRuntime> Holder<RT> {
                         return Err(UNKNOWN.into());
                     }
                     alive_at = RT::Instant::now() + pause;
-                    self.tell_alive();
+                    if self.events.capacity() == EVENTS_MAX {
+                        all_read_at = RT::Instant::now();
+                    } else if all_read_at + timeout <= RT::Instant::now() {
+                        return Err(UNKNOWN.into());
+                    }
+                    position = self.tell_alive(standing, position);
                 }
             }
         }
@@ -178,27 +190,48 @@ impl<RT: AsyncRuntime> Holder<RT> {
         Told::Held
     }
 
-    /// Tells where it stands in the queue, as soon as this node knows; nothing where it waits no more by then.
-    async fn tell_queued(&self, standing: Standing) -> Result<Told, CallError> {
+    /// Tells where it stands in the queue, as soon as this node knows, and gives that position; nothing where it waits no more by
+    /// then.
+    async fn tell_queued(&self, standing: Standing) -> Result<Option<u64>, CallError> {
         let Request { node, call } = &self.request;
         node.0.replica.wait_for_revision(standing.revision, RT::Instant::now() + call.timeout).await?;
-        let queued = node.0.replica.read(|state| match look(state, &call.acquire.grant, standing) {
-            Look::Waiting => {
-                let view = view::grant_in_queue(state, &call.acquire.grant)?;
-                let ahead = view::ahead(state, &view, AHEAD_MAX);
-                Some(At { value: HoldEvent::Queued { view: Box::new(view), ahead }, revision: state.revision() })
-            }
-            Look::Held | Look::Ended(_) | Look::Superseded => None,
-        });
-        let Some(queued) = queued else { return Ok(Told::Nothing) };
-        self.tell(queued);
-        Ok(Told::Queued)
+        let queued = self.queued(standing);
+        let position = queued.as_ref().map(|(position, _)| *position);
+        if let Some((_, event)) = queued {
+            self.tell(event);
+        }
+        Ok(position)
     }
 
-    /// Shows that the connection stands; left out where the caller does not read.
-    fn tell_alive(&self) {
-        if self.events.capacity() > EVENTS_RESERVED {
-            self.tell_now(HoldEvent::Alive);
+    /// Its place in the queue and the event that tells it, while it waits.
+    fn queued(&self, standing: Standing) -> Option<(u64, At<HoldEvent>)> {
+        let Request { node, call } = &self.request;
+        let state = node.0.replica.state();
+        let grant = &call.acquire.grant;
+        if !matches!(look(&state, grant, standing), Look::Waiting) {
+            return None;
+        }
+        let view = view::grant_of(&state, grant)?;
+        let (position, ahead) = node.0.positions.of(&state, self.request.lock(), standing.number)?;
+        let view = Box::new(GrantView { position: Some(position), ..view });
+        Some((position, At { value: HoldEvent::Queued { view, ahead }, revision: state.revision() }))
+    }
+
+    /// Shows that the connection stands: by the place in the queue where that is another one than was told last, and gives the
+    /// one that is told by now. Left out where the caller does not read.
+    fn tell_alive(&self, standing: Standing, told: Option<u64>) -> Option<u64> {
+        if self.events.capacity() <= EVENTS_RESERVED {
+            return told;
+        }
+        match told.and_then(|_| self.queued(standing)) {
+            Some((position, event)) if told != Some(position) => {
+                self.tell(event);
+                Some(position)
+            }
+            Some(_) | None => {
+                self.tell_now(HoldEvent::Alive);
+                told
+            }
         }
     }
 

@@ -18,6 +18,7 @@ mod keepalive;
 mod metrics;
 pub mod node;
 mod open_request;
+mod positions;
 mod reads;
 mod stop;
 mod tasks;

@@ -171,6 +171,7 @@ impl<I: Instant> NodeMetrics<I> {
             Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
             Some(Err(
                 CallError::Propose(_)
+                | CallError::Handover(_)
                 | CallError::Read(_)
                 | CallError::Superseded
                 | CallError::NoNode { .. }

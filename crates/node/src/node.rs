@@ -1,18 +1,19 @@
 //! A node: the parts that run behind every door, started and stopped together.
 
 use crate::{
-    api::ClusterView,
+    api::{CallError, ClusterView},
     clock::wall_now,
     expiry::{self, LeaderClock},
     hub::Hub,
     keepalive::{KeepaliveService, Keepalives},
     metrics,
+    positions::Positions,
     stop::Stop,
     tasks::Tasks,
 };
 use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica};
-use fairhold_types::{GrantId, Revision, SessionId, time::WallMillis};
+use fairhold_types::{GrantId, NodeId, Revision, SessionId, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{
@@ -63,6 +64,7 @@ pub(crate) struct Parts<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,
     pub(crate) hub: Arc<Hub<RT>>,
     pub(crate) keepalives: Keepalives,
+    pub(crate) positions: Positions<RT>,
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
     pub(crate) warning: Mutex<Option<String>>,
@@ -97,19 +99,30 @@ impl<RT: AsyncRuntime> Node<RT> {
                 () = expiry::run(clock, clock_replica) => {}
             }
         });
-        Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, warning: Mutex::default() }))
+        let (positions, warning) = (Positions::new(), Mutex::default());
+        Node(Arc::new(Parts { replica, hub, keepalives, positions, tasks, stop, warning }))
     }
 
-    /// Ends all that waits here with `CallError::ShuttingDown`, and the node's own work. Nobody loses a place in a queue by it.
+    /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.
+    pub fn announce_shutdown(&self) {
+        self.0.stop.announce();
+    }
+
+    /// Hands the leadership to a member, from whichever node leads.
+    pub async fn hand_over(&self, to: NodeId, timeout: Duration) -> Result<(), CallError> {
+        Ok(self.0.replica.hand_over(to, RT::Instant::now() + timeout).await?)
+    }
+
+    /// Ends all that waits here with `CallError::Detached`, and the node's own work. Nobody loses a place in a queue by it.
     pub async fn shutdown(&self) {
         self.0.stop.ask();
         self.0.tasks.ended().await;
     }
 
-    /// Whether `shutdown` was called.
+    /// Whether the node stops, or was told that it will.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.0.stop.is_asked()
+        self.0.stop.is_announced()
     }
 
     /// Whether requests can be served here now; else why not. It asks the leader for proof: a node that has just started may

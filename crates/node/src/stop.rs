@@ -1,4 +1,4 @@
-//! The request to stop: asked once, seen by everything that waits.
+//! The request to stop: announced first, so that nothing new begins; then asked once, and seen by everything that waits.
 
 use std::sync::{
     Arc,
@@ -11,12 +11,23 @@ pub(crate) struct Stop(Arc<Flag>);
 
 #[derive(Debug, Default)]
 struct Flag {
+    announced: AtomicBool,
     asked: AtomicBool,
     notify: Notify,
 }
 
 impl Stop {
+    /// What waits goes on waiting; nothing new is to begin.
+    pub(crate) fn announce(&self) {
+        self.0.announced.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_announced(&self) -> bool {
+        self.0.announced.load(Ordering::Acquire)
+    }
+
     pub(crate) fn ask(&self) {
+        self.announce();
         self.0.asked.store(true, Ordering::Release);
         self.0.notify.notify_waiters();
     }

@@ -47,13 +47,6 @@ pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
     Some(view)
 }
 
-/// The first of those who stand before a grant in its queue, in order, holders among them.
-pub(crate) fn ahead(state: &State, view: &GrantView, max: usize) -> Vec<HolderFacts> {
-    let queue = state.queue(&view.lock);
-    let before = queue.into_iter().map(|entry| entry.contender).take_while(|contender| contender.number != view.number);
-    before.take(max).map(facts).collect()
-}
-
 /// The first of those who hold a lock.
 pub(crate) fn holder(state: &State, lock: &LockName) -> Option<HolderFacts> {
     state.lock(lock).holders.first().map(|holder| facts(holder))
@@ -88,7 +81,7 @@ pub(crate) fn session(state: &State, session: &Session) -> SessionView {
     }
 }
 
-fn facts(contender: &Contender) -> HolderFacts {
+pub(crate) fn facts(contender: &Contender) -> HolderFacts {
     HolderFacts {
         number: contender.number,
         owner: contender.owner.text.clone(),

@@ -20,7 +20,7 @@ use fairhold_state::{
 };
 use fairhold_types::{NodeId, Revision};
 use openraft::{
-    AsyncRuntime, Instant, LogIdOptionExt,
+    AsyncRuntime, Instant,
     alias::WatchReceiverOf,
     async_runtime::watch::WatchReceiver,
     errors::{ClientWriteError, Fatal, ForwardReason},
@@ -28,9 +28,6 @@ use openraft::{
     raft::ClientWriteResult,
 };
 use std::{fmt, sync::Arc};
-
-/// How many leases a transfer of the leadership may take: the target has to win an election.
-const TRANSFER_LEASES: u32 = 4;
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -226,29 +223,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 }
             }
             Route::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
-        }
-    }
-
-    /// Hands the leadership to the voter that has most of the log, if this node leads and has another one; waits a moment for
-    /// it.
-    pub async fn transfer_leadership(&self) {
-        let best = self.core.look(|metrics| {
-            leadership_in(metrics)?;
-            let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
-            let matched = |id: &NodeId| metrics.replication.as_ref()?.get(id).copied().flatten();
-            voters.max_by_key(|id| matched(id).next_index())
-        });
-        let Some(best) = best else { return };
-        tracing::info!(node = best, "handing the leadership to node {best}");
-        if self.core.raft.trigger().transfer_leader(best).await.is_err() {
-            return;
-        }
-        let moved = self.core.until(|metrics| {
-            let elsewhere = metrics.current_leader.is_some_and(|leader| leader != metrics.id);
-            elsewhere.then_some(())
-        });
-        if RT::timeout(self.core.lease * TRANSFER_LEASES, moved).await.is_err() {
-            tracing::warn!(node = best, "node {best} did not take the leadership in time; the others will elect a leader");
         }
     }
 

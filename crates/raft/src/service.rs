@@ -6,6 +6,7 @@ mod snapshot;
 use crate::{
     config::ReplicaConfig,
     core::{Core, Route},
+    handover,
     peer::{Introduction, Lane, Refusal, Service},
     proposals,
     types::Types,
@@ -18,7 +19,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use openraft::{AsyncRuntime, RaftMetrics};
+use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use snapshot::Incoming;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -205,6 +206,11 @@ impl<RT: AsyncRuntime> Inner<RT> {
                     return Reply::Declined(Declined::NotLeader);
                 }
                 Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+            }
+            .boxed(),
+            Request::HandOver { to, within_ms } => async move {
+                let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
+                Reply::HandedOver(handover::serve(&core, to, deadline).await)
             }
             .boxed(),
             Request::ReadIndex => async move { Reply::ReadIndex(core.barriers.next(true).await) }.boxed(),

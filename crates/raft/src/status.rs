@@ -5,7 +5,8 @@ use crate::{
     types::{Member, Types},
 };
 use fairhold_types::{ClusterId, NodeId, Revision};
-use openraft::{AsyncRuntime, RaftMetrics, ServerState};
+use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
+use std::time::Duration;
 
 /// What a node does in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct MemberStatus {
     pub matched: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
     pub lag: Option<u64>,
+    /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
+    pub silent: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
@@ -80,6 +83,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
             // Entries count from 0: a node that has none is behind by one more than the last index.
+            silent: silent_for(metrics, id),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
         }
     };
@@ -103,6 +107,12 @@ pub(crate) fn status<RT: AsyncRuntime>(
         revision,
         members: membership.nodes().map(member).collect(),
     }
+}
+
+/// For how long a member has acknowledged nothing; `None` where that is not known, as of one that never did.
+pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
+    let heard = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
+    Some(RT::Instant::now().saturating_duration_since(**heard))
 }
 
 fn next(index: Option<u64>) -> u64 {

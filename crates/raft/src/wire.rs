@@ -6,12 +6,14 @@
 use crate::{
     aliases::{LeaderId, LogId, Members},
     error::{NotProposed, ProposeError},
+    handover::HandoverError,
     peer::{Refusal, WIRE_VERSION},
     types::Types,
 };
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
 use fairhold_state::command::{Answer, Command};
+use fairhold_types::NodeId;
 use openraft::{
     AsyncRuntime, Vote,
     raft::{
@@ -59,6 +61,13 @@ pub(crate) enum Request<RT: AsyncRuntime> {
     ReadIndex,
     /// A message for the node that leads, opaque here.
     Attend(#[serde(with = "raw")] Vec<u8>),
+    /// An operator wants another node to lead.
+    HandOver {
+        /// Which.
+        to: NodeId,
+        /// How long the node that asks still waits.
+        within_ms: u64,
+    },
 }
 
 /// The head of a snapshot's transfer.
@@ -96,6 +105,8 @@ pub(crate) enum Reply<RT: AsyncRuntime> {
     Attended(#[serde(with = "raw")] Vec<u8>),
     /// To any of them: it was not acted upon.
     Declined(Declined),
+    /// To `HandOver`.
+    HandedOver(Result<(), HandoverError>),
 }
 
 /// Why a request was not acted upon. Nothing came of it.
@@ -196,6 +207,7 @@ mod tests {
             Request::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
             Request::ReadIndex,
             Request::Attend(vec![1, 2, 3]),
+            Request::HandOver { to: 2, within_ms: 10 },
         ];
         for request in &requests {
             assert_eq!(back(request), format!("{request:?}"));
@@ -217,6 +229,8 @@ mod tests {
             Reply::ReadIndex(Err(NotProposed::NoLeader)),
             Reply::Attended(vec![]),
             Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            Reply::HandedOver(Ok(())),
+            Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
         ];
         for reply in &replies {
             assert_eq!(back(reply), format!("{reply:?}"));

@@ -54,6 +54,10 @@ codes! {
     LimitMismatch => "limit_mismatch",
     /// The grant does not lead its election.
     NotLeader => "not_leader",
+    /// The node has too little of the log, or does not answer.
+    NotCaughtUp => "not_caught_up",
+    /// The node leads already.
+    AlreadyLeader => "already_leader",
     /// The node has children.
     NotEmpty => "not_empty",
     /// The node is there already.

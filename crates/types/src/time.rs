@@ -12,6 +12,13 @@ impl WallMillis {
         let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
         time.map_or_else(|| "invalid".to_owned(), |time| format!("{time:.3}"))
     }
+
+    /// Reads what `to_rfc3339` wrote.
+    #[must_use]
+    pub fn from_rfc3339(text: &str) -> Option<WallMillis> {
+        let time: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(time.as_millisecond()).ok().map(WallMillis)
+    }
 }
 
 #[cfg(test)]
@@ -21,6 +28,8 @@ mod tests {
     #[test]
     fn a_time_is_written_as_rfc_3339() {
         assert_eq!(WallMillis(1_763_700_840_120).to_rfc3339(), "2025-11-21T04:54:00.120Z");
+        assert_eq!(WallMillis::from_rfc3339("2025-11-21T04:54:00.120Z"), Some(WallMillis(1_763_700_840_120)));
+        assert_eq!(WallMillis::from_rfc3339("yesterday"), None);
         assert_eq!(WallMillis(u64::MAX).to_rfc3339(), "invalid");
     }
 }

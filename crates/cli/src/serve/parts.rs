@@ -1,6 +1,6 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, process, room};
+use super::{ServeError, admin_token, host, process, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
@@ -64,7 +64,8 @@ impl Parts {
         core.replica.register_metrics(&mut registry);
         core.node.register_metrics(&mut registry);
         let exposition = Exposition::new(registry);
-        let info = ServerInfo { version: env!("CARGO_PKG_VERSION") };
+        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::look };
+        host::set_data_dir(&config.data);
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http());
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
@@ -87,11 +88,13 @@ impl Parts {
         }
     }
 
-    /// Ends in good order: the waiting are told and keep their places, another node leads, open answers are written.
+    /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
+    /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
         let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, token_watch } = self;
-        // From its first step on this node is not ready.
-        tokio::join!(bounded("the node's own work", node.shutdown()), replica.transfer_leadership());
+        node.announce_shutdown();
+        replica.transfer_leadership().await;
+        bounded("the node's own work", node.shutdown()).await;
         http.stop(HTTP_STOP_TIMEOUT).await;
         peers.stop(PART_STOP_TIMEOUT).await;
         bounded("raft", replica.shutdown()).await;

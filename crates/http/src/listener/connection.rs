@@ -7,13 +7,14 @@ use super::{
 use crate::{
     delivery::Undelivered,
     error::Problem,
-    hold::SilenceMax,
+    hold::Streamed,
     metered::Metered,
     request::PeerAddress,
     shares::{BODY_BYTES_FREE, BodyRoom, Share, Shares},
 };
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use fairhold_node::api::Silence;
 use fairhold_types::{
     Code,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX},
@@ -50,6 +51,8 @@ const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Between two probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
+/// What the system may keep of a stream that is not read. Only the newest line is worth anything.
+const STREAM_SEND_BYTES: usize = 8 * 1024;
 /// How long what was sent may stay without acknowledgement.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
 /// How long after an answer the end of its connection can mean that it was not read.
@@ -116,10 +119,12 @@ impl Client {
             answer = answer => answer.unwrap_or_else(|never| match never {}),
             () = gone(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        if let Some(SilenceMax(limit)) = response.extensions_mut().remove()
-            && let Err(error) = bound_silence(&self.stream, limit)
-        {
-            tracing::debug!(peer = %self.peer, %error, "a stream's silence could not be bounded");
+        if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
+            let bounded = SockRef::from(&*self.stream).set_send_buffer_size(STREAM_SEND_BYTES);
+            if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
+                tracing::debug!(peer = %self.peer, %error, "a stream's silence could not be bounded");
+            }
+            *self.calls.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed.silence);
         }
         self.calls.end(response.extensions_mut().remove());
         let (response, room) = if is_read { find_room(response, &self.common.answers, address) } else { (response, None) };
@@ -154,6 +159,10 @@ fn find_room(response: Response, answers: &Arc<Shares>, address: IpAddr) -> (Res
 async fn gone(stream: &TcpStream, calls: &Calls) {
     while let Ok(ready) = stream.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
+            // The error is told once only, and says whether it was the client that ended the connection.
+            if let Ok(Some(error)) = stream.take_error() {
+                calls.note_broken(&error);
+            }
             return;
         }
         // There is something to read, which is not read here; the news is taken, so that the next can be waited for.
@@ -195,9 +204,21 @@ pub(super) struct Calls {
     pub(super) readiness_taken: AtomicBool,
     /// What to do if the last answer turns out not to have arrived.
     undelivered: Mutex<Option<(Instant, Undelivered)>>,
+    /// Of the stream that is under way, where it is one.
+    stream: Mutex<Option<Silence>>,
 }
 
 impl Calls {
+    /// Reading or writing failed.
+    pub(super) fn note_broken(&self, error: &io::Error) {
+        self.broken.store(true, Ordering::Relaxed);
+        // Whoever closes or resets a connection has gone away. Of everybody else nothing is known, but that no more is heard.
+        let went_away = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
+        if let (false, Some(silence)) = (went_away, &*self.stream.lock().unwrap_or_else(PoisonError::into_inner)) {
+            silence.note();
+        }
+    }
+
     /// A request came, so its sender has had the answer to the one before.
     fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);

@@ -90,7 +90,7 @@ impl Paced {
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => {
-                self.calls.broken.store(true, Ordering::Relaxed);
+                self.calls.note_broken(&error);
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
@@ -100,8 +100,9 @@ impl Paced {
                     Box::pin(tokio::time::sleep(patience.answer))
                 });
                 ready!(alarm.as_mut().poll(cx));
-                self.calls.broken.store(true, Ordering::Relaxed);
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                let error = io::ErrorKind::TimedOut.into();
+                self.calls.note_broken(&error);
+                Poll::Ready(Err(error))
             }
         }
     }
@@ -131,8 +132,8 @@ impl AsyncRead for Paced {
         let busy = paced.look_at_calls();
         let before = buffer.filled().len();
         let read = poll_read(&paced.stream, &paced.calls, cx, buffer);
-        if matches!(read, Poll::Ready(Err(_))) {
-            paced.calls.broken.store(true, Ordering::Relaxed);
+        if let Poll::Ready(Err(error)) = &read {
+            paced.calls.note_broken(error);
         }
         if busy {
             return read;

@@ -2,17 +2,25 @@
 
 use super::{
     describe::{Describer, Kind, Operation},
-    parameter::flag,
+    parameter::{flag, integer},
 };
-use crate::cluster::{CLUSTER, READY};
-use fairhold_types::{Code, dto};
+use crate::cluster::{CLUSTER, LEADER, READY};
+use fairhold_types::{Code, NodeId, dto};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TAG: &str = "cluster";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
-    vec![cluster(describe), live(describe), ready(describe), version(describe), metrics(describe), openapi(describe)]
+    vec![
+        cluster(describe),
+        hand_over(describe),
+        live(describe),
+        ready(describe),
+        version(describe),
+        metrics(describe),
+        openapi(describe),
+    ]
 }
 
 fn cluster(describe: &mut Describer) -> Operation {
@@ -23,6 +31,18 @@ fn cluster(describe: &mut Describer) -> Operation {
         .json::<dto::Cluster>(StatusCode::OK, "The cluster.", Value::Null)
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
+}
+
+fn hand_over(describe: &mut Describer) -> Operation {
+    let to = integer("to", "The voter that is to lead.", 1..=NodeId::MAX, None).required();
+    describe
+        .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Hand the leadership to another voter.")
+        .about("For administrators. Answered when the other one leads. Any server takes the call.")
+        .form(&LEADER, vec![to], None, Some(json!({ "to": 2 })))
+        .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
+        .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
+        .admin()
+        .done(Kind::Keyed)
 }
 
 fn live(describe: &mut Describer) -> Operation {

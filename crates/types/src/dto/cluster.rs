@@ -68,6 +68,22 @@ pub struct Member {
     /// How many entries it is behind the leader; only the leader knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
+    /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_for: Option<String>,
+}
+
+/// Who leads, after the leadership was handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leader {
+    /// Its id.
+    pub leader: NodeId,
+    /// Its address for clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader_url: Option<String>,
+    /// The term of its leadership.
+    pub term: u64,
 }
 
 /// Whether the node can serve, with the reason where it cannot.
@@ -89,6 +105,30 @@ pub struct Readiness {
     /// What needs attention although it serves: a disk that fills up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// The machine on which it runs.
+    #[serde(default)]
+    pub host: Host,
+}
+
+/// What a node sees of its machine, for who looks after it. What it cannot see is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Host {
+    /// Its wall clock, for people. Nothing is decided by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
+    /// Bytes that are free for it where its data is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
+    /// Bytes of that file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// Files and sockets that it has open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// How many it may have open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_files_max: Option<u64>,
 }
 
 /// The program.

@@ -1,0 +1,319 @@
+//! From what was seen to findings: nothing is asked here, so each rule can be tried on an invented cluster.
+
+use super::look::{Answer, Endpoint, Seen};
+use fairhold_types::{NodeId, duration};
+use serde::Serialize;
+use std::{collections::BTreeSet, time::Duration};
+
+/// A follower that is more entries behind than this is more than just slow.
+const LAG_MAX: u64 = 1_000;
+/// A member that has acknowledged nothing for longer than this does not hear the leader.
+const SILENT_MAX: Duration = Duration::from_secs(2);
+/// Milliseconds by which clocks may differ before people are misled.
+const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
+/// Bytes, and percent, of free space below which a disk will be full soon, and below which it may be full any moment.
+const DISK_LOW: (u64, u64) = (2 << 30, 10);
+const DISK_FULL: (u64, u64) = (256 << 20, 2);
+/// Open files that a node needs: ten thousand connections of clients, and its own.
+const OPEN_FILES_WANTED: u64 = 12_000;
+/// Percent of its open files that a node may have in use.
+const OPEN_FILES_USED_MAX: u64 = 80;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Grade {
+    /// It is well.
+    Ok,
+    /// It works, and will not for ever, or misleads.
+    Warn,
+    /// It does not work, or one more failure ends the service.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// How bad it is.
+    pub(super) grade: Grade,
+    /// What was looked at, by a name that stays the same.
+    pub(super) check: &'static str,
+    /// What was seen.
+    pub(super) seen: String,
+    /// What to do.
+    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
+    pub(super) advice: Option<String>,
+}
+
+fn ok(check: &'static str, seen: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Ok, check, seen: seen.into(), advice: None }
+}
+
+fn warn(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Warn, check, seen: seen.into(), advice: Some(advice.into()) }
+}
+
+fn fail(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Fail, check, seen: seen.into(), advice: Some(advice.into()) }
+}
+
+/// The worst of all.
+pub(super) fn worst(findings: &[Finding]) -> Grade {
+    findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Ok)
+}
+
+/// Judges all that was seen, in the order in which it is best read.
+pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
+    if seen.answering().next().is_none() {
+        return findings;
+    }
+    findings.extend(seen.peers.iter().map(|(address, knocked)| peer_port(address, knocked)));
+    findings.push(quorum(seen));
+    findings.push(leader(seen));
+    findings.push(term(seen));
+    findings.extend(followers(seen));
+    for (id, (_, answer)) in seen.nodes() {
+        findings.push(ready(id, answer));
+        findings.extend(clock(id, answer));
+        findings.extend(disk(id, answer));
+        findings.extend(open_files(id, answer));
+    }
+    findings.push(versions(seen));
+    findings
+}
+
+fn reachable(seen: &Seen, endpoint: &Endpoint) -> Finding {
+    const CHECK: &str = "endpoint";
+    let url = &endpoint.url;
+    let ours = seen.cluster_id();
+    match &endpoint.says {
+        Err(error) => {
+            let members = seen.members();
+            let node = members.iter().find(|(_, (member, _))| member == url);
+            let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
+            let advice = if endpoint.given && node.is_none() {
+                "start the node that belongs there, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
+            } else {
+                "start it (its log says why it ended), or mend the network between this machine and it"
+            };
+            fail(CHECK, format!("{who} cannot be asked: {error}"), advice)
+        }
+        Ok(answer) if answer.cluster.cluster.is_none() => fail(
+            CHECK,
+            format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
+            "start every node of its list of members: a cluster forms when all of them can be reached",
+        ),
+        Ok(answer) if answer.cluster.cluster != ours => fail(
+            CHECK,
+            format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),
+            format!("leave it out of the endpoints: the others are of cluster {}", name(ours.as_deref())),
+        ),
+        Ok(answer) => ok(CHECK, format!("{url} is node {} ({})", answer.cluster.id, answer.cluster.role)),
+    }
+}
+
+fn name(cluster: Option<&str>) -> &str {
+    cluster.map_or("none", |id| id.get(..8).unwrap_or(id))
+}
+
+fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
+    match knocked {
+        Ok(()) => ok("peer", format!("{address} takes connections")),
+        Err(error) => warn(
+            "peer",
+            format!("{address}, where a node listens for the others, takes none from this machine: {error}"),
+            "if its node runs, look whether a firewall lets the other nodes in there (this machine need not be let in)",
+        ),
+    }
+}
+
+fn quorum(seen: &Seen) -> Finding {
+    let members = seen.members();
+    let voters: BTreeSet<NodeId> = voters(seen);
+    let needed = voters.len() / 2 + 1;
+    let up: Vec<NodeId> = seen.nodes().into_keys().filter(|id| voters.contains(id)).collect();
+    let text = format!("{} of {} nodes with a vote answer, and {needed} are needed", up.len(), voters.len());
+    let down: Vec<String> = voters.iter().filter(|id| !up.contains(id)).map(ToString::to_string).collect();
+    if members.is_empty() {
+        return fail(
+            "quorum",
+            "no node knows of any members",
+            "start every node of the list of members: a cluster forms by itself",
+        );
+    }
+    if up.len() < needed {
+        let advice = format!("start the nodes that are down ({}): until then nothing is granted or written", down.join(", "));
+        return fail("quorum", text, advice);
+    }
+    if up.len() == needed && !down.is_empty() {
+        let advice = format!("start the nodes that are down ({}): one more failure would stop the service", down.join(", "));
+        return fail("quorum", text, advice);
+    }
+    if voters.len().is_multiple_of(2) {
+        return warn("quorum", text, "an even number of nodes survives no more failures than one node less: use 3 or 5");
+    }
+    ok("quorum", text)
+}
+
+/// The members that vote, as the one says that has seen most.
+fn voters(seen: &Seen) -> BTreeSet<NodeId> {
+    let nodes = seen.nodes();
+    let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
+    let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
+    members.filter(|member| member.role != "learner").map(|member| member.id).collect()
+}
+
+fn leader(seen: &Seen) -> Finding {
+    const CHECK: &str = "leader";
+    let nodes = seen.nodes();
+    let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
+    let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
+    let said = || {
+        let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &Answer))| match answer.cluster.leader {
+            Some(leader) => format!("node {id} says {leader}"),
+            None => format!("node {id} says nobody"),
+        };
+        nodes.iter().map(say).collect::<Vec<_>>().join(", ")
+    };
+    match (leads.as_slice(), named.iter().collect::<Vec<_>>().as_slice()) {
+        ([leader], [Some(agreed)]) if leader == agreed => ok(CHECK, format!("node {leader} leads, and all who answer agree")),
+        ([], [None]) => fail(
+            CHECK,
+            "there is no leader",
+            "see that more than half of the nodes run and reach one another at their peer ports; then one is elected within a second",
+        ),
+        ([_], _) => {
+            warn(CHECK, format!("who leads is not agreed: {}", said()), "an election may just be over: look again in a second")
+        }
+        _ => fail(
+            CHECK,
+            format!("who leads is not agreed: {}", said()),
+            "look again in a second; if it stays, see that the nodes reach one another at their peer ports, in both directions",
+        ),
+    }
+}
+
+fn term(seen: &Seen) -> Finding {
+    let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
+    match terms.iter().collect::<Vec<_>>().as_slice() {
+        [term] => ok("term", format!("all who answer are in term {term}")),
+        terms => warn(
+            "term",
+            format!("the nodes are in different terms: {}", terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            "an election may be under way: look again in a second; if it goes on, look for a node that hears only part of the others",
+        ),
+    }
+}
+
+/// What the leader knows of the others.
+fn followers(seen: &Seen) -> Vec<Finding> {
+    let nodes = seen.nodes();
+    let Some((_, answer)) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader") else { return Vec::new() };
+    let others = answer.cluster.members.iter().filter(|member| member.id != answer.cluster.id);
+    let judged = others.map(|member| {
+        let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
+        let id = member.id;
+        match (silent, member.lag) {
+            (Some(silent), _) if silent > SILENT_MAX => fail(
+                "follower",
+                format!("node {id} has not answered the leader for {} s", silent.as_secs()),
+                format!("see that node {id} runs, and that it and the leader reach one another at {} and back", member.peer),
+            ),
+            (_, Some(lag)) if lag > LAG_MAX => warn(
+                "follower",
+                format!("node {id} is {lag} log entries behind the leader"),
+                "wait if it was just started; if it does not catch up, look at its disk and its network",
+            ),
+            (_, Some(lag)) => ok("follower", format!("node {id} is {lag} log entries behind the leader")),
+            (_, None) => warn("follower", format!("the leader has heard nothing of node {id} yet"), "look again in a second"),
+        }
+    });
+    judged.collect()
+}
+
+fn ready(id: NodeId, answer: &Answer) -> Finding {
+    match &answer.readiness {
+        Some(readiness) if readiness.ready => ok("ready", format!("node {id} can serve")),
+        Some(readiness) if readiness.shutting_down => warn(
+            "ready",
+            format!("node {id} is shutting down"),
+            "start it again once it has ended, unless somebody wants it down",
+        ),
+        Some(readiness) => fail(
+            "ready",
+            format!("node {id} cannot serve: {}", readiness.reason.as_deref().unwrap_or("it does not say why")),
+            "see what is said of quorum and leader above; a node that is just starting needs a moment",
+        ),
+        None => {
+            fail("ready", format!("node {id} does not say whether it can serve"), "look again, and at its log if it stays so")
+        }
+    }
+}
+
+fn clock(id: NodeId, answer: &Answer) -> Option<Finding> {
+    let clock = answer.clock?;
+    let seen =
+        format!("node {id}'s clock is {} ms {} this machine's (±{} ms)", clock.ahead.abs(), side(clock.ahead), clock.doubt);
+    Some(if clock.surely() > CLOCK_DIFFERENCE_MAX {
+        warn("clock", seen, "set the clocks by NTP. No lock depends on them: only the times that people are shown do")
+    } else {
+        ok("clock", seen)
+    })
+}
+
+fn side(ahead: i64) -> &'static str {
+    if ahead < 0 { "behind" } else { "ahead of" }
+}
+
+fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
+    let host = &answer.readiness.as_ref()?.host;
+    let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
+    let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
+    let below = |(bytes, share): (u64, u64)| free < bytes || percent < share && free < bytes.saturating_mul(10);
+    let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
+    let advice = "make room on the disk of its data directory: a node that cannot write stops";
+    Some(match () {
+        () if below(DISK_FULL) => fail("disk", seen, advice),
+        () if below(DISK_LOW) => warn("disk", seen, advice),
+        () => ok("disk", seen),
+    })
+}
+
+fn size(bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if mib < 10_240 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) }
+}
+
+fn open_files(id: NodeId, answer: &Answer) -> Option<Finding> {
+    let host = &answer.readiness.as_ref()?.host;
+    let (open, max) = (host.open_files?, host.open_files_max?);
+    let seen = format!("node {id} has {open} of {max} files and sockets open");
+    Some(if open.saturating_mul(100) > max.saturating_mul(OPEN_FILES_USED_MAX) {
+        fail(
+            "open_files",
+            seen,
+            "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: it will refuse connections",
+        )
+    } else if max < OPEN_FILES_WANTED {
+        let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node takes up to 10000 connections";
+        warn("open_files", seen, advice)
+    } else {
+        ok("open_files", seen)
+    })
+}
+
+fn versions(seen: &Seen) -> Finding {
+    let nodes = seen.nodes();
+    let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
+    if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
+        return ok("version", format!("all who answer run fairhold {version}"));
+    }
+    let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &Answer))| format!("node {id} {}", answer.cluster.version);
+    let text = nodes.iter().map(say).collect::<Vec<_>>().join(", ");
+    warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node after the other")
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,170 @@
+//! The rules, each on an invented cluster.
+
+use super::{super::look::Clock, *};
+use fairhold_types::{
+    Revision,
+    dto::{Cluster, Host, Member, Readiness},
+};
+
+fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
+    let member = |other: NodeId| Member {
+        id: other,
+        url: format!("http://n{other}:7171"),
+        peer: format!("n{other}:7271"),
+        role: if leader == Some(other) { "leader" } else { "follower" }.to_owned(),
+        match_index: None,
+        lag: (leader == Some(id)).then_some(0),
+        silent_for: None,
+    };
+    let cluster = Cluster {
+        cluster: Some("0123456789abcdef".to_owned()),
+        id,
+        role: if leader == Some(id) { "leader" } else { "follower" }.to_owned(),
+        term: 4,
+        leader,
+        leader_url: None,
+        version: "0.1.0".into(),
+        revision: Revision(9),
+        last_log_index: None,
+        applied_index: None,
+        snapshot_index: None,
+        grants: 0,
+        wakeups: 0,
+        digest: None,
+        digest_revision: None,
+        members: (1..=3).map(member).collect(),
+    };
+    let host = Host {
+        disk_free_bytes: Some(100 << 30),
+        disk_bytes: Some(200 << 30),
+        open_files: Some(100),
+        open_files_max: Some(65_536),
+        ..Host::default()
+    };
+    let readiness = Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), host };
+    let answer = Answer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
+    Endpoint { url: format!("http://n{id}:7171"), given: true, says: Ok(answer) }
+}
+
+fn three() -> Seen {
+    Seen { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..Seen::default() }
+}
+
+fn answer(seen: &mut Seen, index: usize) -> &mut Answer {
+    seen.endpoints[index].says.as_mut().unwrap()
+}
+
+/// The findings of a check that are not well.
+fn bad(seen: &Seen, check: &str) -> Vec<(Grade, String)> {
+    let findings = judge(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
+    findings.map(|finding| (finding.grade, format!("{} -> {}", finding.seen, finding.advice.unwrap()))).collect()
+}
+
+#[track_caller]
+fn assert_bad(seen: &Seen, check: &str, grade: Grade, text: &str) {
+    let bad = bad(seen, check);
+    assert!(bad.iter().any(|(found, said)| *found == grade && said.contains(text)), "{check}: {bad:?}");
+    assert!(worst(&judge(seen)) >= grade);
+}
+
+#[test]
+fn a_healthy_cluster_has_nothing_to_say_but_ok() {
+    let findings = judge(&three());
+    assert_eq!(worst(&findings), Grade::Ok, "{findings:?}");
+    let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
+    for check in ["endpoint", "quorum", "leader", "term", "follower", "ready", "clock", "disk", "open_files", "version"] {
+        assert!(checks.contains(check), "{check} is not looked at");
+    }
+}
+
+#[test]
+fn a_dead_node_is_named_and_so_is_what_it_means() {
+    let mut seen = three();
+    seen.endpoints[2].says = Err("Connection refused".to_owned());
+    assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be asked: Connection refused");
+    assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
+    seen.endpoints[1].says = Err("Connection refused".to_owned());
+    assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
+}
+
+#[test]
+fn a_cluster_without_a_leader_is_told_from_one_that_disagrees() {
+    let leaderless = Seen { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..Seen::default() };
+    assert_bad(&leaderless, "leader", Grade::Fail, "there is no leader");
+    let two = Seen { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..Seen::default() };
+    assert_bad(&two, "leader", Grade::Fail, "node 1 says 1, node 2 says 2");
+    let mut late = three();
+    answer(&mut late, 0).cluster.leader = None;
+    answer(&mut late, 0).cluster.term = 3;
+    assert_bad(&late, "leader", Grade::Warn, "node 1 says nobody");
+    assert_bad(&late, "term", Grade::Warn, "different terms: 3, 4");
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_and_not_counted() {
+    let mut seen = three();
+    let mut stranger = node(3, Some(3));
+    stranger.url = "http://other:7171".to_owned();
+    if let Ok(answer) = &mut stranger.says {
+        answer.cluster.cluster = Some("fedcba9876543210".to_owned());
+        answer.cluster.version = "9.9.9".into();
+    }
+    seen.endpoints.push(stranger);
+    assert_bad(&seen, "endpoint", Grade::Fail, "http://other:7171 is node 3 of another cluster (fedcba98)");
+    for check in ["leader", "version", "quorum"] {
+        assert_eq!(bad(&seen, check), [], "{check}");
+    }
+}
+
+#[test]
+fn what_the_leader_knows_of_the_others_is_said() {
+    let mut seen = three();
+    answer(&mut seen, 1).cluster.members[0].lag = Some(1_001);
+    answer(&mut seen, 1).cluster.members[2].silent_for = Some("3500ms".to_owned());
+    assert_bad(&seen, "follower", Grade::Warn, "node 1 is 1001 log entries behind");
+    assert_bad(&seen, "follower", Grade::Fail, "node 3 has not answered the leader for 3 s");
+}
+
+#[test]
+fn disks_files_clocks_and_versions_have_bounds() {
+    let host = |change: fn(&mut Host)| {
+        let mut seen = three();
+        change(&mut answer(&mut seen, 0).readiness.as_mut().unwrap().host);
+        seen
+    };
+    assert_bad(&host(|host| host.disk_free_bytes = Some(1 << 30)), "disk", Grade::Warn, "1024 MiB free");
+    assert_bad(&host(|host| host.disk_free_bytes = Some(1 << 20)), "disk", Grade::Fail, "make room");
+    assert_eq!(bad(&host(|host| host.disk_free_bytes = Some(2 << 30)), "disk").len(), 1, "1 % of the disk");
+    assert_bad(&host(|host| host.open_files_max = Some(1_024)), "open_files", Grade::Warn, "100 of 1024");
+    assert_bad(&host(|host| host.open_files = Some(60_000)), "open_files", Grade::Fail, "LimitNOFILE");
+    let mut seen = three();
+    answer(&mut seen, 0).clock = Some(Clock { ahead: -1_200, doubt: 199 });
+    answer(&mut seen, 1).clock = Some(Clock { ahead: 1_200, doubt: 201 });
+    answer(&mut seen, 2).cluster.version = "0.2.0".into();
+    assert_eq!(bad(&seen, "clock").len(), 1, "the network may be the cause of the other one");
+    assert_bad(
+        &seen,
+        "clock",
+        Grade::Warn,
+        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. No lock",
+    );
+    assert_bad(&seen, "version", Grade::Warn, "node 3 0.2.0");
+}
+
+#[test]
+fn a_node_that_cannot_serve_says_why() {
+    let mut seen = three();
+    let readiness = answer(&mut seen, 0).readiness.as_mut().unwrap();
+    (readiness.ready, readiness.reason) = (false, Some("no leader is known".to_owned()));
+    assert_bad(&seen, "ready", Grade::Fail, "node 1 cannot serve: no leader is known");
+    seen.peers.insert("n1:7271".to_owned(), Err("Connection refused".to_owned()));
+    assert_bad(&seen, "peer", Grade::Warn, "n1:7271");
+}
+
+#[test]
+fn nothing_that_answers_is_the_only_finding_of_all() {
+    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, says: Err("Connection refused".to_owned()) };
+    let seen = Seen { endpoints: vec![endpoint], ..Seen::default() };
+    assert_eq!(judge(&seen).len(), 1);
+    assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
+}

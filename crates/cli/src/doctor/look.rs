@@ -1,0 +1,204 @@
+//! Asks every endpoint that was given, and every member that one of them names, all at once.
+
+use fairhold_types::{
+    NodeId,
+    dto::{Cluster, Readiness},
+    time::WallMillis,
+};
+use futures_util::future::join_all;
+use reqwest::Client;
+use serde::de::DeserializeOwned;
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use tokio::{net::TcpStream, time::timeout};
+
+/// All that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The endpoints: those that were given first, then the members that they name.
+    pub(super) endpoints: Vec<Endpoint>,
+    /// The members' ports for one another, by address: whether something listens there.
+    pub(super) peers: BTreeMap<String, Result<(), String>>,
+}
+
+/// One URL.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    /// The URL.
+    pub(super) url: String,
+    /// Whether it was given, and not only named by a node.
+    pub(super) given: bool,
+    /// What it said, or why it said nothing.
+    pub(super) says: Result<Answer, String>,
+}
+
+/// What a node says of itself.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// `/v1/cluster`
+    pub(super) cluster: Cluster,
+    /// `/readyz?verbose`
+    pub(super) readiness: Option<Readiness>,
+    /// Its wall clock against this machine's.
+    pub(super) clock: Option<Clock>,
+}
+
+/// How far a wall clock is ahead of this machine's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clock {
+    /// Milliseconds; less than nothing where it is behind.
+    pub(super) ahead: i64,
+    /// How many milliseconds the network leaves in doubt, either way.
+    pub(super) doubt: i64,
+}
+
+impl Clock {
+    /// From what it showed, somewhen between two moments of this machine's clock.
+    pub(super) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
+        let millis = |time: WallMillis| i64::try_from(time.0).unwrap_or(i64::MAX);
+        let (before, shown, after) = (millis(before), millis(shown), millis(after));
+        let doubt = (after - before).max(0) / 2 + 1;
+        Clock { ahead: shown - (before + (after - before) / 2), doubt }
+    }
+
+    /// By how much it surely differs, whatever the network did.
+    pub(super) fn surely(self) -> u64 {
+        u64::try_from(self.ahead.abs() - self.doubt).unwrap_or(0)
+    }
+}
+
+impl Seen {
+    /// Looks. Nothing takes longer than `limit` to be given up, and it looks twice: at what was given, then at what that names.
+    pub(super) async fn look(urls: &[String], limit: Duration) -> Seen {
+        let client = crate::demo::http_client(limit);
+        let mut known: Vec<String> = Vec::new();
+        for url in urls.iter().map(|url| base(url)) {
+            if !known.contains(&url) {
+                known.push(url);
+            }
+        }
+        let mut seen = Seen { endpoints: look_at(&client, &known, true).await, peers: BTreeMap::new() };
+        let answered: Vec<(Option<String>, NodeId)> =
+            seen.answering().map(|(_, answer)| (answer.cluster.cluster.clone(), answer.cluster.id)).collect();
+        // A node that answered under another name of its host is not asked twice.
+        let missing = seen.members().into_iter().filter(|(id, _)| !answered.contains(&(seen.cluster_id(), *id)));
+        let missing: Vec<String> = missing.map(|(_, (url, _))| base(&url)).filter(|url| !known.contains(url)).collect();
+        let peers: Vec<String> = seen.members().into_values().map(|(_, peer)| peer).collect();
+        let (more, peers) =
+            tokio::join!(look_at(&client, &missing, false), join_all(peers.into_iter().map(|peer| knock(peer, limit))));
+        seen.endpoints.extend(more);
+        seen.peers = peers.into_iter().collect();
+        seen
+    }
+
+    /// The endpoints that answered.
+    pub(super) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &Answer)> {
+        self.endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.says.as_ref().ok()?)))
+    }
+
+    /// The cluster that most endpoints belong to, the first of equals; none where none that answered has formed one.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        let mut counts: Vec<(&String, usize)> = Vec::new();
+        for id in self.answering().filter_map(|(_, answer)| answer.cluster.cluster.as_ref()) {
+            match counts.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((id, 1)),
+            }
+        }
+        let most = counts.iter().map(|(_, count)| *count).max()?;
+        counts.iter().find(|(_, count)| *count == most).map(|(id, _)| (*id).clone())
+    }
+
+    /// The nodes of that cluster that answered, each once, by number.
+    pub(super) fn nodes(&self) -> BTreeMap<NodeId, (&Endpoint, &Answer)> {
+        let cluster = self.cluster_id();
+        let ours = self.answering().filter(|(_, answer)| answer.cluster.cluster == cluster);
+        ours.map(|(endpoint, answer)| (answer.cluster.id, (endpoint, answer))).collect()
+    }
+
+    /// The members that they name, by the one that has seen most: URL for clients, address for nodes.
+    pub(super) fn members(&self) -> BTreeMap<NodeId, (String, String)> {
+        let nodes = self.nodes();
+        let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
+        let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
+        members.map(|member| (member.id, (member.url.clone(), member.peer.clone()))).collect()
+    }
+}
+
+/// A URL as it is written by most.
+fn base(url: &str) -> String {
+    let url = url.trim().trim_end_matches('/');
+    if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
+}
+
+async fn look_at(client: &Client, urls: &[String], given: bool) -> Vec<Endpoint> {
+    join_all(urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, says: ask(client, url).await } })).await
+}
+
+async fn ask(client: &Client, url: &str) -> Result<Answer, String> {
+    let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
+    // The connection stands by now, so that the times around this one are those of one round trip and the proof of readiness.
+    let (before, begun) = (now(), Instant::now());
+    let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
+    let after = WallMillis(before.0.saturating_add(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)));
+    let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
+    Ok(Answer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
+}
+
+/// A JSON body, whatever the status: a node that is not ready says so with one.
+async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
+    let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
+    let status = answer.status();
+    answer.json().await.map_err(|_| format!("it answers with status {status} and not as a fairhold node does"))
+}
+
+/// The innermost cause, which is what a person needs: "connection refused", not three layers of "error sending request".
+fn cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Whether something listens at a member's port for the others. Nothing is said to it.
+async fn knock(address: String, limit: Duration) -> (String, Result<(), String>) {
+    let knocked = match timeout(limit, TcpStream::connect(&address)).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    };
+    (address, knocked)
+}
+
+fn now() -> WallMillis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_network_may_have_done_is_no_difference_of_clocks() {
+        let at = WallMillis;
+        let same = Clock::between(at(1_000), at(1_300), at(1_400));
+        assert_eq!((same, same.surely()), (Clock { ahead: 100, doubt: 201 }, 0));
+        assert_eq!(Clock::between(at(1_000), at(9_000), at(1_400)).surely(), 7_599);
+        assert_eq!(Clock::between(at(9_000), at(1_000), at(9_000)).surely(), 7_999);
+    }
+
+    #[test]
+    fn a_url_may_be_written_shortly() {
+        for url in ["http://a:7171", "http://a:7171/", "a:7171", " a:7171"] {
+            assert_eq!(base(url), "http://a:7171", "{url}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Handing the leadership over on purpose: before a node stops, and when an operator asks for it.
+//!
+//! A leader that hands over takes no proposals and sends no heartbeats until another one leads: openraft knows no way back. So
+//! whatever can be known before is looked at before, above all whether the target answers and has nearly all of the log.
+
+use crate::{
+    core::{CallError, Core, Route, leader_in, leadership_in},
+    replica::Replica,
+    status::silent_for,
+    types::Types,
+    wire::{Reply, Request},
+};
+use fairhold_types::NodeId;
+use openraft::{AsyncRuntime, Instant, RaftMetrics};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How many leases a handover may take: the target has to win an election.
+const HANDOVER_LEASES: u32 = 4;
+/// A member that acknowledged nothing for so many leases is taken for one that is down.
+const SILENT_LEASES: u32 = 4;
+/// Entries that the target may be behind: it has to have all of them before it stands for election, and nothing is proposed
+/// meanwhile.
+const HANDOVER_LAG_MAX: u64 = 1_000;
+
+/// Why the leadership was not handed over. But for `Unfinished` nothing was tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum HandoverError {
+    /// No such member.
+    #[error("node {to} is no member of the cluster: its members are {}", list(members))]
+    NotMember {
+        /// The one asked for.
+        to: NodeId,
+        /// The members.
+        members: Vec<NodeId>,
+    },
+    /// A learner cannot lead.
+    #[error("node {to} has no vote and cannot lead: the voters are {}", list(voters))]
+    NoVote {
+        /// The one asked for.
+        to: NodeId,
+        /// The voters.
+        voters: Vec<NodeId>,
+    },
+    /// There is nothing to hand over.
+    #[error("node {to} leads already")]
+    LeadsAlready {
+        /// The one asked for.
+        to: NodeId,
+    },
+    /// It does not answer the leader.
+    #[error("node {to} does not answer the leader: see that it runs and can be reached, then ask again")]
+    Silent {
+        /// The one asked for.
+        to: NodeId,
+    },
+    /// It has too little of the log.
+    #[error("node {to} is {lag} log entries behind the leader: ask again when it has caught up")]
+    Behind {
+        /// The one asked for.
+        to: NodeId,
+        /// By how many entries.
+        lag: u64,
+    },
+    /// No leader is known, or it could not be reached.
+    #[error("no leader is known: a majority of the nodes must reach one another")]
+    NoLeader,
+    /// It was begun, and the target did not lead in time. Another one may.
+    #[error("node {to} did not take the leadership in time; whoever leads now is in /v1/cluster")]
+    Unfinished {
+        /// The one asked for.
+        to: NodeId,
+    },
+}
+
+fn list(ids: &[NodeId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl<RT: AsyncRuntime> Replica<RT> {
+    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads.
+    pub async fn hand_over(&self, to: NodeId, deadline: RT::Instant) -> Result<(), HandoverError> {
+        let core = &self.core;
+        let done = loop {
+            let asked = match core.route() {
+                Route::Here => Some(serve(core, to, deadline).await),
+                Route::There(leader) => {
+                    let within_ms = crate::proposals::millis(deadline.saturating_duration_since(RT::Instant::now()));
+                    let request = Request::HandOver { to, within_ms };
+                    match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
+                        Some(Ok(Ok(Reply::HandedOver(done)))) => Some(done),
+                        Some(Ok(Err(CallError::NotDelivered(_)))) => None,
+                        // It may have been begun.
+                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(())),
+                    }
+                }
+                Route::Unknown => None,
+            };
+            match asked {
+                Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
+                Some(done) => break done,
+                None => break Err(HandoverError::NoLeader),
+            }
+        };
+        done?;
+        let leads = core.until(|metrics| (leader_in(metrics)?.0 == to).then_some(()));
+        match RT::timeout_at(deadline, leads).await {
+            Ok(Some(())) => Ok(()),
+            Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
+        }
+    }
+
+    /// Hands the leadership to the voter that is most likely to take it, if this node leads and has another one; waits a moment
+    /// for it.
+    pub async fn transfer_leadership(&self) {
+        let core = &self.core;
+        let best = core.look(|metrics| {
+            leadership_in(metrics)?;
+            let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
+            voters.max_by_key(|id| (!is_silent(core, metrics, *id), matched(metrics, *id)))
+        });
+        let Some(best) = best else { return };
+        tracing::info!(node = best, "handing the leadership to node {best}");
+        if !moved(core, best).await {
+            tracing::warn!(node = best, "node {best} did not take the leadership in time; the others will elect a leader");
+        }
+    }
+}
+
+/// Hands over where this node leads.
+pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId, deadline: RT::Instant) -> Result<(), HandoverError> {
+    core.look(|metrics| may_take_over(core, metrics, to))?;
+    tracing::info!(node = to, "handing the leadership to node {to}, as asked");
+    match RT::timeout_at(deadline, moved(core, to)).await {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),
+    }
+}
+
+fn may_take_over<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, to: NodeId) -> Result<(), HandoverError> {
+    if leadership_in(metrics).is_none() {
+        return Err(HandoverError::NoLeader);
+    }
+    let membership = &metrics.membership_config;
+    if membership.get_node(&to).is_none() {
+        return Err(HandoverError::NotMember { to, members: membership.nodes().map(|(id, _)| *id).collect() });
+    }
+    if to == metrics.id {
+        return Err(HandoverError::LeadsAlready { to });
+    }
+    if !membership.voter_ids().any(|voter| voter == to) {
+        return Err(HandoverError::NoVote { to, voters: membership.voter_ids().collect() });
+    }
+    if is_silent(core, metrics, to) {
+        return Err(HandoverError::Silent { to });
+    }
+    let lag = metrics.last_log_index.map_or(0, |index| index + 1).saturating_sub(matched(metrics, to));
+    if lag > HANDOVER_LAG_MAX {
+        return Err(HandoverError::Behind { to, lag });
+    }
+    Ok(())
+}
+
+/// How many entries a member is known to have.
+fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u64 {
+    let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
+    known.and_then(|log_id| log_id.as_ref()).map_or(0, |log_id| log_id.index + 1)
+}
+
+fn is_silent<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+    silent_for(metrics, id).is_none_or(|silent| silent > core.lease * SILENT_LEASES)
+}
+
+/// Begins, and waits until another node leads; whether one does.
+async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
+    if core.raft.trigger().transfer_leader(to).await.is_err() {
+        return false;
+    }
+    let moved = core.until(|metrics| {
+        let elsewhere = metrics.current_leader.is_some_and(|leader| leader != metrics.id);
+        elsewhere.then_some(())
+    });
+    let limit: Duration = core.lease * HANDOVER_LEASES;
+    RT::timeout(limit, moved).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_names_the_node_and_what_there_is() {
+        let error = HandoverError::NotMember { to: 9, members: vec![1, 2, 3] };
+        assert_eq!(error.to_string(), "node 9 is no member of the cluster: its members are 1, 2, 3");
+        assert!(HandoverError::Behind { to: 2, lag: 1_001 }.to_string().contains("1001 log entries behind"));
+    }
+}

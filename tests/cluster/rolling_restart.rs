@@ -1,0 +1,271 @@
+//! Every node is restarted in turn under load, as an upgrade does it, and no client notices more than a short silence.
+
+use crate::{
+    client::{Call, Client, Grant, new_key, whole},
+    fairness::{Dice, Room, assert_in_order},
+    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    streams::Stream,
+    trial,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const LOCK: &str = "upgrade";
+const COUNTER: &str = "upgraded";
+const SEED: u64 = 0x0707_1199;
+
+/// So many successful operations, and grants among them, show that the cluster is at work again.
+const AT_WORK: usize = 60;
+const AT_WORK_GRANTS: usize = 10;
+
+/// The longest silence that the median restart may cause, which begins before the node is asked to stop.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// How often all nodes are restarted, one after the other.
+fn rounds() -> usize {
+    trial::size(1, 10)
+}
+
+/// Clients of each sort: those that queue, those that write, those that stream.
+fn clients() -> (usize, usize, usize) {
+    trial::size((12, 2, 3), (36, 6, 8))
+}
+
+/// What the clients have in common.
+#[derive(Debug, Clone, Default)]
+struct Load {
+    over: Arc<AtomicBool>,
+    successes: Arc<Mutex<Vec<Instant>>>,
+    grants: Arc<AtomicUsize>,
+    goaways: Arc<AtomicUsize>,
+    room: Room,
+}
+
+impl Load {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn succeeded(&self) {
+        self.successes.lock().expect("no holder panics").push(Instant::now());
+    }
+
+    fn granted(&self) {
+        self.grants.fetch_add(1, Ordering::SeqCst);
+        self.succeeded();
+    }
+
+    fn count(&self) -> usize {
+        self.successes.lock().expect("no holder panics").len()
+    }
+
+    async fn at_work(&self) {
+        let now = || (self.count(), self.grants.load(Ordering::SeqCst));
+        let before = now();
+        eventually("the clients are at work", Duration::from_secs(60), || async {
+            (now().0 >= before.0 + AT_WORK && now().1 >= before.1 + AT_WORK_GRANTS).then_some(())
+        })
+        .await;
+    }
+
+    /// The longest time without a success that ended between the two moments.
+    fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
+        let mut moments = self.successes.lock().expect("no holder panics").clone();
+        moments.sort();
+        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
+        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed around each restart")
+    }
+}
+
+/// Counts one up under the lock, by a write that the fence guards.
+async fn count_up(client: &Client, token: u64) {
+    let text = client.value(COUNTER).await;
+    let (count, last) = text.split_once(' ').expect("a count and a token");
+    let (count, last): (u64, u64) = (count.parse().expect("a count"), last.parse().expect("a token"));
+    assert!(last < token, "the counter was written with token {last}, and {token} was given after it");
+    let write = Call::put(&format!("/v1/nodes/{COUNTER}"), format!("{} {token}", count + 1));
+    client.write(&write.fenced(LOCK, token)).await;
+}
+
+/// Queues, holds, renews, writes and releases until the load is over.
+async fn queue(client: Client, load: Load) -> Vec<Grant> {
+    let mut grants = Vec::new();
+    while !load.is_over() {
+        let grant = client.acquire(LOCK, "wait=10m&ttl=30s").await;
+        load.room.enter(grant.token);
+        load.granted();
+        client.send(&Call::post(&format!("/v1/grants/{}/renew", grant.id))).await.expect_status(200);
+        load.succeeded();
+        count_up(&client, grant.token).await;
+        load.room.leave(grant.token);
+        client.release(&grant.id).await;
+        load.succeeded();
+        grants.push(grant);
+    }
+    grants
+}
+
+/// Writes one value after the other until the load is over, and reads each; keeps a session alive meanwhile, which holds a lock.
+async fn write(client: Client, load: Load, number: usize) -> usize {
+    let session = client.open_session("10s", &format!("writer-{number}")).await;
+    let grant = client.acquire(&format!("desk-{number}"), &format!("session={}", session.id)).await;
+    let mut written = 0;
+    while !load.is_over() {
+        let path = format!("written-{number}");
+        client.write(&Call::put(&format!("/v1/nodes/{path}"), written.to_string())).await;
+        assert_eq!(client.value(&path).await, written.to_string(), "an acknowledged write");
+        client.keepalive(&session).await.expect_status(200);
+        load.succeeded();
+        written += 1;
+        pass(Duration::from_millis(20)).await;
+    }
+    assert!(client.fence_passes(&format!("desk-{number}"), grant.token).await, "the session lived through all of it");
+    written
+}
+
+/// A stream that is opened again, with its key and at the next node, whenever its server goes away.
+struct Holder {
+    urls: Vec<String>,
+    at: usize,
+    key: String,
+    stream: Stream,
+}
+
+impl Holder {
+    fn open(urls: &[String], at: usize) -> Holder {
+        let key = new_key();
+        Holder { stream: begin(&urls[at % NODES], &key), urls: urls.to_vec(), at, key }
+    }
+
+    /// The token of the next `held`, for as long as it takes.
+    async fn held(&mut self, load: &Load) -> u64 {
+        loop {
+            match self.stream.news().await {
+                Some(line) if line["event"] == "held" => return whole(&line, "token"),
+                Some(line) if line["event"] == "queued" => {}
+                Some(line) if line["event"] == "error" => assert_eq!(line["retryable"], true, "{line}"),
+                Some(line) if line["event"] == "goaway" => {
+                    assert_eq!(line["id"], self.key.as_str(), "{line}");
+                    load.goaways.fetch_add(1, Ordering::SeqCst);
+                }
+                Some(line) => {
+                    let code = line["code"].as_str();
+                    assert!(matches!(code, Some("shutting_down" | "no_quorum" | "deadline_exceeded")), "{line}");
+                }
+                // It has ended, or there was nobody: the next node, soon.
+                None => {
+                    pass(Duration::from_millis(20)).await;
+                    self.at += 1;
+                    self.stream = begin(&self.urls[self.at % NODES], &self.key);
+                }
+            }
+        }
+    }
+}
+
+fn begin(url: &str, key: &str) -> Stream {
+    Stream::open(url, LOCK, "wait=10m&ttl=30s", key)
+}
+
+/// Holds by a stream until the load is over. Some of them are attached again while they hold, which shows the same token.
+async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> Vec<Grant> {
+    let (mut grants, mut dice) = (Vec::new(), Dice::new(SEED ^ (number << 32)));
+    while !load.is_over() {
+        let mut holder = Holder::open(&urls, usize::try_from(dice.below(NODES as u64)).expect("small"));
+        let token = holder.held(&load).await;
+        load.room.enter(token);
+        load.granted();
+        count_up(&client, token).await;
+        if dice.below(2) == 0 {
+            let before = std::mem::replace(&mut holder.at, usize::try_from(dice.below(NODES as u64)).expect("small"));
+            let older = std::mem::replace(&mut holder.stream, begin(&holder.urls[before % NODES], &holder.key));
+            assert_eq!(holder.held(&load).await, token, "the same grant");
+            // Not sooner: a stream that ends before another one took its place is a release.
+            drop(older);
+        }
+        let seen = client.send(&Call::get(&format!("/v1/grants/{}", holder.key))).await.expect_status(200);
+        assert_eq!(seen.number("token"), token);
+        load.room.leave(token);
+        client.release(&holder.key).await;
+        load.succeeded();
+        grants.push(Grant { id: holder.key, number: seen.number("number"), token });
+    }
+    grants
+}
+
+/// Restarts every node in turn; returns when each was asked to stop, and the numbers that stood in the queue by then.
+async fn restart_all(cluster: &mut Cluster, load: &Load) -> (Vec<(usize, bool, Instant)>, BTreeSet<u64>) {
+    let (mut stopped, mut places) = (Vec::new(), BTreeSet::new());
+    for _ in 0..rounds() {
+        for node in 0..NODES {
+            load.at_work().await;
+            let led = cluster.leader().await == node;
+            places.extend(cluster.client(node).queue_numbers(LOCK).await);
+            stopped.push((node, led, Instant::now()));
+            let status = cluster.nodes[node].terminate().await;
+            assert!(status.success(), "node {} ended with {status}", node + 1);
+            load.at_work().await;
+            cluster.restart(node).await;
+        }
+    }
+    load.at_work().await;
+    (stopped, places)
+}
+
+fn report_silences(load: &Load, stopped: &[(usize, bool, Instant)], over: Instant) -> Duration {
+    let ends = stopped.iter().skip(1).map(|(_, _, at)| *at).chain([over]);
+    let mut silences = Vec::new();
+    for ((node, led, at), end) in stopped.iter().zip(ends) {
+        let silence = load.longest_silence(*at, end);
+        let role = if *led { "leader" } else { "follower" };
+        report(&format!("rolling restart: node {} ({role}): the longest gap was {silence:.0?}", node + 1));
+        silences.push(silence);
+    }
+    silences.sort();
+    let (median, longest) = (silences[silences.len() / 2], silences[silences.len() - 1]);
+    report(&format!("rolling restart: {} restarts, longest gap {longest:.0?}, median {median:.0?}", silences.len()));
+    median
+}
+
+#[test]
+fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_is_granted_twice() {
+    alone(trial::size(LONG, LONG * 3), async {
+        let mut cluster = Cluster::start().await;
+        let (client, load) = (cluster.client(0), Load::default());
+        client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;
+        let (queuing, writing, streaming) = clients();
+        let urls: Vec<String> = cluster.nodes.iter().map(|node| node.url.clone()).collect();
+        let mut holding: Vec<_> = (0..queuing).map(|number| tokio::spawn(queue(cluster.client(number), load.clone()))).collect();
+        holding.extend(
+            (0..streaming).map(|number| tokio::spawn(stream(cluster.client(number), urls.clone(), load.clone(), number as u64))),
+        );
+        let writers: Vec<_> =
+            (0..writing).map(|number| tokio::spawn(write(cluster.client(number), load.clone(), number))).collect();
+
+        let (stopped, places) = restart_all(&mut cluster, &load).await;
+        let over = Instant::now();
+        load.over.store(true, Ordering::SeqCst);
+        let mut grants: Vec<Grant> = all(holding).await.into_iter().flatten().collect();
+        let written: usize = all(writers).await.into_iter().sum();
+
+        let median = report_silences(&load, &stopped, over);
+        let goaways = load.goaways.load(Ordering::SeqCst);
+        report(&format!("rolling restart: {} grants of one lock, {written} values written, {goaways} goaways", grants.len()));
+        assert_in_order(&mut grants);
+        let counter = client.value(COUNTER).await;
+        let last = grants.last().map_or(0, |grant| grant.token);
+        assert_eq!(counter, format!("{} {last}", grants.len()), "each grant counted once");
+        let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
+        let lost: Vec<&u64> = places.difference(&granted).collect();
+        assert!(lost.is_empty(), "these stood in the queue before a restart and were never granted: {lost:?}");
+        assert!(places.len() > rounds() * NODES * queuing / 2, "too few waited when nodes were stopped: {}", places.len());
+        assert!(goaways > 0, "no stream was at a node that stopped");
+        assert!(median <= SILENCE, "the median of the longest gaps is {median:?}");
+    });
+}

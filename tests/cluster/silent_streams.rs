@@ -1,0 +1,134 @@
+//! Streams whose client is there and does not read, or is gone and did not say so: the ttl protects, and bounds both.
+
+use crate::{
+    client::{Call, new_key, whole},
+    harness::{Cluster, SHORT, alone, report},
+    queue::standing,
+    streams::Stream,
+    trial,
+};
+use std::{
+    net::SocketAddr,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use tokio::{io::AsyncWriteExt, net::TcpSocket};
+
+/// A network namespace that is joined to this machine by one cable; removed when dropped.
+struct Namespace {
+    name: String,
+    /// This machine's address at the cable.
+    near: String,
+    /// The other end's.
+    far: String,
+    /// This machine's end of the cable.
+    cable: String,
+}
+
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split(' ')).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("ip cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+impl Namespace {
+    /// Fails where this machine does not let us.
+    fn new() -> Result<Namespace, String> {
+        let id = std::process::id();
+        let (name, cable, end) = (format!("fairhold-{id}"), format!("fh{id}"), format!("fhe{id}"));
+        // One of the networks that are set aside for benchmarks (RFC 2544), by the number of the process.
+        let net = format!("198.18.{}", id % 250 + 1);
+        let namespace = Namespace { near: format!("{net}.1"), far: format!("{net}.2"), name, cable };
+        let Namespace { name, near, far, cable } = &namespace;
+        ip(&format!("netns add {name}"))?;
+        ip(&format!("link add {cable} type veth peer name {end}"))?;
+        ip(&format!("link set {end} netns {name}"))?;
+        ip(&format!("addr add {near}/30 dev {cable}"))?;
+        ip(&format!("link set {cable} up"))?;
+        ip(&format!("-n {name} addr add {far}/30 dev {end}"))?;
+        ip(&format!("-n {name} link set {end} up"))?;
+        Ok(namespace)
+    }
+
+    /// From now on nothing gets there: it is sent to a hardware address that nobody has.
+    fn vanish(&self) {
+        let Namespace { far, cable, .. } = self;
+        ip(&format!("neigh replace {far} lladdr 02:00:00:00:00:99 nud permanent dev {cable}")).expect("a neighbour can be set");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        // Either may not have come into being.
+        drop(ip(&format!("link del {}", self.cable)));
+        drop(ip(&format!("netns del {}", self.name)));
+    }
+}
+
+#[test]
+fn a_client_that_vanished_without_a_word_is_noticed_and_keeps_its_lock_for_the_ttl() {
+    const TTL: Duration = Duration::from_secs(3);
+    alone(SHORT, async {
+        let namespace = match Namespace::new() {
+            Ok(namespace) => namespace,
+            Err(error) => return report(&format!("NOT COVERED: a client that vanishes without a word ({error})")),
+        };
+        let mut cluster = Cluster::plan();
+        for node in &mut cluster.nodes {
+            node.listen_everywhere();
+            node.start();
+        }
+        cluster.ready().await;
+        let (client, key) = (cluster.client(1), new_key());
+        let url = cluster.nodes[0].url.replace("127.0.0.1", &namespace.near);
+        let mut curl = tokio::process::Command::new("ip");
+        curl.args(["netns", "exec", &namespace.name, "curl"]);
+        let mut stream = Stream::open_by(curl, &url, "lighthouse", "ttl=3s", &key);
+        let held = stream.expect("held").await;
+        assert_eq!(stream.line().await.expect("a line")["event"], "alive");
+
+        let next = tokio::spawn(async move { client.acquire("lighthouse", "wait=60s&ttl=60s").await });
+        standing(&cluster.client(1), "lighthouse", 2).await;
+        namespace.vanish();
+        let vanished = Instant::now();
+        let next = next.await.expect("the next one");
+        let took = vanished.elapsed();
+        report(&format!("with a ttl of {TTL:?}, a client that vanished without a word held for another {took:.1?}"));
+        assert!(next.token > whole(&held, "token"));
+        // It may have heard a sign of life just before, and have been renewed until it was noticed.
+        assert!(took > TTL / 2 && took < TTL * 2 + Duration::from_secs(1), "{took:?}");
+        let gone = cluster.client(2).send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_problem(410, "grant_gone");
+        assert_eq!(gone.json["reason"], "expired", "it was not abandoned: {gone:?}");
+    });
+}
+
+#[test]
+fn a_client_that_lives_and_never_reads_keeps_its_lock_for_a_while_and_not_for_ever() {
+    const TTL: Duration = Duration::from_secs(1);
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        for receives in trial::size(vec![2_048], vec![2_048, 64 * 1024]) {
+            let (client, key, lock) = (cluster.client(1), new_key(), format!("statue-{receives}"));
+            let address: SocketAddr = cluster.nodes[0].url.trim_start_matches("http://").parse().expect("an address");
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.set_recv_buffer_size(receives).expect("a buffer can be set");
+            let mut stream = socket.connect(address).await.expect("the server takes connections");
+            let head = format!("POST /v1/locks/{lock}?hold=stream&ttl=1s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: {key}\r\n\r\n");
+            stream.write_all(head.as_bytes()).await.expect("a request can be sent");
+            standing(&client, &lock, 1).await;
+            let held = Instant::now();
+            client.acquire(&lock, "wait=100s&ttl=60s").await;
+            let took = held.elapsed();
+            report(&format!(
+                "with a ttl of {TTL:?} and room for {receives} unread bytes, a client that never reads held for {took:.1?}"
+            ));
+            assert!(took > TTL && took < Duration::from_secs(60), "{took:?}");
+            let gone = client.send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_problem(410, "grant_gone");
+            assert_eq!(gone.json["reason"], "expired", "it was not abandoned: {gone:?}");
+            drop(stream);
+        }
+    });
+}
