@@ -132,15 +132,22 @@ async fn write(client: Client, load: Load, number: usize) -> usize {
 /// A stream that is opened again, with its key and at the next node, whenever its server goes away.
 struct Holder {
     urls: Vec<String>,
+    lock: String,
     at: usize,
     key: String,
     stream: Stream,
 }
 
 impl Holder {
-    fn open(urls: &[String], at: usize) -> Holder {
+    fn open(urls: &[String], lock: &str, at: usize) -> Holder {
         let key = new_key();
-        Holder { stream: begin(&urls[at % NODES], &key), urls: urls.to_vec(), at, key }
+        Holder { stream: begin(&urls[at % NODES], lock, &key), urls: urls.to_vec(), lock: lock.to_owned(), at, key }
+    }
+
+    /// Asks at the next node; the stream before this one is over, or ends when it is dropped.
+    fn again(&mut self) -> Stream {
+        self.at += 1;
+        std::mem::replace(&mut self.stream, begin(&self.urls[self.at % NODES], &self.lock, &self.key))
     }
 
     /// The token of the next `held`, for as long as it takes.
@@ -161,30 +168,44 @@ impl Holder {
                 // It has ended, or there was nobody: the next node, soon.
                 None => {
                     pass(Duration::from_millis(20)).await;
-                    self.at += 1;
-                    self.stream = begin(&self.urls[self.at % NODES], &self.key);
+                    drop(self.again());
                 }
             }
         }
     }
 }
 
-fn begin(url: &str, key: &str) -> Stream {
-    Stream::open(url, LOCK, "wait=10m&ttl=30s", key)
+fn begin(url: &str, lock: &str, key: &str) -> Stream {
+    Stream::open(url, lock, "wait=10m&ttl=6s", key)
+}
+
+/// Holds a lock of its own by streams from the first to the last moment, and counts how often its server said that it stops.
+async fn hold_on(urls: Vec<String>, load: Load, number: usize) {
+    let mut holder = Holder::open(&urls, &format!("mast-{number}"), number);
+    let token = holder.held(&load).await;
+    while !load.is_over() {
+        let line = holder.stream.line().await.expect("a stream says why it ends");
+        if line["event"] == "goaway" {
+            load.goaways.fetch_add(1, Ordering::SeqCst);
+            drop(holder.again());
+            assert_eq!(holder.held(&load).await, token, "the same grant");
+        } else {
+            assert_eq!(line["event"], "alive", "{line}");
+        }
+    }
 }
 
 /// Holds by a stream until the load is over. Some of them are attached again while they hold, which shows the same token.
 async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> Vec<Grant> {
     let (mut grants, mut dice) = (Vec::new(), Dice::new(SEED ^ (number << 32)));
     while !load.is_over() {
-        let mut holder = Holder::open(&urls, usize::try_from(dice.below(NODES as u64)).expect("small"));
+        let mut holder = Holder::open(&urls, LOCK, usize::try_from(dice.below(NODES as u64)).expect("small"));
         let token = holder.held(&load).await;
         load.room.enter(token);
         load.granted();
         count_up(&client, token).await;
         if dice.below(2) == 0 {
-            let before = std::mem::replace(&mut holder.at, usize::try_from(dice.below(NODES as u64)).expect("small"));
-            let older = std::mem::replace(&mut holder.stream, begin(&holder.urls[before % NODES], &holder.key));
+            let older = holder.again();
             assert_eq!(holder.held(&load).await, token, "the same grant");
             // Not sooner: a stream that ends before another one took its place is a release.
             drop(older);
@@ -248,11 +269,13 @@ fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_i
         let writers: Vec<_> =
             (0..writing).map(|number| tokio::spawn(write(cluster.client(number), load.clone(), number))).collect();
 
+        let holding_on: Vec<_> = (0..NODES).map(|number| tokio::spawn(hold_on(urls.clone(), load.clone(), number))).collect();
         let (stopped, places) = restart_all(&mut cluster, &load).await;
         let over = Instant::now();
         load.over.store(true, Ordering::SeqCst);
         let mut grants: Vec<Grant> = all(holding).await.into_iter().flatten().collect();
         let written: usize = all(writers).await.into_iter().sum();
+        all(holding_on).await;
 
         let median = report_silences(&load, &stopped, over);
         let goaways = load.goaways.load(Ordering::SeqCst);
@@ -265,7 +288,7 @@ fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_i
         let lost: Vec<&u64> = places.difference(&granted).collect();
         assert!(lost.is_empty(), "these stood in the queue before a restart and were never granted: {lost:?}");
         assert!(places.len() > rounds() * NODES * queuing / 2, "too few waited when nodes were stopped: {}", places.len());
-        assert!(goaways > 0, "no stream was at a node that stopped");
+        assert!(goaways >= NODES, "the streams that hold on were told: {goaways}");
         assert!(median <= SILENCE, "the median of the longest gaps is {median:?}");
     });
 }

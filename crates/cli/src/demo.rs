@@ -5,12 +5,14 @@
 mod board;
 mod client;
 mod look;
+mod screen;
 mod view;
 
 use crate::{dev::Pids, output::write_stdout};
 use board::Board;
 use fairhold_types::NodeId;
 use look::Look;
+use screen::Size;
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -33,13 +35,6 @@ const REDRAW_EVERY: Duration = Duration::from_millis(200);
 const WRITE_EVERY: Duration = Duration::from_secs(2);
 /// How long a node may take to say how it is. Longer than that counts as down.
 const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Draws over what was there: the cursor goes home, and lines that are too long are cut at the edge.
-const SCREEN_BEGIN: &str = "\x1b[?25l\x1b[?7l\x1b[H";
-const LINE_END: &str = "\x1b[K\n";
-const SCREEN_END: &str = "\x1b[J\x1b[?7h";
-const SCREEN_CLEAR: &str = "\x1b[2J";
-const CURSOR_SHOW: &str = "\x1b[?25h";
 
 /// What the demo has to know of the cluster.
 #[derive(Debug)]
@@ -80,7 +75,7 @@ impl Demo {
         };
         clients.shutdown().await;
         if terminal {
-            write_stdout(CURSOR_SHOW)?;
+            write_stdout(screen::LEAVE)?;
         }
         result
     }
@@ -89,7 +84,7 @@ impl Demo {
         let client = http_client(LOOK_TIMEOUT);
         let started = Instant::now();
         if terminal {
-            write_stdout(SCREEN_CLEAR)?;
+            write_stdout(screen::CLEAR)?;
         } else {
             let look = Look::take(&client, &self.urls, &LOCKS).await;
             write_stdout(&lines(&view::advice(&look, &self.pids.borrow().clone(), self.restarts)))?;
@@ -99,12 +94,12 @@ impl Demo {
             board.compare(&look);
             let pids = self.pids.borrow().clone();
             if terminal {
-                let mut screen = vec![view::title(started.elapsed(), board)];
-                screen.extend(view::nodes(&look, &pids));
-                screen.extend(view::locks(&look, board));
-                screen.extend(view::advice(&look, &pids, self.restarts));
-                screen.push(format!("  the nodes' logs: {}/node-N.log", self.data.display()));
-                write_stdout(&format!("{SCREEN_BEGIN}{}{SCREEN_END}", screen.join(LINE_END) + LINE_END))?;
+                let mut top = vec![view::title(started.elapsed(), board)];
+                top.extend(view::nodes(&look, &pids));
+                top.extend(view::locks(&look, board));
+                let mut bottom = view::advice(&look, &pids, self.restarts);
+                bottom.push(format!("  the nodes' logs: {}/node-N.log", self.data.display()));
+                write_stdout(&screen::picture(&top, &bottom, Size::now()))?;
                 sleep(REDRAW_EVERY).await;
             } else {
                 let mut text = view::brief_nodes(&look, &pids);

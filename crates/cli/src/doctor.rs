@@ -1,4 +1,5 @@
-//! `fairhold doctor`: looks at a cluster from outside, and says for each thing whether it is well, and what to do where it is not.
+//! `fairhold doctor`: looks at a cluster from outside, and says for each thing whether it is well, and what to do where it is
+//! not.
 //!
 //! `look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
 

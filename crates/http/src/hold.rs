@@ -33,6 +33,9 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 /// and neither seen on a terminal nor wrapped by it.
 const ALIVE_BYTES: usize = 1024;
 
+/// What the system may keep of a stream that is not read. Only the newest line is worth anything.
+const SEND_BYTES: usize = 8 * 1024;
+
 /// Hangs on an answer that is a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Streamed {
@@ -40,6 +43,13 @@ pub(crate) struct Streamed {
     pub(crate) silence_max: Duration,
     /// To be noted when that was why.
     pub(crate) silence: Silence,
+}
+
+impl Streamed {
+    /// Little is kept here for a client that does not read.
+    pub(crate) fn keep_little(&self, socket: &socket2::Socket) -> std::io::Result<()> {
+        socket.set_send_buffer_size(SEND_BYTES)
+    }
 }
 
 /// Takes the grant, and tells what becomes of it for as long as the caller listens. What fails before the first line is an

@@ -52,11 +52,13 @@ pub(super) fn advice(look: &Look, pids: &Pids, restarts: bool) -> Vec<String> {
     let after = if restarts { "it is started again after 2 s" } else { "it stays down" };
     vec![
         String::new(),
-        "  try in another terminal:".to_owned(),
-        format!("    {kill:<20} kills the leader: the queue goes on without it, in the same order ({after})"),
-        format!("    curl -X POST '{url}/v1/locks/{}?wait=60s&ttl=10s&owner=me'   queue yourself", LOCKS[0]),
-        format!("    curl -X DELETE {url}/v1/grants/ID   and release it, with the id of the answer"),
-        format!("    curl {url}/v1/locks/{}/queue   who holds and who waits", LOCKS[0]),
+        "  Try in another terminal.".to_owned(),
+        format!("  Kill the leader; the queue goes on without it, in the same order ({after}):"),
+        kill,
+        "  Queue yourself, and hold until Ctrl-C:".to_owned(),
+        format!("curl -N -X POST '{url}/v1/locks/{}?wait=10m&hold=stream&owner=me'", LOCKS[0]),
+        "  See who holds and who waits:".to_owned(),
+        format!("curl {url}/v1/locks/{}/queue", LOCKS[0]),
     ]
 }
 
@@ -116,7 +118,7 @@ fn gaps(record: &Record) -> String {
     let now = last.at.elapsed();
     let longest = record.longest_gap.max(now);
     let free = match record.free {
-        Some((last, longest)) => format!("; free while wanted: {}, at worst {}", span(last), span(longest)),
+        Some((last, longest)) => format!("; handed over in {}, at worst {}", span(last), span(longest)),
         None => String::new(),
     };
     format!("last grant {} ago, longest gap {}{free}", span(now), span(longest))

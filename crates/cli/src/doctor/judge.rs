@@ -181,7 +181,7 @@ fn leader(seen: &Seen) -> Finding {
         ([], [None]) => fail(
             CHECK,
             "there is no leader",
-            "see that more than half of the nodes run and reach one another at their peer ports; then one is elected within a second",
+            "see that more than half of the nodes run and reach one another at their peer ports; one is elected within a second",
         ),
         ([_], _) => {
             warn(CHECK, format!("who leads is not agreed: {}", said()), "an election may just be over: look again in a second")
@@ -201,7 +201,7 @@ fn term(seen: &Seen) -> Finding {
         terms => warn(
             "term",
             format!("the nodes are in different terms: {}", terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-            "an election may be under way: look again in a second; if it goes on, look for a node that hears only part of the others",
+            "an election may be under way: look again in a second; if it stays so, look for a node that hears only some of them",
         ),
     }
 }

@@ -57,8 +57,8 @@ mod tests {
 
     #[test]
     fn what_to_do_stands_below_what_was_seen() {
-        let text = "ok    disk        what was seen\nwarn  disk        what was seen\n                  -> what to do\n1 ok, 1 warn, 0 fail\n";
-        assert_eq!(table(&findings()), text);
+        let lines = ["ok    disk        what was seen", "warn  disk        what was seen", "                  -> what to do"];
+        assert_eq!(table(&findings()), format!("{}\n1 ok, 1 warn, 0 fail\n", lines.join("\n")));
     }
 
     #[test]

@@ -51,8 +51,6 @@ const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Between two probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
-/// What the system may keep of a stream that is not read. Only the newest line is worth anything.
-const STREAM_SEND_BYTES: usize = 8 * 1024;
 /// How long what was sent may stay without acknowledgement.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
 /// How long after an answer the end of its connection can mean that it was not read.
@@ -120,7 +118,7 @@ impl Client {
             () = gone(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
-            let bounded = SockRef::from(&*self.stream).set_send_buffer_size(STREAM_SEND_BYTES);
+            let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "a stream's silence could not be bounded");
             }
