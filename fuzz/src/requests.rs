@@ -3,6 +3,7 @@
 use crate::memory::start_node;
 use axum::{Router, body::Body, response::Response};
 use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
+use fairhold_types::dto::Host;
 use http::{Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Limited};
 use std::{
@@ -56,7 +57,8 @@ pub fn run(bytes: &[u8]) {
 fn start() -> Server {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
     let node = runtime.block_on(start_node());
-    Server { router: router(node, ServerInfo { version: "fuzz" }, Admin::open(), Exposition::default()), runtime, served: 0 }
+    let info = ServerInfo { version: "fuzz", host: Host::default };
+    Server { router: router(node, info, Admin::open(), Exposition::default()), runtime, served: 0 }
 }
 
 /// A head that is none of HTTP's never gets as far as the router: `None`.
