@@ -11,9 +11,14 @@ const LAG_MAX: u64 = 1_000;
 const SILENT_MAX: Duration = Duration::from_secs(2);
 /// Milliseconds by which clocks may differ before people are misled.
 const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
-/// Bytes, and percent, of free space below which a disk will be full soon, and below which it may be full any moment.
-const DISK_LOW: (u64, u64) = (2 << 30, 10);
-const DISK_FULL: (u64, u64) = (256 << 20, 2);
+/// Bytes of free space below which a disk may be full any moment.
+const DISK_FULL: u64 = 256 << 20;
+/// Bytes of free space below which it will be full soon.
+const DISK_LOW: u64 = 2 << 30;
+/// Percent of free space below which it will be too, unless that is many bytes yet.
+const DISK_LOW_PERCENT: u64 = 10;
+/// So many.
+const DISK_PLENTY: u64 = 20 << 30;
 /// Open files that a node needs: ten thousand connections of clients, and its own.
 const OPEN_FILES_WANTED: u64 = 12_000;
 /// Percent of its open files that a node may have in use.
@@ -270,12 +275,11 @@ fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
     let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
     let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
-    let below = |(bytes, share): (u64, u64)| free < bytes || percent < share && free < bytes.saturating_mul(10);
     let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
     let advice = "make room on the disk of its data directory: a node that cannot write stops";
     Some(match () {
-        () if below(DISK_FULL) => fail("disk", seen, advice),
-        () if below(DISK_LOW) => warn("disk", seen, advice),
+        () if free < DISK_FULL => fail("disk", seen, advice),
+        () if free < DISK_LOW || percent < DISK_LOW_PERCENT && free < DISK_PLENTY => warn("disk", seen, advice),
         () => ok("disk", seen),
     })
 }
