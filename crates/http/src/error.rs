@@ -501,7 +501,7 @@ mod tests {
         }
         check(CallError::Read(ReadError::Deadline), Asked::Read, 504, "deadline_exceeded", true, &none);
         check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
-        check(CallError::Detached, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
+        check(CallError::Detached, acquire(true), 503, "shutting_down", true, &unknown_with_key);
         check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
         check(CallError::ShuttingDown, Asked::Change, 503, "shutting_down", true, &none);
     }

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_routed_is_described_and_the_reverse() {
-        let routes = routes::<TokioRuntime>(ServerInfo { version: "" });
+        let routes = routes::<TokioRuntime>(ServerInfo { version: "", host: fairhold_types::dto::Host::default });
         let routed: BTreeSet<(String, String)> = routes
             .list()
             .iter()

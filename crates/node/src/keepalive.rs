@@ -289,7 +289,7 @@ mod tests {
     /// Keepalives with room for so many.
     fn keepalives(room: usize) -> (Keepalives, mpsc::Receiver<Waiting>) {
         let (send, receive) = mpsc::channel(room);
-        (Keepalives(send), receive)
+        (Keepalives { queue: send, metrics: KeepaliveMetrics::default() }, receive)
     }
 
     #[tokio::test]
@@ -315,7 +315,7 @@ mod tests {
         let first = passed_on.recv().await.unwrap();
         // Another one takes the only place before the first is told to ask again.
         let (answer, _answered) = oneshot::channel();
-        crowd.0.try_send(Waiting { renewal: renewal(2), answer }).unwrap();
+        crowd.queue.try_send(Waiting { renewal: renewal(2), answer }).unwrap();
         first.answer.send(Renewed::Unproved).unwrap();
         assert_eq!(retried.await.unwrap(), Err(UnknownReason::Deadline.into()));
     }

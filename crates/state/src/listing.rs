@@ -132,7 +132,7 @@ impl State {
         }
         let more = first.len() > limit;
         let page = || first.keys().take(limit);
-        let next = page().last().filter(|_| more).map(|(rank, name)| LockKey { rank: *rank, name: (*name).clone() });
+        let next = page().next_back().filter(|_| more).map(|(rank, name)| LockKey { rank: *rank, name: (*name).clone() });
         LockPage { items: page().map(|(_, name)| self.lock_entry(name)).collect(), next }
     }
 

@@ -1,4 +1,4 @@
-//! Reading persistent maps from bytes. `imbl`'s own reading makes room for as many entries as a length announces, before the first
+//! Reading persistent maps from bytes. `imbl` itself makes room for as many entries as a length announces, before the first of them
 //! is there: a wrong length would end the process.
 
 use imbl::OrdMap;

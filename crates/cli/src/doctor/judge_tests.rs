@@ -41,7 +41,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         open_files_max: Some(65_536),
         ..Host::default()
     };
-    let readiness = Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), host };
+    let readiness =
+        Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
     let answer = Answer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
     Endpoint { url: format!("http://n{id}:7171"), given: true, says: Ok(answer) }
 }

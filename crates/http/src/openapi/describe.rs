@@ -245,10 +245,8 @@ impl Call<'_> {
 const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
 
 fn left_out_rather_than_null(schema: &mut Value) {
-    let required: Vec<String> = match &schema["required"] {
-        Value::Array(names) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
-        _ => Vec::new(),
-    };
+    let names = schema["required"].as_array().into_iter().flatten();
+    let required: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let optional = properties
         .iter_mut()

@@ -655,11 +655,8 @@ impl Naive {
 
     fn break_lock(&mut self, order: &Break) -> Result<Outcome> {
         match self.past_of(&order.key.key) {
-            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint => {
-                if !self.errs(Mistake::BreakIsRepeated) {
-                    return Ok(Outcome::Nothing);
-                }
-            }
+            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint && self.errs(Mistake::BreakIsRepeated) => {}
+            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint => return Ok(Outcome::Nothing),
             Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
             None if self.live(&order.key.key).is_some() || self.is_session_key(&order.key.key) => return other_request(),
             None => {}
