@@ -182,7 +182,9 @@ impl<I: Instant> Watched<I> {
             | Event::Granted { .. }
             | Event::Broken { .. }
             | Event::NodeCreated { .. }
-            | Event::NodeChanged { .. } => {}
+            | Event::NodeChanged { .. }
+            | Event::NodeDeleted { .. }
+            | Event::ChildrenChanged { .. } => {}
         }
     }
 

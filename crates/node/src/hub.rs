@@ -118,7 +118,9 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 | Event::Broken { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
-                | Event::NodeChanged { .. } => {}
+                | Event::NodeChanged { .. }
+                | Event::NodeDeleted { .. }
+                | Event::ChildrenChanged { .. } => {}
             }
         }
         self.clock.observe(state, events);

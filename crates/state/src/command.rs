@@ -517,6 +517,9 @@ pub struct HolderFacts {
 }
 
 /// A fact about a change, for those who watch and wait. Facts name numbers, never ids.
+///
+/// Lock nodes and their contenders are told of by the events of locks alone; the `Node…` and `ChildrenChanged` events are of
+/// all other nodes, in ZooKeeper's order: first the node's own, then its parent's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A session began.
@@ -618,5 +621,19 @@ pub enum Event {
         path: Path,
         /// Its version now.
         version: i32,
+    },
+    /// A node was removed.
+    NodeDeleted {
+        /// Its path.
+        path: Path,
+        /// The version that it had.
+        version: i32,
+    },
+    /// A child of a node was created or removed; it follows the child's own event.
+    ChildrenChanged {
+        /// The parent's path.
+        path: Path,
+        /// How often that has happened to it: its `cversion` now.
+        cversion: i32,
     },
 }

@@ -87,12 +87,21 @@ impl Change<'_> {
                 return Err(Rejection::NoNode { path: parent });
             }
             for path in self.state.tree.create_parents(&path, || Create::persistent(Vec::new()), revision, at) {
-                self.events.push(Event::NodeCreated { path });
+                self.tell_created(path);
             }
         }
         self.state.tree.create(path.clone(), Create::persistent(value), revision, at);
-        self.events.push(Event::NodeCreated { path });
+        self.tell_created(path);
         Ok(OperationResult::Put { created: true, version: 0 })
+    }
+
+    /// The node's own event, then its parent's, as ZooKeeper fires its watches.
+    fn tell_created(&mut self, path: Path) {
+        let parent = path.parent();
+        self.events.push(Event::NodeCreated { path });
+        if let Some((path, node)) = parent.and_then(|path| self.state.tree.get(&path).map(|node| (path.clone(), node))) {
+            self.events.push(Event::ChildrenChanged { cversion: node.cversion(), path });
+        }
     }
 }
 

@@ -108,7 +108,9 @@ impl Run {
 
     /// The same facts, in whatever order.
     fn compare_facts(&self, applied: &Applied, mut facts: Vec<Event>) -> Checked {
-        let of_nodes = |event: &Event| matches!(event, Event::NodeCreated { .. } | Event::NodeChanged { .. });
+        let of_nodes = |event: &Event| {
+            matches!(event, Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::ChildrenChanged { .. })
+        };
         let mut events: Vec<Event> = applied.events.iter().filter(|event| !of_nodes(event)).cloned().collect();
         events.sort_by_key(|event| format!("{event:?}"));
         facts.sort_by_key(|event| format!("{event:?}"));

@@ -33,6 +33,8 @@ fn event(names: &Names, event: &Event) -> String {
         Event::LockForgotten { lock } => format!("{lock} forgotten"),
         Event::NodeCreated { path } => format!("{path} created"),
         Event::NodeChanged { path, version } => format!("{path} changed version={version}"),
+        Event::NodeDeleted { path, version } => format!("{path} deleted version={version}"),
+        Event::ChildrenChanged { path, cversion } => format!("{path} children cversion={cversion}"),
     }
 }
 
