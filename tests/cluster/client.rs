@@ -78,6 +78,11 @@ impl Call {
         Call { body: body.to_string().into_bytes(), ..self.with("content-type", "application/json") }
     }
 
+    /// With this body.
+    pub(crate) fn body(self, body: impl Into<Vec<u8>>) -> Call {
+        Call { body: body.into(), ..self }
+    }
+
     /// The write is refused where this token is no longer current.
     pub(crate) fn fenced(self, lock: &str, token: u64) -> Call {
         self.with("fairhold-fence", &format!("{lock}={token}"))

@@ -40,3 +40,4 @@ mod soak;
 mod stopping;
 mod strangers;
 mod streams;
+mod tree;

@@ -154,6 +154,8 @@ pub(crate) fn session(view: SessionView) -> dto::Session {
         anonymous: view.anonymous,
         opened_at: view.opened_at.to_rfc3339(),
         grants: grants.collect(),
+        ephemeral_nodes: view.ephemeral_nodes,
+        ephemeral_count: view.ephemeral_count,
         meta: view.meta,
     }
 }

@@ -7,12 +7,12 @@ use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
-use fairhold_state::command::{HolderFacts, Rejection};
+use fairhold_state::command::{HolderFacts, Part, Rejection};
 use fairhold_types::{
-    Code, GrantId, LockName,
+    Code, GrantId, LockName, Path,
     dto::Contender,
     duration,
-    problem::{Effect, Facts},
+    problem::{Effect, Facts, FailedStep, TransactionPart},
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -79,6 +79,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::AlreadyLeader => (StatusCode::CONFLICT, "The node leads already", false),
         Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
         Code::NodeExists => (StatusCode::CONFLICT, "The node exists", false),
+        Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node has no children", false),
         Code::StaleToken => (StatusCode::CONFLICT, "The fencing token is stale", false),
         Code::GrantGone => (StatusCode::GONE, "The grant has ended", false),
         Code::SessionExpired => (StatusCode::GONE, "The session has ended", false),
@@ -123,6 +124,12 @@ impl Problem {
         self
     }
 
+    /// The same, with the place in the request where it was found.
+    pub(crate) fn at(mut self, place: &str) -> Problem {
+        self.detail = format!("{place}: {}", self.detail).into();
+        self
+    }
+
     pub(crate) fn status(mut self, status: StatusCode) -> Problem {
         self.status = status;
         self
@@ -156,9 +163,7 @@ impl Problem {
                 Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
             }
             CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
-            CallError::NoNode { path } => {
-                Problem::new(Code::NoNode, detail).facts(Facts { path: Some(path), ..Facts::default() })
-            }
+            CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
             CallError::Handover(error) => of_handover(&error, detail),
             CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
             CallError::Detached => {
@@ -234,9 +239,19 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::VersionMismatch { current } => {
             (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
         }
-        Rejection::NoNode { path } => (Code::NoNode, Facts { path: Some(path), ..Facts::default() }),
-        Rejection::ReadOnly { path } => (Code::Denied, Facts { path: Some(path), ..Facts::default() }),
+        Rejection::NoNode { path } => (Code::NoNode, about(path)),
+        Rejection::ReadOnly { path } => (Code::Denied, about(path)),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
+        Rejection::Step { part, index, reason } => {
+            let mut problem = of_rejection(*reason, detail, asked);
+            problem.facts.failed = Some(failed_step(part, index));
+            return problem;
+        }
+        Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
+        Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
+        Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
+        Rejection::TooManyNodes { max } => (Code::TooLarge, limited(max)),
+        Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)
 }
@@ -263,6 +278,19 @@ fn advice(detail: String, asked: Asked) -> String {
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
     Facts { outcome: Some(effect), id, ..Facts::default() }
+}
+
+fn failed_step(part: Part, index: u32) -> FailedStep {
+    let part = match part {
+        Part::Conditions => TransactionPart::If,
+        Part::Then => TransactionPart::Then,
+        Part::Otherwise => TransactionPart::Else,
+    };
+    FailedStep { part, index }
+}
+
+fn about(path: Path) -> Facts {
+    Facts { path: Some(path), ..Facts::default() }
 }
 
 fn limited(limit: u64) -> Facts {
@@ -337,7 +365,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::{EndReason, FencingToken, GrantNumber, Path, SessionNumber};
+    use fairhold_types::{EndReason, FencingToken, GrantNumber, SessionNumber};
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
 
@@ -459,6 +487,51 @@ mod tests {
         ]
     }
 
+    fn refused_writes() -> Vec<Case> {
+        use serde_json::json;
+        let (path, write) = (|| Path::parse("/a").unwrap(), Asked::Write { key: key() });
+        let step = |part, reason| Rejection::Step { part, index: 2, reason: Box::new(reason) };
+        vec![
+            (Rejection::NodeExists { path: path() }, write, 409, "node_exists", false, json!({"path": "/a"})),
+            (
+                Rejection::OtherKind { path: path(), kind: "persistent".to_owned() },
+                write,
+                409,
+                "node_exists",
+                false,
+                json!({"path": "/a"}),
+            ),
+            (Rejection::NotEmpty { path: path(), children: 3 }, write, 409, "not_empty", false, json!({"path": "/a"})),
+            (Rejection::EphemeralParent { path: path() }, write, 409, "ephemeral_parent", false, json!({"path": "/a"})),
+            (Rejection::TooManyNodes { max: 5 }, write, 413, "too_large", false, json!({"limit": 5})),
+            (Rejection::NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
+            (
+                step(Part::Conditions, Rejection::StaleToken { current: None }),
+                write,
+                412,
+                "stale_token",
+                false,
+                json!({"current_token": null, "failed": {"in": "if", "index": 2}}),
+            ),
+            (
+                step(Part::Then, Rejection::NodeExists { path: path() }),
+                write,
+                409,
+                "node_exists",
+                false,
+                json!({"path": "/a", "failed": {"in": "then", "index": 2}}),
+            ),
+            (
+                step(Part::Otherwise, Rejection::NoSession),
+                write,
+                404,
+                "session_not_found",
+                false,
+                json!({"failed": {"in": "else", "index": 2}}),
+            ),
+        ]
+    }
+
     fn check(error: CallError, asked: Asked, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
         let shown = format!("{error:?} {asked:?}");
         let (got, retry_after, mut json) = answer(error, asked);
@@ -473,7 +546,9 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_status_its_code_and_its_facts() {
-        for (rejection, asked, status, code, retryable, facts) in refused_grants().into_iter().chain(refused_changes()) {
+        for (rejection, asked, status, code, retryable, facts) in
+            refused_grants().into_iter().chain(refused_changes()).chain(refused_writes())
+        {
             check(CallError::Rejected(rejection), asked, status, code, retryable, &facts);
         }
     }

@@ -4,9 +4,9 @@ use crate::{
     error::{Problem, lock_name},
     params::{decode, digits},
 };
-use fairhold_node::api::Fence;
+use fairhold_node::api::{Fence, Precondition};
 use fairhold_types::{
-    FencingToken, GrantId, Revision, duration,
+    FencingToken, GrantId, Path, Revision, duration,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
 };
 use http::{HeaderMap, header};
@@ -89,16 +89,17 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Problem> {
     Ok(Some(Fence { lock: lock_name(&decode(name.trim())?)?, token, grant }))
 }
 
-/// The version that a write asks for: `Some(None)` where the node must not exist.
-pub(crate) fn wanted_version(headers: &HeaderMap) -> Result<Option<Option<i32>>, Problem> {
+/// What a write asks of the node before it, in `If-Match` and `If-None-Match`.
+pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Precondition>, Problem> {
     match (text(headers, header::IF_MATCH.as_str())?, text(headers, header::IF_NONE_MATCH.as_str())?) {
         (None, None) => Ok(None),
+        (Some("*"), None) => Ok(Some(Precondition::Exists(path.clone()))),
         (Some(tag), None) => {
             let version = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-            let problem = || Problem::bad_request("the header If-Match: one version in quotes is expected, like \"17\"");
-            version.map(|version| Some(Some(version))).ok_or_else(problem)
+            let problem = || Problem::bad_request("the header If-Match: one version in quotes is expected, like \"17\", or *");
+            version.map(|version| Some(Precondition::Version(path.clone(), version))).ok_or_else(problem)
         }
-        (None, Some("*")) => Ok(Some(None)),
+        (None, Some("*")) => Ok(Some(Precondition::Absent(path.clone()))),
         (None, Some(_)) => Err(Problem::bad_request("the header If-None-Match: * is expected for a write")),
         (Some(_), Some(_)) => Err(Problem::bad_request("If-Match and If-None-Match exclude each other")),
     }
@@ -166,13 +167,14 @@ mod tests {
 
     #[test]
     fn a_write_asks_for_one_version_or_for_none() {
-        let wanted = |pairs: &[(&'static str, &str)]| wanted_version(&headers(pairs));
+        let path = Path::parse("/a").unwrap();
+        let wanted = |pairs: &[(&'static str, &str)]| precondition(&headers(pairs), &path);
         assert_eq!(wanted(&[]).unwrap(), None);
-        assert_eq!(wanted(&[("if-match", "\"17\"")]).unwrap(), Some(Some(17)));
-        assert_eq!(wanted(&[("if-none-match", "*")]).unwrap(), Some(None));
+        assert_eq!(wanted(&[("if-match", "\"17\"")]).unwrap(), Some(Precondition::Version(path.clone(), 17)));
+        assert_eq!(wanted(&[("if-match", "*")]).unwrap(), Some(Precondition::Exists(path.clone())));
+        assert_eq!(wanted(&[("if-none-match", "*")]).unwrap(), Some(Precondition::Absent(path.clone())));
         for wrong in [
             &[("if-match", "17")][..],
-            &[("if-match", "*")],
             &[("if-match", "W/\"17\"")],
             &[("if-match", "\"1\", \"2\"")],
             &[("if-none-match", "\"17\"")],

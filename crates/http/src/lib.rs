@@ -2,7 +2,7 @@
 //!
 //! - `router`: which path is which call; `envelope`: what every answer has; `admin`: who may do what is for administrators.
 //! - `params`, `headers`, `request`: from text to the node's own types, once; `paging`: where the next page is.
-//! - `locks`, `grants`, `sessions`, `nodes`, `cluster`: the calls.
+//! - `locks`, `grants`, `sessions`, `nodes`, `txn`, `cluster`: the calls; `lifetime`: what is said of a new node.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
@@ -18,6 +18,7 @@ mod error;
 mod grants;
 mod headers;
 mod hold;
+mod lifetime;
 mod listener;
 mod locks;
 mod metered;
@@ -31,6 +32,7 @@ mod router;
 mod routes;
 mod sessions;
 mod shares;
+mod txn;
 mod waiting;
 
 pub use admin::Admin;

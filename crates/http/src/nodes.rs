@@ -1,10 +1,10 @@
-//! The calls on the tree's nodes: read one, write one.
+//! The calls on the tree's nodes: read one, list what is below it, write, create, remove. `txn` has the transactions.
 
 use crate::{
     answer,
     error::{Asked, Problem},
-    headers,
-    params::Known,
+    headers, lifetime,
+    params::{Known, Params, expected},
     request::Received,
 };
 use axum::{
@@ -13,15 +13,33 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use fairhold_node::{Node, api::PutCall};
-use fairhold_state::record::Znode;
-use fairhold_types::{Path, dto, limits::VALUE_BYTES_MAX};
+use fairhold_node::{
+    Node,
+    api::{Children, Freshness, Precondition, ReadOptions, WriteCall},
+};
+use fairhold_state::{
+    command::{Operation, OperationResult},
+    record::Znode,
+    value::Value,
+};
+use fairhold_types::{
+    Code, Path, Revision, dto,
+    limits::{PAGE_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX},
+};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const PREFIX: &str = "/v1/nodes";
-pub(crate) const GET: Known = Known { now: &["meta", "consistency"], later: &["children", "recursive", "wait", "after"] };
-pub(crate) const PUT: Known = Known { now: &["parents"], later: &["session", "ttl", "sequential", "name"] };
+pub(crate) const GET: Known =
+    Known { now: &["meta", "children", "recursive", "limit", "cursor", "consistency"], later: &["wait", "after"] };
+pub(crate) const PUT: Known = Known { now: &["parents", "session", "ttl", "container"], later: &[] };
+pub(crate) const POST: Known = Known { now: &["sequential", "name", "parents", "session", "ttl"], later: &[] };
+pub(crate) const DELETE: Known = Known { now: &["recursive"], later: &[] };
+/// Entries on a page where the caller names no number.
+const PAGE_DEFAULT: usize = 100;
+/// What stands in a URL as it is: the unreserved characters, and the slash of a path.
+const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
@@ -33,6 +51,9 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let mut params = received.query(&GET)?;
     let read = received.read_options(&mut params)?;
     let meta = params.flag("meta")?;
+    if let Some(listing) = Listing::of(&mut params, &path, read, meta)? {
+        return listing.answer(&node, path, received.path()).await;
+    }
     let found = node.get_node(&path, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let znode = found.value.node;
     let mut response = if headers::has_version(received.headers(), znode.version)? {
@@ -56,24 +77,151 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 /// `PUT /v1/nodes/{path}`
 pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let mut received = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
-    let value = Vec::from(std::mem::take(&mut received.body));
+    let value = Value::from(&*std::mem::take(&mut received.body));
     let path = path(&received)?;
-    let (key, _) = received.key_or_new(&node)?;
-    let call = PutCall {
-        key,
-        path: path.clone(),
-        value,
-        parents: received.query(&PUT)?.flag("parents")?,
-        version: headers::wanted_version(received.headers())?,
-        fence: headers::fence(received.headers())?,
-        timeout: received.timeout,
+    let mut params = received.query(&PUT)?;
+    let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
+    let precondition = headers::precondition(received.headers(), &path)?;
+    let operation = Operation::Put { path: path.clone(), value, parents, lifetime };
+    let (result, revision) = write(&node, &received, operation, precondition).await?;
+    let (created, version) = match result {
+        OperationResult::Put { created, version } => (created, version),
+        other => return Err(another_answer(&other)),
     };
-    let put = node.put_node(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
-    let status = if put.value.created { StatusCode::CREATED } else { StatusCode::OK };
-    let written = dto::Written { path, version: put.value.version, revision: put.revision };
-    let mut response = answer::json(status, put.revision, &written)?;
-    response.headers_mut().insert(header::ETAG, etag(put.value.version)?);
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    let mut response = answer::json(status, revision, &dto::Written { path, version, revision })?;
+    response.headers_mut().insert(header::ETAG, etag(version)?);
     Ok(response)
+}
+
+/// `POST /v1/nodes/{path}?sequential`
+pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let mut received = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
+    let value = Value::from(&*std::mem::take(&mut received.body));
+    let parent = path(&received)?;
+    let mut params = received.query(&POST)?;
+    if !params.flag("sequential")? {
+        return Err(Problem::bad_request(
+            "POST makes a node with a number in its name: add ?sequential; one with a name of your own is made by PUT, with \
+             If-None-Match: * where it must be new",
+        ));
+    }
+    if headers::precondition(received.headers(), &parent)?.is_some() {
+        return Err(Problem::bad_request("If-Match and If-None-Match have no meaning here: the node is always new"));
+    }
+    let prefix = lifetime::sequential_prefix(&parent, params.text("name", PATH_BYTES_MAX)?)?;
+    let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
+    let operation = Operation::CreateSequential { parent, prefix, value, parents, lifetime };
+    let (result, revision) = write(&node, &received, operation, None).await?;
+    let OperationResult::Created { path } = result else { return Err(another_answer(&result)) };
+    let location = answer::header_value(format!("{PREFIX}{}", utf8_percent_encode(path.as_str(), &PLAIN)))?;
+    let mut response = answer::json(StatusCode::CREATED, revision, &dto::Written { path, version: 0, revision })?;
+    response.headers_mut().insert(header::LOCATION, location);
+    response.headers_mut().insert(header::ETAG, etag(0)?);
+    Ok(response)
+}
+
+/// `DELETE /v1/nodes/{path}`
+pub(crate) async fn delete<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let path = path(&received)?;
+    let recursive = received.query(&DELETE)?.flag("recursive")?;
+    let precondition = match headers::precondition(received.headers(), &path)? {
+        Some(Precondition::Absent(_)) => {
+            return Err(Problem::bad_request("the header If-None-Match has no meaning here: what is removed exists"));
+        }
+        precondition => precondition,
+    };
+    let operation = Operation::Delete { path, version: None, recursive };
+    let (_, revision) = write(&node, &received, operation, precondition).await?;
+    Ok(answer::empty(StatusCode::NO_CONTENT, revision))
+}
+
+async fn write<RT: AsyncRuntime>(
+    node: &Node<RT>,
+    received: &Received,
+    operation: Operation,
+    precondition: Option<Precondition>,
+) -> Result<(OperationResult, Revision), Problem> {
+    let (key, _) = received.key_or_new(node)?;
+    let fence = headers::fence(received.headers())?;
+    let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
+    let written = node.write_node(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    Ok((written.value, written.revision))
+}
+
+/// The machine answered one operation with the result of another.
+fn another_answer(result: &OperationResult) -> Problem {
+    Problem::new(Code::Internal, format!("a write was answered with {result:?}"))
+}
+
+/// What is asked of the nodes below one.
+#[derive(Debug)]
+struct Listing {
+    recursive: bool,
+    meta: bool,
+    limit: usize,
+    /// The path behind which the page begins.
+    after: Option<String>,
+    read: ReadOptions,
+}
+
+impl Listing {
+    /// A listing, where one is asked for.
+    fn of(params: &mut Params<'_>, path: &Path, read: ReadOptions, meta: bool) -> Result<Option<Listing>, Problem> {
+        let (children, recursive) = (params.flag("children")?, params.flag("recursive")?);
+        let limit = params.integer("limit", 1..=PAGE_MAX as u64)?;
+        let cursor = params.text("cursor", PATH_BYTES_MAX)?;
+        if !children && !recursive {
+            return match (limit, cursor) {
+                (None, None) => Ok(None),
+                (Some(_), _) | (_, Some(_)) => {
+                    Err(Problem::bad_request("limit and cursor are for a listing: add ?children or ?recursive"))
+                }
+            };
+        }
+        let after = match cursor {
+            None => None,
+            Some(cursor) if recursive && cursor.starts_with(&path.prefix_below()) => Some(cursor),
+            Some(cursor) if !recursive && !cursor.contains('/') => Some(format!("{}{cursor}", path.prefix_below())),
+            Some(_) => return Err(expected("cursor", "the next_cursor of an earlier page of the same listing")),
+        };
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT);
+        Ok(Some(Listing { recursive, meta, limit, after, read }))
+    }
+
+    async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {
+        let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, self.read).await;
+        let found = found.map_err(|error| Problem::of(error, Asked::Read))?;
+        let Children { parent, rows, more } = found.value;
+        let name = |path: &Path| if self.recursive { path.to_string() } else { path.name().to_owned() };
+        let next_cursor = rows.last().filter(|_| more).map(|last| name(&last.path));
+        let link = next_cursor.as_deref().map(|cursor| self.link(url, cursor)).transpose()?;
+        let mut response = if self.meta {
+            let items = rows.into_iter().map(|row| stat(row.path, &row.node)).collect();
+            answer::json(StatusCode::OK, found.revision, &dto::Page::<dto::Stat> { items, next_cursor })?
+        } else {
+            let items = rows.iter().map(|row| name(&row.path)).collect();
+            answer::json(StatusCode::OK, found.revision, &dto::Page::<String> { items, next_cursor })?
+        };
+        if let Some(link) = link {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        add_stat(&mut response, &parent)?;
+        Ok(response)
+    }
+
+    /// Where the next page is: the same call with another cursor.
+    fn link(&self, url: &str, cursor: &str) -> Result<HeaderValue, Problem> {
+        let kind = if self.recursive { "recursive" } else { "children" };
+        let meta = if self.meta { "&meta" } else { "" };
+        let local = match self.read.freshness {
+            Freshness::Linearizable => "",
+            Freshness::Local | Freshness::AtLeast(_) => "&consistency=local",
+        };
+        let cursor = utf8_percent_encode(cursor, NON_ALPHANUMERIC);
+        answer::header_value(format!("<{url}?{kind}{meta}&limit={}{local}&cursor={cursor}>; rel=\"next\"", self.limit))
+    }
 }
 
 fn path(received: &Received) -> Result<Path, Problem> {
@@ -126,8 +274,7 @@ fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
 mod tests {
     use super::*;
     use fairhold_state::record::{Kind, Role};
-    use fairhold_types::{Revision, SessionNumber, time::WallMillis};
-    use std::sync::Arc;
+    use fairhold_types::{SessionNumber, time::WallMillis};
 
     #[test]
     fn the_stat_is_the_same_in_headers_and_in_json() {
@@ -143,8 +290,9 @@ mod tests {
             num_children: 5,
             ephemeral_owner: SessionNumber(10),
             kind: Kind::Persistent,
-            value: Arc::from(&b"hello value"[..]),
+            value: Value::from(&b"hello value"[..]),
             role: Role::Data,
+            acl: None,
         };
         let mut response = Response::default();
         add_stat(&mut response, &node).unwrap();

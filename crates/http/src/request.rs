@@ -84,6 +84,11 @@ impl Received {
         Ok(Received { parts, body, timeout, _room: room })
     }
 
+    /// The path of the URL, as it was sent.
+    pub(crate) fn path(&self) -> &str {
+        self.parts.uri.path()
+    }
+
     pub(crate) fn headers(&self) -> &HeaderMap {
         &self.parts.headers
     }

@@ -8,8 +8,8 @@ use crate::{
     grants, locks,
     metrics::Exposition,
     nodes, openapi,
-    routes::{Routes, delete, get, post},
-    sessions,
+    routes::{Methods, Routes, delete, get, post},
+    sessions, txn,
 };
 use axum::{
     Extension, Router,
@@ -62,8 +62,9 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/sessions/keepalive", post(sessions::keepalive_many::<RT>))
         .route("/v1/sessions/{id}/keepalive", post(sessions::keepalive::<RT>))
         .route("/v1/sessions/{id}", get(sessions::show::<RT>).delete(sessions::close::<RT>))
-        .route("/v1/nodes/", get(nodes::get::<RT>).put(nodes::put::<RT>))
-        .route("/v1/nodes/{*path}", get(nodes::get::<RT>).put(nodes::put::<RT>))
+        .route("/v1/nodes/", node_route::<RT>())
+        .route("/v1/nodes/{*path}", node_route::<RT>())
+        .route("/v1/txn", post(txn::transact::<RT>))
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/livez", get(cluster::live))
@@ -71,6 +72,10 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/version", get(show_version))
         .route("/metrics", get(show_metrics))
         .route("/openapi.json", get(openapi::serve))
+}
+
+fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
+    get(nodes::get::<RT>).put(nodes::put::<RT>).post(nodes::create::<RT>).delete(nodes::delete::<RT>)
 }
 
 async fn no_such_resource(uri: Uri) -> Problem {

@@ -4,7 +4,7 @@ use fairhold_raft::{
     HandoverError,
     error::{ProposeError, ReadError},
 };
-use fairhold_state::command::{Acquire, HolderFacts, Meta, Rejection};
+use fairhold_state::command::{Acquire, Condition, HolderFacts, Meta, Operation, OperationResult, Rejection};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
     time::WallMillis,
@@ -266,6 +266,10 @@ pub struct SessionView {
     pub opened_at: WallMillis,
     /// Its grants: number, lock, token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
+    /// The first of its ephemeral nodes, by path.
+    pub ephemeral_nodes: Vec<Path>,
+    /// How many ephemeral nodes it has.
+    pub ephemeral_count: usize,
 }
 
 /// A lock, as everybody may see it.
@@ -317,23 +321,74 @@ pub struct NodeView {
     pub node: fairhold_state::record::Znode,
 }
 
-/// Writes a persistent node.
+/// A node of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Its path.
+    pub path: Path,
+    /// Its stat and value, as the state has them.
+    pub node: fairhold_state::record::Znode,
+}
+
+/// A part of what is below a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Children {
+    /// The node whose children they are.
+    pub parent: fairhold_state::record::Znode,
+    /// They, in the order of their paths.
+    pub rows: Vec<NodeRow>,
+    /// Whether there are more behind the last.
+    pub more: bool,
+}
+
+/// Does one operation on the tree.
 #[derive(Debug, Clone)]
-pub struct PutCall {
+pub struct WriteCall {
     /// Its idempotency key.
     pub key: GrantId,
-    /// The node.
-    pub path: Path,
-    /// Its new value.
-    pub value: Vec<u8>,
-    /// Whether missing parents are created.
-    pub parents: bool,
-    /// `If-Match` and `If-None-Match: *`: the version it must have; `Some(None)`: it must not exist.
-    pub version: Option<Option<i32>>,
+    /// What is done.
+    pub operation: Operation,
+    /// `If-Match` and `If-None-Match`.
+    pub precondition: Option<Precondition>,
     /// `Fairhold-Fence`.
     pub fence: Option<Fence>,
     /// How long the server may work on it.
     pub timeout: Duration,
+}
+
+/// What a node must be before it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Precondition {
+    /// It has this version.
+    Version(Path, i32),
+    /// It does not exist.
+    Absent(Path),
+    /// It exists, whatever its version.
+    Exists(Path),
+}
+
+/// Checks conditions and does operations in one step.
+#[derive(Debug, Clone)]
+pub struct TransactCall {
+    /// Its idempotency key.
+    pub key: GrantId,
+    /// What must hold.
+    pub conditions: Vec<Condition>,
+    /// What is done where all hold.
+    pub then: Vec<Operation>,
+    /// What is done where one does not; `None`: it is refused.
+    pub otherwise: Option<Vec<Operation>>,
+    /// How long the server may work on it.
+    pub timeout: Duration,
+}
+
+/// What a transaction did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transacted {
+    /// Whether all conditions held.
+    pub succeeded: bool,
+    /// What each operation of the branch that was taken did, in order.
+    pub results: Vec<OperationResult>,
 }
 
 /// `Fairhold-Fence`.
@@ -345,15 +400,6 @@ pub struct Fence {
     pub token: FencingToken,
     /// The grant, where it is named.
     pub grant: Option<GrantId>,
-}
-
-/// What a write did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Put {
-    /// Whether the node was created.
-    pub created: bool,
-    /// Its version now.
-    pub version: i32,
 }
 
 /// An administrator's order to take a lock from those who hold it.

@@ -13,22 +13,22 @@ pub(crate) struct Deadlines<K, I> {
     by_time: BTreeSet<(I, K)>,
 }
 
-impl<K: Copy + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
+impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
     pub(crate) fn new() -> Self {
         Deadlines { by_key: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
     /// Gives a thing its full time from now on; it replaces what it had.
     pub(crate) fn insert(&mut self, key: K, timeout: Duration, now: I) {
-        self.remove(key);
-        self.by_key.insert(key, (now + timeout, timeout));
+        self.remove(key.clone());
+        self.by_key.insert(key.clone(), (now + timeout, timeout));
         self.by_time.insert((now + timeout, key));
     }
 
     /// Gives a known thing its full time again, and says how much that is.
     pub(crate) fn touch(&mut self, key: K, now: I) -> Option<Duration> {
         let (deadline, timeout) = self.by_key.get_mut(&key)?;
-        self.by_time.remove(&(*deadline, key));
+        self.by_time.remove(&(*deadline, key.clone()));
         *deadline = now + *timeout;
         self.by_time.insert((*deadline, key));
         Some(*timeout)
@@ -42,7 +42,12 @@ impl<K: Copy + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
 
     /// Those whose deadline is past, earliest first.
     pub(crate) fn due(&self, now: I) -> Vec<K> {
-        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| *key).collect()
+        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The same, and no more than so many.
+    pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<K> {
+        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).take(most).collect()
     }
 
     pub(crate) fn is_due(&self, key: K, now: I) -> bool {
@@ -54,7 +59,7 @@ impl<K: Copy + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> {
         for (deadline, _) in self.by_key.values_mut() {
             *deadline = *deadline + by;
         }
-        self.by_time = self.by_key.iter().map(|(key, (deadline, _))| (*deadline, *key)).collect();
+        self.by_time = self.by_key.iter().map(|(key, (deadline, _))| (*deadline, key.clone())).collect();
     }
 }
 

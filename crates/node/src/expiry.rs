@@ -4,11 +4,11 @@
 //! under the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
-use crate::{clock::wall_now, deadlines::Deadlines};
+use crate::{clock::wall_now, deadlines::Deadlines, sweeps::Sweeps};
 use fairhold_raft::{Leadership, Replica};
 use fairhold_state::{
     State,
-    command::{Command, Event},
+    command::{Command, Event, Sweepable},
 };
 use fairhold_types::{GrantNumber, LockName, Revision, SessionNumber, limits};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -52,6 +52,7 @@ struct Watched<I> {
     cooling: Deadlines<GrantNumber, I>,
     cooling_locks: BTreeMap<GrantNumber, LockName>,
     idle: BTreeMap<LockName, (I, Revision)>,
+    sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
     marks: VecDeque<(I, Revision)>,
 }
@@ -62,6 +63,7 @@ enum Chore {
     EndCooling(GrantNumber, LockName),
     ForgetLock(LockName, Revision),
     Forget(Revision),
+    Sweep(Vec<Sweepable>),
 }
 
 impl Chore {
@@ -70,6 +72,7 @@ impl Chore {
             Chore::EndCooling(contender, lock) => Command::EndCooling { lock, contender, at: wall_now() },
             Chore::ForgetLock(lock, since) => Command::ForgetLock { lock, since },
             Chore::Forget(through) => Command::Forget { through },
+            Chore::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
         }
     }
 }
@@ -144,6 +147,7 @@ impl<I: Instant> Watched<I> {
             cooling: Deadlines::new(),
             cooling_locks: BTreeMap::new(),
             idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
+            sweeps: Sweeps::load(state, now),
             marks: VecDeque::from([(now, state.revision())]),
         };
         for session in state.sessions() {
@@ -178,13 +182,10 @@ impl<I: Instant> Watched<I> {
                     self.note_idle(state, &above, now);
                 }
             }
-            Event::Attached { .. }
-            | Event::Granted { .. }
-            | Event::Broken { .. }
-            | Event::NodeCreated { .. }
-            | Event::NodeChanged { .. }
-            | Event::NodeDeleted { .. }
-            | Event::ChildrenChanged { .. } => {}
+            Event::Attached { .. } | Event::Granted { .. } | Event::Broken { .. } => {}
+            Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {
+                self.sweeps.observe(state, event, now)
+            }
         }
     }
 
@@ -202,6 +203,7 @@ impl<I: Instant> Watched<I> {
     fn shift(&mut self, by: Duration) {
         self.sessions.shift(by);
         self.cooling.shift(by);
+        self.sweeps.shift(by);
     }
 
     /// Sessions that are due for the first time, to be proved; none while a proof is on its way.
@@ -234,8 +236,17 @@ impl<I: Instant> Watched<I> {
         let room = CHORES_IN_FLIGHT_MAX.saturating_sub(self.chores.len());
         let mut due: Vec<_> = cooled.chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
         due.extend(self.forget(revision, oldest_remembered, now));
+        due.extend(self.sweep(now));
         self.chores.extend(due.iter().cloned());
         due
+    }
+
+    /// The nodes whose time is over, while no others are on their way.
+    fn sweep(&self, now: I) -> Option<Chore> {
+        if self.chores.iter().any(|chore| matches!(chore, Chore::Sweep(_))) {
+            return None;
+        }
+        Some(self.sweeps.due(now)).filter(|nodes| !nodes.is_empty()).map(Chore::Sweep)
     }
 
     /// Notes the revision from time to time, and says up to which one the remembered is old enough to be forgotten.

@@ -1,8 +1,8 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
-//! - `acquire`, `hold`, `reads`, `writes`: what a door may ask (`api` has the words for it).
+//! - `acquire`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it).
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
-//! - `expiry`: the leader's clock, the only one that judges.
+//! - `expiry`: the leader's clock, the only one that judges; `sweeps`: which nodes of the tree have had their time.
 //!
 //! Generic over the runtime: time and tasks come from it alone, so that a simulator can run a node.
 
@@ -21,7 +21,9 @@ mod open_request;
 mod positions;
 mod reads;
 mod stop;
+mod sweeps;
 mod tasks;
+mod tree;
 mod view;
 mod writes;
 

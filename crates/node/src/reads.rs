@@ -103,7 +103,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: NodeView { node }, revision: found.revision })
     }
 
-    async fn read<T>(&self, options: ReadOptions, look: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
+    pub(crate) async fn read<T>(&self, options: ReadOptions, look: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
         self.freshen(options).await?;
         Ok(self.0.replica.read(|state| At { value: look(state), revision: state.revision() }))
     }

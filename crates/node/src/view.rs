@@ -7,7 +7,7 @@ use fairhold_state::{
     read::{GrantStatus, QueueEntry},
     record::{Contender, Session},
 };
-use fairhold_types::{GrantId, LockName};
+use fairhold_types::{GrantId, LockName, limits::SESSION_NODES_SHOWN_MAX};
 use std::time::Duration;
 
 /// A live grant for its owner, without its place in the queue.
@@ -78,6 +78,8 @@ pub(crate) fn session(state: &State, session: &Session) -> SessionView {
         anonymous: session.id.is_none(),
         opened_at: session.opened_at,
         grants: grants.map(|contender| (contender.number, contender.lock.clone(), contender.token())).collect(),
+        ephemeral_nodes: state.ephemerals_of(session.number).take(SESSION_NODES_SHOWN_MAX).cloned().collect(),
+        ephemeral_count: state.ephemeral_count(session.number),
     }
 }
 

@@ -1,15 +1,13 @@
-//! Everything that changes something, but for taking a grant: releases, sessions, renewals and the tree's values.
+//! Everything that changes something, but for taking a grant: releases, sessions and renewals. The tree's writes are in `tree`.
 
 use crate::{
-    api::{At, CallError, OpenSessionCall, OpenedSession, Put, PutCall, Renewal},
+    api::{At, CallError, OpenSessionCall, OpenedSession, Renewal},
     clock::wall_now,
     keepalive::Renewed,
     node::Node,
 };
 use fairhold_raft::error::{ProposeError, UnknownReason};
-use fairhold_state::command::{
-    Answer, Command, Condition, OpenSession, Operation, OperationResult, Outcome, Rejection, Transact, WriteKey,
-};
+use fairhold_state::command::{Answer, Command, OpenSession, Outcome, Rejection};
 use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::Serialize;
@@ -107,35 +105,6 @@ impl<RT: AsyncRuntime> Node<RT> {
         let answer = self.propose(Command::CloseSession { session, at: wall_now() }, timeout).await?;
         answer.result?;
         Ok(answer.revision)
-    }
-
-    /// Writes a persistent node's value, and creates it where it does not exist.
-    pub async fn put_node(&self, call: PutCall) -> Result<At<Put>, CallError> {
-        let mut conditions = Vec::new();
-        if let Some(fence) = call.fence {
-            conditions.push(Condition::Fence { lock: fence.lock, token: fence.token, grant: fence.grant });
-        }
-        if let Some(version) = call.version {
-            conditions.push(Condition::Version { path: call.path.clone(), version });
-        }
-        let operation = Operation::Put { path: call.path, value: call.value, parents: call.parents };
-        let key = Some(WriteKey { key: call.key, fingerprint: fingerprint(&(&conditions, &operation))? });
-        let command = Command::Transact(Transact { key, conditions, then: vec![operation], otherwise: None, at: wall_now() });
-        let answer = self.propose(command, call.timeout).await?;
-        match answer.result? {
-            Outcome::Written { results, .. } => match results.as_slice() {
-                [OperationResult::Put { created, version }] => {
-                    Ok(At { value: Put { created: *created, version: *version }, revision: answer.revision })
-                }
-                results => unreachable!("one put was answered with {results:?}"),
-            },
-            outcome @ (Outcome::Nothing
-            | Outcome::Done
-            | Outcome::Held(_)
-            | Outcome::Queued(_)
-            | Outcome::SessionOpened { .. }
-            | Outcome::Broken { .. }) => unreachable!("a write was answered with {outcome:?}"),
-        }
     }
 
     pub(crate) async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {

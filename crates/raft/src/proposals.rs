@@ -354,7 +354,8 @@ fn goes_first(command: &Command) -> bool {
         | Command::Acquire(_)
         | Command::Transact(_)
         | Command::Forget { .. }
-        | Command::ForgetLock { .. } => false,
+        | Command::ForgetLock { .. }
+        | Command::Sweep { .. } => false,
     }
 }
 
@@ -362,7 +363,7 @@ fn goes_first(command: &Command) -> bool {
 fn weight(command: &Command) -> usize {
     let inside = if let Command::Transact(transact) = command {
         let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
-        operations.map(|Operation::Put { path, value, .. }| path.as_str().len() + value.len()).sum()
+        operations.map(Operation::weight).sum()
     } else if let Command::Acquire(acquire) = command {
         acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
     } else {

@@ -12,6 +12,8 @@ pub(crate) struct Change<'a> {
     pub(crate) revision: Revision,
     pub(crate) at: WallMillis,
     pub(crate) events: Vec<Event>,
+    /// How many nodes recursive deletes have removed.
+    pub(crate) removed: usize,
 }
 
 /// What a rule did.
@@ -29,7 +31,7 @@ impl State {
     /// it.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
-        let mut change = Change { state: self, revision, at: command.at(), events: Vec::new() };
+        let mut change = Change { state: self, revision, at: command.at(), events: Vec::new(), removed: 0 };
         let effect = change.run(command);
         let events = change.events;
         let result = match effect {
@@ -68,6 +70,7 @@ impl Change<'_> {
             Command::Transact(transact) => self.transact(transact),
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session, &by, &reason),
+            Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
         }
     }
 

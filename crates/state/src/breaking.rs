@@ -48,6 +48,7 @@ impl Change<'_> {
             }
             locks.insert(lock);
         }
+        self.remove_ephemerals(number);
         self.remove_session(number);
         self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))

@@ -33,6 +33,9 @@ impl State {
                 }
                 Some(_) => {}
             }
+            if node.role == Role::Data && (node.kind == Kind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
+                return Err(format!("{path} is {:?} and its owner is {}", node.kind, node.ephemeral_owner));
+            }
             let owned = node.ephemeral_owner != SessionNumber(0);
             if owned && !self.sessions.contains_key(&node.ephemeral_owner) {
                 return Err(format!("{path} outlives its session {}", node.ephemeral_owner));

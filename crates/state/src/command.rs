@@ -3,6 +3,7 @@
 //! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
 //! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
 
+use crate::value::Value;
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
     time::WallMillis,
@@ -110,6 +111,22 @@ pub enum Command {
         /// When the request was taken, or the verdict reached: what is granted by it is granted then.
         at: WallMillis,
     },
+    /// The leader's verdict: these containers and TTL nodes have been without children and without a change for long enough.
+    Sweep {
+        /// The nodes; each is passed over where it is another by now.
+        nodes: Vec<Sweepable>,
+        /// When the verdict was reached.
+        at: WallMillis,
+    },
+}
+
+/// A container or TTL node that may be removed once it has stayed as it is for long enough.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sweepable {
+    /// The node.
+    pub path: Path,
+    /// The last change of its value or of its children.
+    pub since: Revision,
 }
 
 impl Command {
@@ -127,7 +144,8 @@ impl Command {
             | Command::Withdraw { at, .. }
             | Command::Abandon { at, .. }
             | Command::Release { at, .. }
-            | Command::EndCooling { at, .. } => *at,
+            | Command::EndCooling { at, .. }
+            | Command::Sweep { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::SetGrantTimeout { .. }
             | Command::Forget { .. }
@@ -284,20 +302,123 @@ pub enum Condition {
         /// Its version; `None`: the node must not exist.
         version: Option<i32>,
     },
+    /// The node exists, whatever its version.
+    Exists {
+        /// The node.
+        path: Path,
+    },
+    /// The session is open.
+    Session {
+        /// The session.
+        session: SessionKey,
+    },
 }
 
-/// One change of the tree.
+/// A session by either of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SessionKey {
+    /// By its secret id.
+    Id(SessionId),
+    /// By its public number.
+    Number(SessionNumber),
+}
+
+/// How long a node that is written is to live. A node keeps what it was created with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lifetime {
+    /// Until it is removed. A put takes it for "whatever the node is, if it exists".
+    Persistent,
+    /// As long as this session.
+    Ephemeral {
+        /// The session's secret id.
+        session: SessionId,
+    },
+    /// Until it has been without children for some time, after it had some.
+    Container,
+    /// Until it has been without children and without a change for this long.
+    Ttl {
+        /// How long.
+        ttl_ms: u64,
+    },
+}
+
+/// One change of the tree, or a question to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Writes a persistent node's value, and creates it where it does not exist.
+    /// Writes a node's value, and creates it where it does not exist.
     Put {
         /// The node.
         path: Path,
         /// Its new value.
-        value: Vec<u8>,
-        /// Whether missing parents are created too.
+        value: Value,
+        /// Whether missing parents are created too, as persistent nodes.
         parents: bool,
+        /// How long it lives.
+        lifetime: Lifetime,
     },
+    /// Creates a node.
+    Create {
+        /// The node.
+        path: Path,
+        /// Its value.
+        value: Value,
+        /// Whether missing parents are created too, as persistent nodes.
+        parents: bool,
+        /// How long it lives.
+        lifetime: Lifetime,
+    },
+    /// Creates a node whose name ends with the parent's counter: the number of children that were ever created in it.
+    CreateSequential {
+        /// The parent.
+        parent: Path,
+        /// What the name begins with; it may be empty.
+        prefix: String,
+        /// Its value.
+        value: Value,
+        /// Whether the parent and what is missing above it are created too, as persistent nodes.
+        parents: bool,
+        /// How long it lives.
+        lifetime: Lifetime,
+    },
+    /// Writes the value of a node that exists.
+    Set {
+        /// The node.
+        path: Path,
+        /// Its new value.
+        value: Value,
+        /// The version that it must have; `None`: any.
+        version: Option<i32>,
+    },
+    /// Removes a node.
+    Delete {
+        /// The node.
+        path: Path,
+        /// The version that it must have; `None`: any.
+        version: Option<i32>,
+        /// Whether all that is below it is removed too.
+        recursive: bool,
+    },
+    /// Changes nothing: asks that the node exists.
+    Check {
+        /// The node.
+        path: Path,
+        /// The version that it must have; `None`: any.
+        version: Option<i32>,
+    },
+}
+
+impl Operation {
+    /// About how many bytes it has: its path and its value.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match self {
+            Operation::Put { path, value, .. } | Operation::Create { path, value, .. } | Operation::Set { path, value, .. } => {
+                path.as_str().len() + value.len()
+            }
+            Operation::CreateSequential { parent, prefix, value, .. } => parent.as_str().len() + prefix.len() + value.len(),
+            Operation::Delete { path, .. } | Operation::Check { path, .. } => path.as_str().len(),
+        }
+    }
 }
 
 /// What the machine answers: the same on every node and for ever.
@@ -388,6 +509,37 @@ pub enum OperationResult {
         /// Its version now.
         version: i32,
     },
+    /// The node was created.
+    Created {
+        /// Its path, which a sequential one has from here alone.
+        path: Path,
+    },
+    /// The node has a new value.
+    Set {
+        /// Its version now.
+        version: i32,
+    },
+    /// The node was removed.
+    Deleted {
+        /// How many nodes went, itself counted.
+        count: u32,
+    },
+    /// The node is as asked.
+    Checked {
+        /// Its version.
+        version: i32,
+    },
+}
+
+/// A part of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Part {
+    /// The conditions.
+    Conditions,
+    /// The operations that are done where all conditions hold.
+    Then,
+    /// The operations that are done where one does not.
+    Otherwise,
 }
 
 /// A refusal: definite, the same on every node, and nothing was changed.
@@ -489,8 +641,8 @@ pub enum Rejection {
         /// The path that is missing.
         path: Path,
     },
-    /// Nodes under `/locks` are written by the lock calls only, and the root by nobody.
-    #[error("{path} cannot be written")]
+    /// Nodes under `/locks` are written by the lock calls only, and the root is neither created nor removed.
+    #[error("{path} cannot be changed by this call")]
     ReadOnly {
         /// The path.
         path: Path,
@@ -500,6 +652,56 @@ pub enum Rejection {
     Unsupported {
         /// What.
         what: String,
+    },
+    /// One step of a transaction was refused, and so the whole of it.
+    #[error("{reason}")]
+    Step {
+        /// The part in which it stands.
+        part: Part,
+        /// Its place there, from 0.
+        index: u32,
+        /// Why it was refused.
+        reason: Box<Rejection>,
+    },
+    /// The node is there already.
+    #[error("the node {path} exists")]
+    NodeExists {
+        /// Its path.
+        path: Path,
+    },
+    /// The node is there, and another life was asked for than it was created with.
+    #[error("the node {path} exists and is {kind}: what a node is stays as it was created")]
+    OtherKind {
+        /// Its path.
+        path: Path,
+        /// What it is.
+        kind: String,
+    },
+    /// The node has children.
+    #[error("the node {path} has {children} children")]
+    NotEmpty {
+        /// Its path.
+        path: Path,
+        /// How many.
+        children: u32,
+    },
+    /// An ephemeral node has no children.
+    #[error("{path} is an ephemeral node, which cannot have children")]
+    EphemeralParent {
+        /// The ephemeral node.
+        path: Path,
+    },
+    /// Too many nodes for one step.
+    #[error("more than {max} nodes would go in one step: remove them in parts")]
+    TooManyNodes {
+        /// How many may.
+        max: u64,
+    },
+    /// The name with its number is longer than a path may be.
+    #[error("the path {parent} has no room for the name")]
+    NoRoomForName {
+        /// The parent.
+        parent: Path,
     },
 }
 

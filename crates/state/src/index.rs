@@ -1,7 +1,7 @@
 //! Caches of the tree and the sessions: who stands in which lock, and where an id leads. `State::check` compares them with
 //! the truth.
 
-use crate::record::{Contender, Session};
+use crate::record::{Contender, Kind, Role, Session, Znode};
 use fairhold_types::{GrantId, GrantNumber, LockName, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
 use std::cmp::Reverse;
@@ -59,6 +59,10 @@ pub(crate) struct Index {
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
     /// Sessions by the key with which they were opened.
     pub(crate) session_keys: OrdMap<GrantId, SessionNumber>,
+    /// The ephemeral nodes of each session that has any; contenders are not among them.
+    pub(crate) ephemerals: OrdMap<SessionNumber, OrdSet<Path>>,
+    /// Containers and TTL nodes that may be removed once they have stayed as they are for long enough.
+    pub(crate) sweepable: OrdSet<Path>,
 }
 
 impl Index {
@@ -124,6 +128,29 @@ impl Index {
         }
         if let Some(key) = session.key {
             self.session_keys.remove(&key);
+        }
+    }
+
+    /// Notes a node of the tree as it is now. A contender is noted by `add_contender`.
+    pub(crate) fn note_node(&mut self, path: &Path, node: &Znode) {
+        if node.ephemeral_owner != SessionNumber(0) && node.role == Role::Data {
+            self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
+        }
+        match node.kind {
+            Kind::Container | Kind::Ttl { .. } if node.is_sweepable() => drop(self.sweepable.insert(path.clone())),
+            Kind::Container | Kind::Ttl { .. } => drop(self.sweepable.remove(path)),
+            Kind::Persistent | Kind::Ephemeral => {}
+        }
+    }
+
+    /// Drops a node that was removed from the tree.
+    pub(crate) fn remove_node(&mut self, path: &Path, node: &Znode) {
+        self.sweepable.remove(path);
+        if let Some(owned) = self.ephemerals.get_mut(&node.ephemeral_owner) {
+            owned.remove(path);
+            if owned.is_empty() {
+                self.ephemerals.remove(&node.ephemeral_owner);
+            }
         }
     }
 

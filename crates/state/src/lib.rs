@@ -15,10 +15,12 @@
 //! # Caveats
 //!
 //! Several locks in one acquire, reentrant holds, an election's value and `max_hold` are in the commands' format and are
-//! refused with `Rejection::Unsupported`. Only persistent nodes are written through the tree's own operation.
+//! refused with `Rejection::Unsupported`. Below `/locks` nothing is written through the tree's operations. Access lists are
+//! kept with nodes, empty, and not enforced.
 
 mod apply;
 mod breaking;
+mod browse;
 mod check;
 pub mod command;
 mod grant;
@@ -26,6 +28,7 @@ mod index;
 pub mod listing;
 mod lock;
 mod memory;
+mod nodes;
 mod persistent;
 pub mod read;
 pub mod record;
@@ -33,6 +36,7 @@ mod session;
 pub mod snapshot;
 mod transact;
 mod tree;
+pub mod value;
 
 use fairhold_types::{ClusterId, Revision, SessionNumber};
 use imbl::OrdMap;

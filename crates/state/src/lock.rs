@@ -9,10 +9,10 @@ use crate::{
     record::{Contender, LockSettings, Role, Session},
     session::other_request,
     tree::Create,
+    value::Value,
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits, time::WallMillis};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 impl Change<'_> {
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
@@ -74,7 +74,7 @@ impl Change<'_> {
         let create = Create {
             kind: crate::record::Kind::Ephemeral,
             owner: session,
-            value: Arc::from([]),
+            value: Value::empty(),
             role: Role::Contender(Box::new(contender)),
         };
         self.state.tree.create(path, create, self.revision, at);

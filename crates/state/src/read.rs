@@ -4,7 +4,7 @@ use crate::{
     State,
     command::Rejection,
     memory::Remembered,
-    record::{Contender, Role, Session, Znode},
+    record::{Contender, Role, Session},
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
@@ -189,18 +189,6 @@ impl State {
         Err(Rejection::StaleToken { current: holders.iter().filter_map(|holder| holder.token()).max() })
     }
 
-    /// A node of the tree.
-    #[must_use]
-    pub fn node(&self, path: &Path) -> Option<&Znode> {
-        self.tree.get(path)
-    }
-
-    /// How many nodes the tree has.
-    #[must_use]
-    pub fn node_count(&self) -> usize {
-        self.tree.len()
-    }
-
     /// How many of everything there are, without walking over it.
     #[must_use]
     pub fn census(&self) -> Census {
@@ -223,7 +211,7 @@ impl State {
 
     /// Locks in which nobody stands, with the revision since when, for `Command::ForgetLock`.
     pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
-        self.tree.iter().filter_map(|(path, node)| match &node.role {
+        self.tree.below(&Path::locks(), None).filter_map(|(path, node)| match &node.role {
             Role::Lock(_) if node.num_children == 0 => Some((path.lock_name()?, node.pzxid)),
             Role::Lock(_) | Role::Data | Role::Contender(_) => None,
         })

@@ -3,6 +3,7 @@
 use crate::{
     command::{Meta, Owner},
     persistent,
+    value::Value,
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, time::WallMillis,
@@ -61,9 +62,22 @@ pub struct Znode {
     /// What kind of node it is.
     pub kind: Kind,
     /// Its value.
-    pub value: Arc<[u8]>,
+    pub value: Value,
     /// What it is to the lock recipe.
     pub role: Role,
+    /// Its access list, empty by default. It is kept and not enforced in this version.
+    pub acl: Option<Arc<Vec<AclEntry>>>,
+}
+
+/// Who may do what with a node, in ZooKeeper's terms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AclEntry {
+    /// What is allowed: read 1, write 2, create 4, delete 8, administer 16.
+    pub permissions: u32,
+    /// How an identity is proved, like `world` or `digest`.
+    pub scheme: String,
+    /// Who, in the scheme's own words.
+    pub id: String,
 }
 
 impl Znode {
@@ -71,6 +85,24 @@ impl Znode {
     #[must_use]
     pub fn cversion(&self) -> i32 {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
+    }
+
+    /// Whether the leader's clock may have it removed, once it has stayed so for long enough: a container that had children
+    /// and has none, or a TTL node without children.
+    #[must_use]
+    pub fn is_sweepable(&self) -> bool {
+        let may_go = match self.kind {
+            Kind::Persistent | Kind::Ephemeral => false,
+            Kind::Container => self.creates > 0,
+            Kind::Ttl { .. } => true,
+        };
+        may_go && self.num_children == 0 && self.role == Role::Data
+    }
+
+    /// The last change of its value or of its children.
+    #[must_use]
+    pub fn changed_at(&self) -> Revision {
+        self.mzxid.max(self.pzxid)
     }
 }
 
@@ -81,8 +113,13 @@ pub enum Kind {
     Persistent,
     /// As long as the session that owns it.
     Ephemeral,
-    /// Until it has been without children for some time.
+    /// Until it has been without children for some time; never before it had one.
     Container,
+    /// Until it has been without children and without a change for this long.
+    Ttl {
+        /// How long.
+        ttl_ms: u64,
+    },
 }
 
 /// What a node is to the lock recipe.
@@ -91,7 +128,7 @@ pub enum Role {
     /// Nothing: plain data.
     Data,
     /// A lock.
-    Lock(LockSettings),
+    Lock(Box<LockSettings>),
     /// One who holds a lock or waits for it.
     Contender(Box<Contender>),
 }

@@ -70,6 +70,7 @@ impl Change<'_> {
             let reason = if self.contender(grant).granted_at.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             locks.insert(self.end_contender(grant, reason, Keeper::Table));
         }
+        self.remove_ephemerals(number);
         self.remove_session(number);
         self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))
@@ -90,6 +91,7 @@ impl Change<'_> {
                 locks.insert(self.end_contender(grant, EndReason::Expired, Keeper::Table));
             }
         }
+        self.remove_ephemerals(number);
         self.remove_session(number);
         self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))
@@ -116,6 +118,7 @@ impl Change<'_> {
             return;
         };
         assert!(!self.state.index.of_session.contains_key(&number), "session {number} was removed before its grants");
+        assert!(!self.state.index.ephemerals.contains_key(&number), "session {number} was removed before its nodes");
         self.state.index.remove_session(&session);
         for grant in session.ended.keys() {
             self.state.memory.in_session.remove(grant);

@@ -174,6 +174,7 @@ pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut 
         }
     }
     for (path, node) in state.tree.iter() {
+        index.note_node(path, node);
         match &node.role {
             Role::Contender(contender) => index.add_contender(contender, path.clone()),
             Role::Lock(settings) if settings.last_token.is_some() => {

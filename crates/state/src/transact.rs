@@ -3,13 +3,10 @@
 use crate::{
     State,
     apply::{Change, Effect},
-    command::{Condition, Event, Operation, OperationResult, Outcome, Rejection, Transact, WriteKey},
+    command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
     memory::Remembered,
     session::other_request,
-    tree::Create,
 };
-use fairhold_types::Path;
-use std::sync::Arc;
 
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
@@ -19,27 +16,20 @@ impl Change<'_> {
             }
             self.require_memory()?;
         }
-        let failed = transact.conditions.iter().find_map(|condition| self.state.verify(condition).err());
-        let (succeeded, operations) = match (failed, transact.otherwise) {
-            (None, _) => (true, transact.then),
-            (Some(_), Some(otherwise)) => (false, otherwise),
+        let failed = transact.conditions.iter().zip(0_u32..).find_map(|(condition, index)| {
+            let reason = self.state.verify(condition).err()?;
+            Some(Rejection::Step { part: Part::Conditions, index, reason: Box::new(reason) })
+        });
+        let (part, operations) = match (failed, transact.otherwise) {
+            (None, _) => (Part::Then, transact.then),
+            (Some(_), Some(otherwise)) => (Part::Otherwise, otherwise),
             (Some(rejection), None) => return Err(rejection),
         };
-        // Operations see the changes of those before them, so they are tried on a copy, which is kept only if all succeed.
-        let before = self.state.clone();
-        let results = operations.into_iter().map(|operation| self.operate(operation)).collect::<Result<Vec<_>, _>>();
-        let results = match results {
-            Ok(results) => results,
-            Err(rejection) => {
-                *self.state = before;
-                self.events.clear();
-                return Err(rejection);
-            }
-        };
+        let (succeeded, results) = (part == Part::Then, self.operate_all(part, operations)?);
         if let Some(WriteKey { key, fingerprint }) = transact.key {
             let remembered = Remembered::Write { fingerprint, succeeded, results: results.clone() };
             self.state.memory.remember(key, self.revision, remembered);
-        } else if results.is_empty() {
+        } else if self.events.is_empty() {
             return Ok(Effect::Unchanged(Outcome::Written { succeeded, results }));
         }
         Ok(Effect::Changed(Outcome::Written { succeeded, results }))
@@ -62,46 +52,24 @@ impl Change<'_> {
         }
     }
 
-    fn operate(&mut self, operation: Operation) -> Result<OperationResult, Rejection> {
-        match operation {
-            Operation::Put { path, value, parents } => self.put(path, value, parents),
-        }
-    }
-
-    fn put(&mut self, path: Path, value: Vec<u8>, parents: bool) -> Result<OperationResult, Rejection> {
-        let Some(parent) = path.parent().filter(|_| !path.is_under_locks()) else {
-            return Err(Rejection::ReadOnly { path });
-        };
-        let (revision, at) = (self.revision, self.at);
-        if let Some(node) = self.state.tree.get_to_write(&path, value.len()) {
-            node.value = Arc::from(value);
-            node.version = node.version.wrapping_add(1);
-            node.mzxid = revision;
-            node.mtime = at;
-            let version = node.version;
-            self.events.push(Event::NodeChanged { path, version });
-            return Ok(OperationResult::Put { created: false, version });
-        }
-        if self.state.tree.get(&parent).is_none() {
-            if !parents {
-                return Err(Rejection::NoNode { path: parent });
-            }
-            for path in self.state.tree.create_parents(&path, || Create::persistent(Vec::new()), revision, at) {
-                self.tell_created(path);
+    /// All or nothing: an operation sees the changes of those before it, and the first that is refused undoes them.
+    fn operate_all(&mut self, part: Part, operations: Vec<Operation>) -> Result<Vec<OperationResult>, Rejection> {
+        // An operation that is refused has changed nothing, so one alone needs no copy to go back to.
+        let before = (operations.len() > 1).then(|| self.state.clone());
+        let mut results = Vec::with_capacity(operations.len());
+        for (operation, index) in operations.into_iter().zip(0_u32..) {
+            match self.operate(operation) {
+                Ok(result) => results.push(result),
+                Err(reason) => {
+                    if let Some(before) = before {
+                        *self.state = before;
+                    }
+                    self.events.clear();
+                    return Err(Rejection::Step { part, index, reason: Box::new(reason) });
+                }
             }
         }
-        self.state.tree.create(path.clone(), Create::persistent(value), revision, at);
-        self.tell_created(path);
-        Ok(OperationResult::Put { created: true, version: 0 })
-    }
-
-    /// The node's own event, then its parent's, as ZooKeeper fires its watches.
-    fn tell_created(&mut self, path: Path) {
-        let parent = path.parent();
-        self.events.push(Event::NodeCreated { path });
-        if let Some((path, node)) = parent.and_then(|path| self.state.tree.get(&path).map(|node| (path.clone(), node))) {
-            self.events.push(Event::ChildrenChanged { cversion: node.cversion(), path });
-        }
+        Ok(results)
     }
 }
 
@@ -112,6 +80,14 @@ impl State {
             Condition::Version { path, version } => {
                 let current = self.tree.get(path).map(|node| node.version);
                 if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
+            }
+            Condition::Exists { path } => self.tree.get(path).map(|_| ()).ok_or(Rejection::VersionMismatch { current: None }),
+            Condition::Session { session } => {
+                let open = match session {
+                    SessionKey::Id(id) => self.index.session_ids.contains_key(id),
+                    SessionKey::Number(number) => self.sessions.contains_key(number),
+                };
+                if open { Ok(()) } else { Err(Rejection::NoSession) }
             }
         }
     }

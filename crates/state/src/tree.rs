@@ -1,13 +1,17 @@
 //! The tree of nodes: the only truth. Every path but the root has its parent in it.
 
-use crate::record::{Kind, LockSettings, Role, Znode};
+use crate::{
+    record::{Kind, LockSettings, Role, Znode},
+    value::Value,
+};
 use fairhold_types::{Path, Revision, SessionNumber, time::WallMillis};
 use imbl::OrdMap;
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
-    nodes: OrdMap<Path, Znode>,
+    // A record is far larger than a pointer, and half of a map's slots are empty: records stand outside of it.
+    nodes: OrdMap<Path, Arc<Znode>>,
     /// The bytes of all values together.
     value_bytes: u64,
 }
@@ -17,17 +21,22 @@ pub(crate) struct Tree {
 pub(crate) struct Create {
     pub(crate) kind: Kind,
     pub(crate) owner: SessionNumber,
-    pub(crate) value: Arc<[u8]>,
+    pub(crate) value: Value,
     pub(crate) role: Role,
 }
 
 impl Create {
     pub(crate) fn lock() -> Create {
-        Create { kind: Kind::Container, owner: SessionNumber(0), value: Arc::from([]), role: Role::Lock(LockSettings::default()) }
+        let role = Role::Lock(Box::new(LockSettings::default()));
+        Create { kind: Kind::Container, owner: SessionNumber(0), value: Value::empty(), role }
     }
 
-    pub(crate) fn persistent(value: Vec<u8>) -> Create {
-        Create { kind: Kind::Persistent, owner: SessionNumber(0), value: Arc::from(value), role: Role::Data }
+    pub(crate) fn persistent() -> Create {
+        Create::data(Kind::Persistent, SessionNumber(0), Value::empty())
+    }
+
+    pub(crate) fn data(kind: Kind, owner: SessionNumber, value: Value) -> Create {
+        Create { kind, owner, value, role: Role::Data }
     }
 }
 
@@ -35,8 +44,8 @@ impl Tree {
     pub(crate) fn new() -> Tree {
         let mut tree = Tree::empty();
         let (at, first) = (WallMillis(0), Revision(0));
-        tree.nodes.insert(Path::root(), znode(Create::persistent(Vec::new()), first, at));
-        tree.create(Path::root().child("locks"), Create::persistent(Vec::new()), first, at);
+        tree.nodes.insert(Path::root(), Arc::new(znode(Create::persistent(), first, at)));
+        tree.create(Path::root().child("locks"), Create::persistent(), first, at);
         tree
     }
 
@@ -47,23 +56,23 @@ impl Tree {
     /// Takes a node as a snapshot has it, its stat included.
     pub(crate) fn restore(&mut self, path: Path, node: Znode) {
         self.value_bytes += node.value.len() as u64;
-        self.nodes.insert(path, node);
+        self.nodes.insert(path, Arc::new(node));
     }
 
     pub(crate) fn get(&self, path: &Path) -> Option<&Znode> {
-        self.nodes.get(path)
+        self.nodes.get(path).map(|node| &**node)
     }
 
     /// A node, to change anything of it but its value: that is what `get_to_write` is for, which counts.
     pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
-        self.nodes.get_mut(path)
+        self.nodes.get_mut(path).map(Arc::make_mut)
     }
 
     /// A node, to give it a value of that length.
     pub(crate) fn get_to_write(&mut self, path: &Path, length: usize) -> Option<&mut Znode> {
         let node = self.nodes.get_mut(path)?;
         self.value_bytes = self.value_bytes - node.value.len() as u64 + length as u64;
-        Some(node)
+        Some(Arc::make_mut(node))
     }
 
     /// The bytes of all values together.
@@ -76,12 +85,49 @@ impl Tree {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Znode)> {
-        self.nodes.iter()
+        self.nodes.iter().map(|(path, node)| (path, &**node))
+    }
+
+    /// The nodes below a path, in the order of their paths' bytes, which has parents before their children; only those behind
+    /// `after`, where that is given.
+    pub(crate) fn below<'a>(&'a self, path: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
+        let first = path.prefix_below();
+        self.below_from(path, Bound::Excluded(after.filter(|after| *after > first.as_str()).unwrap_or(&first)))
+    }
+
+    /// The children of a node by name; only those whose path is behind `after`, where that is given.
+    pub(crate) fn children<'a>(
+        &'a self,
+        parent: &Path,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
+        let parent = parent.clone();
+        let level = parent.prefix_below().len();
+        let first = after.map_or_else(|| parent.prefix_below(), |after| parent.prefix_below().max(after.to_owned()));
+        let mut rows = self.below_from(&parent, Bound::Excluded(&first));
+        std::iter::from_fn(move || {
+            loop {
+                let (path, node) = rows.next()?;
+                let Some(slash) = path.as_str()[level..].find('/') else {
+                    return Some((path, node));
+                };
+                // It is below a child that came before. 0 follows the slash: all that is below that child is passed over at once.
+                let next = format!("{}0", &path.as_str()[..level + slash]);
+                rows = self.below_from(&parent, Bound::Included(&next));
+            }
+        })
+    }
+
+    fn below_from<'a>(&'a self, path: &Path, from: Bound<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
+        let first = path.prefix_below();
+        let rows = self.nodes.range::<_, str>((from, Bound::Unbounded));
+        rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, node)| (path, &**node))
     }
 
     /// Creates a node whose parent exists and which does not: the parent's `pzxid` and counter of children move with it.
     pub(crate) fn create(&mut self, path: Path, create: Create, revision: Revision, at: WallMillis) {
-        let parent = path.parent().and_then(|parent| self.nodes.get_mut(&parent));
+        let parent = path.parent();
+        let parent = parent.and_then(|parent| self.get_mut(&parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
         if let Some(parent) = parent {
             parent.pzxid = revision;
@@ -89,7 +135,7 @@ impl Tree {
             parent.num_children += 1;
         }
         self.value_bytes += create.value.len() as u64;
-        let displaced = self.nodes.insert(path, znode(create, revision, at));
+        let displaced = self.nodes.insert(path, Arc::new(znode(create, revision, at)));
         assert!(displaced.is_none(), "a node was created twice");
     }
 
@@ -122,11 +168,11 @@ impl Tree {
         let node = self.nodes.remove(path)?;
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node was removed from above its children: {path}");
-        if let Some(parent) = path.parent().and_then(|parent| self.nodes.get_mut(&parent)) {
+        if let Some(parent) = path.parent().and_then(|parent| self.get_mut(&parent)) {
             parent.pzxid = revision;
             parent.num_children -= 1;
         }
-        Some(node)
+        Some(Arc::unwrap_or_clone(node))
     }
 }
 
@@ -145,5 +191,6 @@ fn znode(create: Create, revision: Revision, at: WallMillis) -> Znode {
         kind: create.kind,
         value: create.value,
         role: create.role,
+        acl: None,
     }
 }

@@ -8,10 +8,11 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Meta, OpenSession,
-        Operation, OperationResult, Outcome, Owner, Queued, Rejection, Transact, Want, WriteKey,
+        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta, OpenSession,
+        Operation, OperationResult, Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
+    value::Value,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
@@ -151,7 +152,7 @@ fn acquire_with_all() -> Acquire {
 }
 
 fn put(at: &str, value: &[u8], parents: bool) -> Operation {
-    Operation::Put { path: path(at), value: value.to_vec(), parents }
+    Operation::Put { path: path(at), value: value.into(), parents, lifetime: Lifetime::Persistent }
 }
 
 fn transact() -> Transact {
@@ -167,6 +168,33 @@ fn transact() -> Transact {
         otherwise: Some(vec![put("/jobs/failed", b"1", false)]),
         at: AT,
     }
+}
+
+/// One of each operation, of each condition that `transact` leaves out, and of each lifetime.
+fn transact_with_each() -> Transact {
+    let (session, ttl) = (open().id, Lifetime::Ttl { ttl_ms: 86_400_000 });
+    let value = || Value::from(&b"v"[..]);
+    let conditions = vec![
+        Condition::Exists { path: path("/jobs") },
+        Condition::Session { session: SessionKey::Id(session) },
+        Condition::Session { session: SessionKey::Number(SessionNumber(41)) },
+    ];
+    let operations = each_variant!(Operation:
+        Put => Operation::Put { path: path("/a"), value: value(), parents: false, lifetime: Lifetime::Ephemeral { session } },
+        Create => Operation::Create { path: path("/b"), value: value(), parents: true, lifetime: Lifetime::Container },
+        CreateSequential => Operation::CreateSequential {
+            parent: path("/b"),
+            prefix: "n-".to_owned(),
+            value: value(),
+            parents: false,
+            lifetime: ttl,
+        },
+        Set => Operation::Set { path: path("/a"), value: value(), version: Some(-1) },
+        Delete => Operation::Delete { path: path("/b"), version: None, recursive: true },
+        Check => Operation::Check { path: path("/a"), version: Some(1) },
+    );
+    let then = operations.into_iter().map(|(_, operation)| operation).collect();
+    Transact { key: None, conditions, then, otherwise: None, at: AT }
 }
 
 fn commands() -> Vec<(String, Command)> {
@@ -198,7 +226,9 @@ fn commands() -> Vec<(String, Command)> {
             reason: "the worker is gone".to_owned(),
             at: AT,
         },
+        Sweep => Command::Sweep { nodes: vec![Sweepable { path: path("/jobs"), since: Revision(300) }], at: AT },
     );
+    commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
     let bare = OpenSession { key: None, meta: Meta::new(), ..open() };
     commands.push(("open-session-without-key".to_owned(), Command::OpenSession(bare)));
@@ -209,7 +239,17 @@ fn commands() -> Vec<(String, Command)> {
 
 fn outcomes() -> Vec<(String, Answer)> {
     let (number, session) = (GrantNumber(57), SessionNumber(41));
-    let results = vec![OperationResult::Put { created: true, version: 0 }, OperationResult::Put { created: false, version: -1 }];
+    let mut results: Vec<OperationResult> = each_variant!(OperationResult:
+        Put => OperationResult::Put { created: true, version: 0 },
+        Created => OperationResult::Created { path: path("/b/n-0000000000") },
+        Set => OperationResult::Set { version: -1 },
+        Deleted => OperationResult::Deleted { count: 300 },
+        Checked => OperationResult::Checked { version: 1 },
+    )
+    .into_iter()
+    .map(|(_, result)| result)
+    .collect();
+    results.push(OperationResult::Put { created: false, version: -1 });
     let outcomes = each_variant!(Outcome:
         Nothing => Outcome::Nothing,
         Done => Outcome::Done,
@@ -225,6 +265,7 @@ fn outcomes() -> Vec<(String, Answer)> {
 fn rejections() -> Vec<(String, Answer)> {
     let holder = HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: Some(FencingToken(41)), since: AT };
     let cooling = HolderFacts { token: None, ..holder.clone() };
+    let step = |part| Rejection::Step { part, index: 7, reason: Box::new(Rejection::NoNode { path: path("/jobs") }) };
     let mut rejections = each_variant!(Rejection:
         NoSession => Rejection::NoSession,
         SessionEnded => Rejection::SessionEnded,
@@ -245,7 +286,16 @@ fn rejections() -> Vec<(String, Answer)> {
         NoNode => Rejection::NoNode { path: path("/jobs") },
         ReadOnly => Rejection::ReadOnly { path: path("/locks/orders") },
         Unsupported => Rejection::Unsupported { what: "max_hold".to_owned() },
+        Step => step(Part::Then),
+        NodeExists => Rejection::NodeExists { path: path("/jobs") },
+        OtherKind => Rejection::OtherKind { path: path("/jobs"), kind: "persistent".to_owned() },
+        NotEmpty => Rejection::NotEmpty { path: path("/jobs"), children: 300 },
+        EphemeralParent => Rejection::EphemeralParent { path: path("/jobs") },
+        TooManyNodes => Rejection::TooManyNodes { max: 10_000 },
+        NoRoomForName => Rejection::NoRoomForName { parent: path("/jobs") },
     );
+    rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
+    rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));
     for (name, reason) in each_variant!(EndReason:
         Released => EndReason::Released,
         Expired => EndReason::Expired,
@@ -260,6 +310,18 @@ fn rejections() -> Vec<(String, Answer)> {
     rejections.push(("stale-token-of-nobody".to_owned(), Rejection::StaleToken { current: None }));
     rejections.push(("version-mismatch-of-nothing".to_owned(), Rejection::VersionMismatch { current: None }));
     rejections.into_iter().map(|(name, rejection)| (name, Answer { result: Err(rejection), revision: Revision(90) })).collect()
+}
+
+/// A node of each kind, and a container that had a child.
+fn each_kind(session: SessionId) -> Vec<Operation> {
+    let create = |at: &str, lifetime| Operation::Create { path: path(at), value: Value::empty(), parents: false, lifetime };
+    vec![
+        create("/ephemeral", Lifetime::Ephemeral { session }),
+        create("/ttl", Lifetime::Ttl { ttl_ms: 1_000 }),
+        create("/container", Lifetime::Container),
+        create("/container/child", Lifetime::Persistent),
+        Operation::Delete { path: path("/container/child"), version: None, recursive: false },
+    ]
 }
 
 /// A state with each kind of thing in it that a snapshot can hold.
@@ -301,6 +363,7 @@ fn small_state() -> State {
             reason: "the job is stuck".to_owned(),
             at: AT,
         }),
+        Command::Transact(Transact { key: None, conditions: Vec::new(), then: each_kind(other), ..transact() }),
         // It cools in `orders/42`; its key is remembered.
         Command::ExpireSession { session: SessionNumber(2), at: AT },
     ] {

@@ -5,6 +5,8 @@
 
 #[path = "model/naive.rs"]
 mod naive;
+#[path = "model/naive_tree.rs"]
+mod naive_tree;
 #[path = "model/random.rs"]
 mod random;
 
@@ -12,11 +14,13 @@ use fairhold_state::{
     State,
     command::{Applied, Command, Event},
     read::GrantStatus,
+    record::Kind,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode};
+use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path};
 use naive::{Mistake, Naive};
+use naive_tree::Plain;
 use random::{Commands, Profile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 
@@ -44,9 +48,11 @@ struct Run {
 
 type Kinds = BTreeMap<String, usize>;
 
-/// The variant's name.
+/// The variant's name; of a refused step, its reason's.
 fn kind(value: &impl std::fmt::Debug) -> String {
-    format!("{value:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+    let text = format!("{value:?}");
+    let text = text.split_once("reason: ").filter(|_| text.starts_with("Step")).map_or(text.as_str(), |(_, reason)| reason);
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
 impl Run {
@@ -106,12 +112,16 @@ impl Run {
         Ok(())
     }
 
-    /// The same facts, in whatever order.
+    /// The same facts: of nodes in the same order, the others in whatever order.
     fn compare_facts(&self, applied: &Applied, mut facts: Vec<Event>) -> Checked {
         let of_nodes = |event: &Event| {
-            matches!(event, Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::ChildrenChanged { .. })
+            matches!(
+                event,
+                Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. }
+            )
         };
-        let mut events: Vec<Event> = applied.events.iter().filter(|event| !of_nodes(event)).cloned().collect();
+        let (nodes, mut events): (Vec<Event>, Vec<Event>) = applied.events.iter().cloned().partition(of_nodes);
+        ensure(nodes == self.naive.tree.events, || format!("events {nodes:?} and not {:?}", self.naive.tree.events))?;
         events.sort_by_key(|event| format!("{event:?}"));
         facts.sort_by_key(|event| format!("{event:?}"));
         ensure(events == facts, || format!("events {events:?} and not {facts:?}"))
@@ -139,9 +149,43 @@ impl Run {
         let mut idle: Vec<_> = state.idle_locks().collect();
         idle.sort();
         ensure(idle == naive.idle(), || format!("idle {idle:?} and not {:?}", naive.idle()))?;
-        for (path, version, value) in &naive.nodes {
-            let node = state.node(path).map(|node| (node.version, node.value.to_vec()));
-            ensure(node.as_ref() == Some(&(*version, value.clone())), || format!("{path} is {node:?} and not {version}"))?;
+        self.compare_tree()
+    }
+
+    fn compare_tree(&self) -> Checked {
+        let (state, tree) = (&self.state, &self.naive.tree);
+        let below = std::iter::once(Path::root()).chain(state.descendants(&Path::root(), None).map(|(path, _)| path.clone()));
+        let known: BTreeSet<Path> = tree.nodes.iter().map(|node| node.path.clone()).collect();
+        let found: BTreeSet<Path> = below.filter(|path| !path.is_under_locks() || path.as_str() == "/locks").collect();
+        ensure(found == known, || format!("the nodes are {found:?} and not {known:?}"))?;
+        for expected in tree.nodes.iter().filter(|node| node.path.as_str() != "/locks") {
+            let node = state.node(&expected.path).ok_or("it was found before")?;
+            let kind = match node.kind {
+                Kind::Persistent => "persistent".to_owned(),
+                Kind::Ephemeral => "ephemeral".to_owned(),
+                Kind::Container => "container".to_owned(),
+                Kind::Ttl { ttl_ms } => ttl_ms.to_string(),
+            };
+            let plain = Plain {
+                path: expected.path.clone(),
+                czxid: node.czxid.0,
+                mzxid: node.mzxid.0,
+                pzxid: node.pzxid.0,
+                ctime: node.ctime.0,
+                mtime: node.mtime.0,
+                version: node.version,
+                cversion: node.cversion(),
+                creates: u64::from(node.creates),
+                owner: node.ephemeral_owner.0,
+                kind,
+                value: node.value.to_vec(),
+            };
+            ensure(plain == *expected, || format!("{plain:?} and not {expected:?}"))?;
+            let children: Vec<&Path> = state.children(&expected.path, None).map(|(path, _)| path).collect();
+            let mut known: Vec<&Path> = tree.children(&expected.path).into_iter().map(|node| &node.path).collect();
+            known.sort();
+            let count = usize::try_from(node.num_children).map_err(|error| error.to_string())?;
+            ensure(children == known && count == known.len(), || format!("children {children:?} and not {known:?}"))?;
         }
         Ok(())
     }
@@ -209,9 +253,10 @@ fn facts_of(contender: &fairhold_state::record::Contender) -> (u64, u64, Option<
 }
 
 fn profile(seed: u64) -> Profile {
-    match seed % 3 {
+    match seed % 4 {
         0 => Profile::Mixed,
         1 => Profile::Readers,
+        2 => Profile::Tree,
         _ => Profile::Semaphore,
     }
 }
@@ -250,6 +295,10 @@ fn many_short_histories_are_as_the_model_says() {
         "NoNode",
         "ReadOnly",
         "Unsupported",
+        "NodeExists",
+        "OtherKind",
+        "NotEmpty",
+        "EphemeralParent",
     ];
     let events = [
         "SessionRetimed",
@@ -263,6 +312,8 @@ fn many_short_histories_are_as_the_model_says() {
         "LockForgotten",
         "NodeCreated",
         "NodeChanged",
+        "NodeDeleted",
+        "ChildrenChanged",
     ];
     run_all(0..120, 800, profile, &[&outcomes[..], &rejections, &events].concat());
 }
@@ -290,6 +341,11 @@ fn each_mistake_is_found() {
         Mistake::BreakSparesCooling,
         Mistake::BreakEndsWaiters,
         Mistake::BreakIsRepeated,
+        Mistake::RemovalLeavesPzxid,
+        Mistake::SequenceIsTheNumberOfChildren,
+        Mistake::SweepTakesWhatChanged,
+        Mistake::ParentBeforeChild,
+        Mistake::EphemeralsStay,
     ] {
         let found = (0..12).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");

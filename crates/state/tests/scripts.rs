@@ -13,6 +13,8 @@ mod names;
 mod printer;
 #[path = "scripts/show.rs"]
 mod show;
+#[path = "scripts/writes.rs"]
+mod writes;
 
 use language::Machine;
 use std::{fs, path::Path};

@@ -62,6 +62,8 @@ codes! {
     NotEmpty => "not_empty",
     /// The node is there already.
     NodeExists => "node_exists",
+    /// The parent is an ephemeral node, which cannot have children.
+    EphemeralParent => "ephemeral_parent",
     /// The fencing token is not that of a held grant.
     StaleToken => "stale_token",
     /// The grant has ended.

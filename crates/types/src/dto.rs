@@ -254,6 +254,10 @@ pub struct Session {
     pub opened_at: String,
     /// Its grants.
     pub grants: Vec<SessionGrant>,
+    /// The first thousand of its ephemeral nodes, by path.
+    pub ephemeral_nodes: Vec<Path>,
+    /// How many ephemeral nodes it has.
+    pub ephemeral_count: usize,
     /// Pairs of text, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,

@@ -15,6 +15,7 @@ pub mod problem;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod time;
+pub mod txn;
 
 pub use code::Code;
 pub use id::{

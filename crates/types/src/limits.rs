@@ -70,6 +70,20 @@ pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
+/// The longest life of a TTL node since its last change: ZooKeeper's bound, 2^40 - 1 milliseconds.
+pub const NODE_TTL_MAX: Duration = Duration::from_millis((1 << 40) - 1);
+/// The shortest life of a TTL node since its last change.
+pub const NODE_TTL_MIN: Duration = Duration::from_millis(1);
+/// How long a container must be without children, after it had some, before it is removed.
+pub const CONTAINER_EMPTY_MAX: Duration = Duration::from_secs(60);
+/// Nodes that one command may remove by recursive deletes.
+pub const NODES_REMOVED_MAX: usize = 10_000;
+/// Nodes that one verdict of the leader's clock removes.
+pub const NODES_SWEPT_MAX: usize = 1_000;
+/// Conditions, and operations in either branch, of one transaction.
+pub const TRANSACTION_STEPS_MAX: usize = 1_000;
+/// Ephemeral nodes that a session is shown with; how many it has is told besides.
+pub const SESSION_NODES_SHOWN_MAX: usize = 1_000;
 /// Entries on one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
 /// Entries on a page where the caller names no number.

@@ -52,6 +52,12 @@ impl Path {
         Path(Arc::from("/"))
     }
 
+    /// The folder of locks, `/locks`.
+    #[must_use]
+    pub fn locks() -> Path {
+        Path(Arc::from(LOCKS))
+    }
+
     /// Checks a path: it begins with a slash, no level is empty, `.` or `..`, and it is within the limits.
     pub fn parse(text: &str) -> Result<Path, ParsePathError> {
         if text == "/" {
@@ -90,6 +96,12 @@ impl Path {
         debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
         let parent = if self.0.len() == 1 { "" } else { &self.0 };
         Path(Arc::from(format!("{parent}/{name}")))
+    }
+
+    /// What every path below this one begins with: `/jobs/` for `/jobs`.
+    #[must_use]
+    pub fn prefix_below(&self) -> String {
+        if self.0.len() == 1 { "/".to_owned() } else { format!("{}/", self.0) }
     }
 
     /// The lock's name, where it is a path below the folder of locks; a contender's path gives a name too, of which there
@@ -180,6 +192,12 @@ macro_rules! text_of {
             }
         }
     };
+}
+
+impl std::borrow::Borrow<str> for Path {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
 }
 
 text_of!(Path);

@@ -37,6 +37,30 @@ pub struct Problem {
     pub facts: Facts,
 }
 
+/// A step of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailedStep {
+    /// The list in which it stands: `if`, `then` or `else`.
+    #[serde(rename = "in")]
+    pub part: TransactionPart,
+    /// Its place there, from 0.
+    pub index: u32,
+}
+
+/// A list of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TransactionPart {
+    /// The conditions.
+    If,
+    /// The operations that are done where all conditions hold.
+    Then,
+    /// The operations that are done where one does not.
+    Else,
+}
+
 /// What a person or a program needs to know of an error; what does not apply is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -74,6 +98,9 @@ pub struct Facts {
     /// The node of the tree that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
+    /// The step of a transaction that was refused, and all the others with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedStep>,
     /// What differs from the first request with the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,

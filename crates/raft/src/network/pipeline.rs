@@ -146,14 +146,19 @@ mod tests {
         aliases::LeaderId,
         types::{Batch, Types},
     };
-    use fairhold_state::command::{Command, Operation, Transact};
+    use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};
     use openraft::{EntryPayload, Vote, alias::EntryOf};
     use openraft_rt_tokio::TokioRuntime;
 
     fn request(entries: u64, bytes: usize) -> AppendEntriesRequest<Types<TokioRuntime>> {
         let leader_id = LeaderId { term: 1, node_id: 1 };
-        let put = Operation::Put { path: Path::parse("/x").unwrap(), value: vec![7; bytes], parents: false };
+        let put = Operation::Put {
+            path: Path::parse("/x").unwrap(),
+            value: vec![7; bytes].into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
         let transact = Transact { key: None, conditions: vec![], then: vec![put], otherwise: None, at: WallMillis(0) };
         let payload = EntryPayload::Normal(Batch(vec![Command::Transact(transact)]));
         let entry = |index| EntryOf::<Types<TokioRuntime>> { log_id: LogId { leader_id, index }, payload: payload.clone() };

@@ -2,12 +2,13 @@
 //!
 //! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
 
+use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
-    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Meta, OpenSession, Operation,
-    OperationResult, Outcome, Owner, Queued, Rejection, Transact,
+    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession, Operation,
+    Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits,
     time::WallMillis,
 };
 
@@ -30,6 +31,11 @@ pub(crate) enum Mistake {
     BreakSparesCooling,
     BreakEndsWaiters,
     BreakIsRepeated,
+    RemovalLeavesPzxid,
+    SequenceIsTheNumberOfChildren,
+    SweepTakesWhatChanged,
+    ParentBeforeChild,
+    EphemeralsStay,
 }
 
 #[derive(Debug, Clone)]
@@ -91,7 +97,7 @@ pub(crate) struct Naive {
     pub(crate) stands: Vec<Stand>,
     locks: Vec<Lock>,
     past: Vec<(GrantId, u64, Past)>,
-    pub(crate) nodes: Vec<(Path, i32, Vec<u8>)>,
+    pub(crate) tree: NaiveTree,
     facts: Vec<Event>,
     changed: bool,
     at: WallMillis,
@@ -107,7 +113,14 @@ fn mismatch<T>(field: &str) -> Result<T> {
 
 impl Naive {
     pub(crate) fn new(mistake: Option<Mistake>) -> Naive {
-        Naive { mistake, ..Naive::default() }
+        let mut tree = NaiveTree::default();
+        tree.mistakes = TreeMistakes {
+            removal_leaves_pzxid: mistake == Some(Mistake::RemovalLeavesPzxid),
+            sequence_is_the_number_of_children: mistake == Some(Mistake::SequenceIsTheNumberOfChildren),
+            sweep_takes_what_changed: mistake == Some(Mistake::SweepTakesWhatChanged),
+            parent_first: mistake == Some(Mistake::ParentBeforeChild),
+        };
+        Naive { mistake, tree, ..Naive::default() }
     }
 
     fn errs(&self, mistake: Mistake) -> bool {
@@ -121,6 +134,7 @@ impl Naive {
     /// The answer, and the facts about sessions and grants, in no order that matters.
     pub(crate) fn apply(&mut self, command: &Command) -> (Result<Outcome>, Vec<Event>) {
         self.facts.clear();
+        self.tree.begin();
         self.changed = false;
         self.at = command.at();
         let before = self.clone();
@@ -150,6 +164,7 @@ impl Naive {
             Command::Transact(transact) => self.transact(transact),
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
+            Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
         }
     }
 
@@ -215,6 +230,7 @@ impl Naive {
             return Err(Rejection::NoSession);
         };
         let number = session.number;
+        self.end_nodes(number);
         self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
         let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
         self.stands = others;
@@ -227,6 +243,7 @@ impl Naive {
             return Outcome::Nothing;
         }
         self.facts.push(Event::SessionExpired { session: SessionNumber(number) });
+        self.end_nodes(number);
         let mut cooled = Vec::new();
         let cools = !self.errs(Mistake::NothingCools);
         for stand in self.stands.iter_mut().filter(|stand| stand.session == number && !stand.cooling) {
@@ -246,6 +263,12 @@ impl Naive {
         let reason = if self.errs(Mistake::ExpiryIsRelease) { EndReason::Released } else { EndReason::Expired };
         self.bury(number, mine, Some(reason));
         self.done()
+    }
+
+    fn end_nodes(&mut self, session: u64) {
+        if !self.errs(Mistake::EphemeralsStay) {
+            self.tree.end_session(session, self.now());
+        }
     }
 
     /// Ends a session and all that it had left, then lets others on.
@@ -732,8 +755,17 @@ impl Naive {
                 }
             }
             Condition::Version { path, version } => {
-                let current = self.nodes.iter().find(|(node, _, _)| node == path).map(|(_, version, _)| *version);
+                let current = self.tree.find(path).map(|node| node.version);
                 if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
+            }
+            Condition::Exists { path } if self.tree.find(path).is_some() => Ok(()),
+            Condition::Exists { .. } => Err(Rejection::VersionMismatch { current: None }),
+            Condition::Session { session } => {
+                let is_it = |known: &Session| match session {
+                    SessionKey::Id(id) => known.id == Some(*id),
+                    SessionKey::Number(number) => known.number == number.0,
+                };
+                if self.sessions.iter().any(is_it) { Ok(()) } else { Err(Rejection::NoSession) }
             }
         }
     }
@@ -747,14 +779,25 @@ impl Naive {
                 None => {}
             }
         }
-        let failed = transact.conditions.iter().find_map(|condition| self.verify(condition).err());
-        let (succeeded, operations) = match (failed, &transact.otherwise) {
-            (None, _) => (true, &transact.then),
-            (Some(_), Some(otherwise)) => (false, otherwise),
-            (Some(rejection), None) => return Err(rejection),
+        let step = |part, index: usize, reason| Rejection::Step {
+            part,
+            index: u32::try_from(index).expect("few"),
+            reason: Box::new(reason),
         };
-        let results = operations.iter().map(|operation| self.put(operation)).collect::<Result<Vec<_>>>()?;
-        self.changed = !results.is_empty() || transact.key.is_some();
+        let conditions = transact.conditions.iter().enumerate();
+        let failed = conditions.into_iter().find_map(|(index, condition)| Some((index, self.verify(condition).err()?)));
+        let (part, operations) = match (failed, &transact.otherwise) {
+            (None, _) => (Part::Then, &transact.then),
+            (Some(_), Some(otherwise)) => (Part::Otherwise, otherwise),
+            (Some((index, reason)), None) => return Err(step(Part::Conditions, index, reason)),
+        };
+        let succeeded = part == Part::Then;
+        let mut results = Vec::new();
+        for (index, operation) in operations.iter().enumerate() {
+            let now = self.now_for(operation);
+            results.push(self.tree.operate(operation, now).map_err(|reason| step(part, index, reason))?);
+        }
+        self.changed = !self.tree.events.is_empty() || transact.key.is_some();
         let outcome = Outcome::Written { succeeded, results };
         if let Some(key) = &transact.key {
             self.past.push((key.key, self.now(), Past::Write(key.fingerprint, outcome.clone())));
@@ -762,25 +805,25 @@ impl Naive {
         Ok(outcome)
     }
 
-    fn put(&mut self, operation: &Operation) -> Result<OperationResult> {
-        let Operation::Put { path, value, parents } = operation;
-        if path.is_under_locks() || path.as_str() == "/" {
-            return Err(Rejection::ReadOnly { path: path.clone() });
-        }
-        if let Some((_, version, known)) = self.nodes.iter_mut().find(|(node, _, _)| node == path) {
-            *version += 1;
-            known.clone_from(value);
-            return Ok(OperationResult::Put { created: false, version: *version });
-        }
-        let mut upper = path.parent().expect("it is not the root");
-        while upper.as_str() != "/" && !self.nodes.iter().any(|(node, _, _)| *node == upper) {
-            if !parents {
-                return Err(Rejection::NoNode { path: upper });
+    fn now_for(&self, operation: &Operation) -> Now {
+        let session = match operation {
+            Operation::Put { lifetime: Lifetime::Ephemeral { session }, .. }
+            | Operation::Create { lifetime: Lifetime::Ephemeral { session }, .. }
+            | Operation::CreateSequential { lifetime: Lifetime::Ephemeral { session }, .. } => {
+                self.sessions.iter().find(|known| known.id == Some(*session)).map(|known| known.number)
             }
-            self.nodes.push((upper.clone(), 0, Vec::new()));
-            upper = upper.parent().expect("it is not the root");
-        }
-        self.nodes.push((path.clone(), 0, value.clone()));
-        Ok(OperationResult::Put { created: true, version: 0 })
+            Operation::Put { .. }
+            | Operation::Create { .. }
+            | Operation::CreateSequential { .. }
+            | Operation::Set { .. }
+            | Operation::Delete { .. }
+            | Operation::Check { .. } => None,
+        };
+        Now { revision: self.now(), at: self.at.0, session }
+    }
+
+    fn sweep(&mut self, nodes: &[Sweepable]) -> Outcome {
+        self.tree.sweep(nodes, self.now());
+        if self.tree.events.is_empty() { Outcome::Nothing } else { self.done() }
     }
 }

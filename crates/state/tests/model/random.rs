@@ -3,7 +3,8 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Break, Claimant, Command, Condition, IfBusy, Meta, OpenSession, Operation, Owner, Transact, Want, WriteKey,
+        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, SessionKey,
+        Sweepable, Transact, Want, WriteKey,
     },
 };
 use fairhold_types::{
@@ -22,10 +23,12 @@ pub(crate) enum Profile {
     Semaphore,
     /// One session that lives long enough to forget.
     Calm,
+    /// Nodes of the tree, and the sessions that own some.
+    Tree,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
-const PATHS: [&str; 6] = ["/x", "/x/y", "/x/y/z", "/w", "/locks/a", "/"];
+const PATHS: [&str; 9] = ["/x", "/x/y", "/x/y/z", "/w", "/w/e", "/x!", "/x/y!", "/locks/a", "/"];
 
 /// More contenders than this, and the next command ends one: states stay small, and queues move.
 const CONTENDERS_MAX: usize = 24;
@@ -120,6 +123,9 @@ impl Commands {
         if contenders > CONTENDERS_MAX && !self.one_in(3) {
             return Command::Release { grant: self.known_id(state), at };
         }
+        if self.profile == Profile::Tree && !self.one_in(3) {
+            return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
+        }
         match self.rng.random_range(0..100) {
             0..40 => self.acquire(state),
             40..59 => Command::Release { grant: self.known_id(state), at },
@@ -136,7 +142,8 @@ impl Commands {
                 let through = state.revision().0.saturating_sub(self.rng.random_range(0..60));
                 Command::Forget { through: Revision(through) }
             }
-            91..94 => self.forget_lock(state),
+            91..92 => self.forget_lock(state),
+            92..93 => self.sweep(state),
             _ => self.transact(state),
         }
     }
@@ -234,19 +241,19 @@ impl Commands {
         let grant = if self.one_in(15) { self.known_id(state) } else { self.fresh_id() };
         let shared = match self.profile {
             Profile::Readers => !self.one_in(3),
-            Profile::Mixed | Profile::Calm => self.one_in(3),
+            Profile::Mixed | Profile::Calm | Profile::Tree => self.one_in(3),
             Profile::Semaphore => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
             Profile::Mixed => &[None, None, None, Some(1), Some(3)],
-            Profile::Readers | Profile::Calm => &[None],
+            Profile::Readers | Profile::Calm | Profile::Tree => &[None],
         };
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
             Profile::Semaphore => self.rng.random_range(1..4),
             Profile::Mixed if limit.is_some() => self.rng.random_range(1..4),
-            Profile::Mixed | Profile::Readers | Profile::Calm => 1,
+            Profile::Mixed | Profile::Readers | Profile::Calm | Profile::Tree => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {
             Claimant::Anonymous { timeout_ms: 2_000 }
@@ -296,7 +303,8 @@ impl Commands {
             3 => Some(WriteKey { key: self.known_id(state), fingerprint: [2; 16] }),
             _ => None,
         };
-        let conditions = (0..self.rng.random_range(0..3)).map(|_| self.condition(state)).collect();
+        let most = if self.profile == Profile::Tree { 2 } else { 3 };
+        let conditions = (0..self.rng.random_range(0..most)).map(|_| self.condition(state)).collect();
         let then = self.operations();
         let otherwise = if self.one_in(4) { Some(self.operations()) } else { None };
         let transact = Transact { key, conditions, then, otherwise, at: self.at() };
@@ -311,16 +319,57 @@ impl Commands {
         Path::parse(PATHS[self.rng.random_range(0..PATHS.len())]).expect("a fixed path")
     }
 
+    fn data_path(&mut self) -> Path {
+        Path::parse(PATHS[self.rng.random_range(0..7)]).expect("a fixed path")
+    }
+
     fn operations(&mut self) -> Vec<Operation> {
-        (0..self.rng.random_range(0..3))
-            .map(|_| {
-                let value = self.made.to_string().into_bytes();
-                Operation::Put { path: self.path(), value, parents: self.one_in(3) }
-            })
-            .collect()
+        (0..self.rng.random_range(0..4)).map(|_| self.operation()).collect()
+    }
+
+    fn operation(&mut self) -> Operation {
+        let (path, parents, lifetime) = (self.path(), self.one_in(3), self.lifetime());
+        let value = self.made.to_string().into_bytes().into();
+        let version = if self.one_in(3) { Some(self.rng.random_range(0..3)) } else { None };
+        match self.rng.random_range(0..12) {
+            0..3 => Operation::Put { path, value, parents, lifetime },
+            3..5 => Operation::Create { path, value, parents, lifetime },
+            5..7 => Operation::CreateSequential { parent: path, prefix: "n-".to_owned(), value, parents, lifetime },
+            7..9 => Operation::Set { path, value, version },
+            9..11 => Operation::Delete { path, version, recursive: self.one_in(4) },
+            // The model has no nodes of locks to look at.
+            _ => Operation::Check { path: self.data_path(), version },
+        }
+    }
+
+    fn lifetime(&mut self) -> Lifetime {
+        match self.rng.random_range(0..9) {
+            0..2 => Lifetime::Ephemeral { session: self.session_id() },
+            2 => Lifetime::Container,
+            3 => Lifetime::Ttl { ttl_ms: self.rng.random_range(1..3) },
+            _ => Lifetime::Persistent,
+        }
+    }
+
+    fn sweep(&mut self, state: &State) -> Command {
+        let mut nodes: Vec<Sweepable> = state.sweepable().collect();
+        // Some of them have changed since, and some were never of that kind.
+        if self.one_in(3) {
+            nodes.push(Sweepable { path: self.path(), since: state.revision() });
+            nodes.iter_mut().for_each(|node| node.since = Revision(node.since.0.saturating_sub(1)));
+        }
+        Command::Sweep { nodes, at: self.at() }
     }
 
     fn condition(&mut self, state: &State) -> Condition {
+        if self.one_in(6) {
+            return Condition::Exists { path: self.data_path() };
+        }
+        if self.one_in(6) {
+            let session = SessionKey::Id(self.session_id());
+            let session = if self.one_in(2) { SessionKey::Number(self.session_number(state)) } else { session };
+            return Condition::Session { session };
+        }
         if self.one_in(3) {
             let path = Path::parse(PATHS[self.rng.random_range(0..4)]).expect("a fixed path");
             let current = state.node(&path).map(|node| node.version);

@@ -9,8 +9,11 @@
 //!         and, refused by this version: [reentrant] [max_hold=] [value=] [and=LOCK]
 //! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
 //! forget through=7         forget-lock LOCK since=7
-//! put PATH VALUE [parents] | transact put=PATH@VALUE …   both with [fence=LOCK@TOKEN[@a]] [version=PATH@N] [absent=PATH]
-//!         [else=PATH@VALUE] [key=k] [request=..]
+//! put|create|set PATH VALUE    seq PARENT PREFIX VALUE    delete|check PATH      each with flags behind it:
+//!         [parents] [s1|container|10s] [v3] [all]       lifetime, version, recursively
+//! transact put=PATH@VALUE[@FLAG] create=… seq=… set=… delete=… check=…   all with [fence=LOCK@TOKEN[@a]] [version=PATH@N]
+//!         [absent=PATH] [exists=PATH] [alive=s1] [else=PATH@VALUE] [key=k] [request=..]
+//! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
@@ -18,21 +21,20 @@
 
 use crate::{
     names::{Names, grant_id, session_id},
-    printer, show,
+    printer, show, writes,
 };
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Condition, Held, IfBusy, Meta, OpenSession, Operation, Outcome, Owner,
-        Queued, Transact, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Queued, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
 use fairhold_types::{ClusterId, FencingToken, LockName, Mode, Path, Revision, duration, time::WallMillis};
-use goldenscript::{Argument, ArgumentConsumer, Context};
+use goldenscript::{ArgumentConsumer, Context};
 use std::error::Error;
 
-type Fallible<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Fallible<T> = Result<T, Box<dyn Error>>;
 
 /// A state, and what the names of its script stand for.
 #[derive(Debug)]
@@ -90,7 +92,8 @@ impl Machine {
                 let reason = args.take_key("reason").unwrap_or_default().to_owned();
                 Command::EndSession { session, by: "admin".to_owned(), reason, at }
             }
-            "put" | "transact" => self.write(name, args)?,
+            "sweep" => writes::sweep(args, at)?,
+            name if name == "transact" || writes::OPERATIONS.contains(&name) => writes::read(name, args, at)?,
             "fence" => return self.fence(args),
             "show" => return self.show(args),
             "snapshot" => return self.snapshot(),
@@ -201,42 +204,6 @@ impl Machine {
         Ok(acquire)
     }
 
-    fn write(&self, name: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
-        let mut transact = Transact { key: None, conditions: Vec::new(), then: Vec::new(), otherwise: None, at: self.at() };
-        if name == "put" {
-            let (path, value) = (path(word(args)?)?, word(args)?.as_bytes().to_vec());
-            let parents = args.next_pos().is_some_and(|flag| flag == "parents");
-            transact.then.push(Operation::Put { path, value, parents });
-        }
-        let (mut key, mut request) = (None, name);
-        for argument in args.by_ref() {
-            let Argument::KeyValue(field, text) = argument else {
-                return Err(format!("unexpected: {argument}").into());
-            };
-            let parts: Vec<&str> = text.split('@').collect();
-            match (field.as_str(), parts.as_slice()) {
-                ("put", [path, value]) => transact.then.push(put(path, value)?),
-                ("else", [path, value]) => transact.otherwise.get_or_insert_default().push(put(path, value)?),
-                ("fence", [lock, token, grant @ ..]) => transact.conditions.push(Condition::Fence {
-                    lock: LockName::parse(lock)?,
-                    token: FencingToken(token.parse()?),
-                    grant: grant.first().map(|grant| grant_id(grant)).transpose()?,
-                }),
-                ("version", [at, version]) => {
-                    transact.conditions.push(Condition::Version { path: path(at)?, version: Some(version.parse()?) });
-                }
-                ("absent", [at]) => transact.conditions.push(Condition::Version { path: path(at)?, version: None }),
-                ("key", [name]) => key = Some(grant_id(name)?),
-                ("request", [text]) => request = text,
-                _ => return Err(format!("unexpected: {argument}").into()),
-            }
-        }
-        let mut fingerprint = [0; 16];
-        fingerprint.iter_mut().zip(request.bytes()).for_each(|(to, from)| *to = from);
-        transact.key = key.map(|key| WriteKey { key, fingerprint });
-        Ok(Command::Transact(transact))
-    }
-
     fn break_lock(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
         let lock = LockName::parse(word(args)?)?;
         let key = args.take_key("key").map_or_else(|| format!("k{}", self.steps), str::to_owned);
@@ -264,6 +231,10 @@ impl Machine {
             "session" => show::session(names, state, word(args)?)?,
             "grant" => show::grant(names, state, word(args)?)?,
             "node" => show::node(names, state, &path(args.next_pos().unwrap_or_default())?),
+            "children" => show::children(state, &path(args.next_pos().unwrap_or_default())?, args.next_pos()),
+            "below" => show::below(state, &path(args.next_pos().unwrap_or_default())?, args.next_pos()),
+            "owned" => show::owned(names, state, word(args)?)?,
+            "sweepable" => show::sweepable(state),
             "memory" => show::memory(state),
             "cooling" => show::cooling(names, state),
             "idle" => show::idle(state),
@@ -312,15 +283,11 @@ impl Machine {
     }
 }
 
-fn put(at: &str, value: &str) -> Fallible<Operation> {
-    Ok(Operation::Put { path: path(at)?, value: value.as_bytes().to_vec(), parents: false })
-}
-
-fn path(text: &str) -> Fallible<Path> {
+pub(crate) fn path(text: &str) -> Fallible<Path> {
     Ok(Path::parse(&format!("/{text}"))?)
 }
 
-fn word<'a>(args: &mut ArgumentConsumer<'a>) -> Fallible<&'a str> {
+pub(crate) fn word<'a>(args: &mut ArgumentConsumer<'a>) -> Fallible<&'a str> {
     args.next_pos().ok_or_else(|| "a word is missing".into())
 }
 

@@ -1,7 +1,7 @@
 //! What came of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
 
 use crate::names::Names;
-use fairhold_state::command::{Applied, Event, Held, OperationResult, Outcome, Queued, Rejection};
+use fairhold_state::command::{Applied, Event, Held, OperationResult, Outcome, Part, Queued, Rejection};
 use fairhold_types::Revision;
 
 /// A changed state prints its revision and events; one that is the same says so.
@@ -68,12 +68,27 @@ fn again(attempt: u64) -> String {
 }
 
 fn result(result: &OperationResult) -> String {
-    let OperationResult::Put { created, version } = result;
-    format!("{} version={version}", if *created { "created" } else { "changed" })
+    match result {
+        OperationResult::Put { created, version } => {
+            format!("{} version={version}", if *created { "created" } else { "changed" })
+        }
+        OperationResult::Created { path } => format!("created {path}"),
+        OperationResult::Set { version } => format!("set version={version}"),
+        OperationResult::Deleted { count } => format!("deleted {count}"),
+        OperationResult::Checked { version } => format!("checked version={version}"),
+    }
 }
 
 /// The variant's name, for programs, and its text, for people; and the facts that the text leaves out.
 pub(crate) fn rejection(rejection: &Rejection) -> String {
+    if let Rejection::Step { part, index, reason } = rejection {
+        let part = match part {
+            Part::Conditions => "if",
+            Part::Then => "then",
+            Part::Otherwise => "else",
+        };
+        return format!("{part}[{index}] {}", self::rejection(reason));
+    }
     let debug = format!("{rejection:?}");
     let variant = debug.split(' ').next().unwrap_or_default();
     let facts = match rejection {
@@ -102,7 +117,14 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::SessionOwned { .. }
         | Rejection::NoNode { .. }
         | Rejection::ReadOnly { .. }
-        | Rejection::Unsupported { .. } => String::new(),
+        | Rejection::Unsupported { .. }
+        | Rejection::Step { .. }
+        | Rejection::NodeExists { .. }
+        | Rejection::OtherKind { .. }
+        | Rejection::NotEmpty { .. }
+        | Rejection::EphemeralParent { .. }
+        | Rejection::TooManyNodes { .. }
+        | Rejection::NoRoomForName { .. } => String::new(),
     };
     format!("{variant}: {rejection}{facts}")
 }

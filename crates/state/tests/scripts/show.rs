@@ -1,4 +1,4 @@
-//! What the state says when it is asked: `show lock|queue|session|grant|node|memory|cooling|idle`, `fence`.
+//! What the state says when it is asked: `show lock|queue|session|grant|node|children|below|owned|…`, `fence`.
 
 use crate::names::{Names, grant_id};
 use fairhold_state::{
@@ -78,6 +78,7 @@ pub(crate) fn node(names: &Names, state: &State, path: &Path) -> String {
     let kind = match node.kind {
         Kind::Persistent => "persistent".to_owned(),
         Kind::Container => "container".to_owned(),
+        Kind::Ttl { ttl_ms } => format!("ttl {ttl_ms}ms"),
         Kind::Ephemeral if node.ephemeral_owner.0 == 0 => "ephemeral of nobody".to_owned(),
         Kind::Ephemeral => format!("ephemeral of {}", names.of_session(node.ephemeral_owner)),
     };
@@ -125,4 +126,26 @@ pub(crate) fn locks(state: &State, query: &LockQuery) -> String {
 
 pub(crate) fn idle(state: &State) -> String {
     list(state.idle_locks().map(|(lock, since)| format!("{lock} since @{since}")))
+}
+
+fn paths<'a>(paths: impl Iterator<Item = &'a Path>) -> String {
+    let paths: Vec<&str> = paths.map(Path::as_str).collect();
+    if paths.is_empty() { "none".to_owned() } else { paths.join(" ") }
+}
+
+pub(crate) fn children(state: &State, path: &Path, after: Option<&str>) -> String {
+    paths(state.children(path, after).map(|(path, _)| path))
+}
+
+pub(crate) fn below(state: &State, path: &Path, after: Option<&str>) -> String {
+    paths(state.descendants(path, after).map(|(path, _)| path))
+}
+
+pub(crate) fn owned(names: &Names, state: &State, name: &str) -> Printed {
+    let number = names.session(name).ok_or_else(|| format!("there never was a session {name}"))?;
+    Ok(format!("{} of {}", paths(state.ephemerals_of(number)), state.ephemeral_count(number)))
+}
+
+pub(crate) fn sweepable(state: &State) -> String {
+    list(state.sweepable().map(|node| format!("{} since @{}", node.path, node.since)))
 }

@@ -1,0 +1,201 @@
+//! `POST /v1/txn`: conditions, then operations, all or nothing and one revision.
+
+use crate::{
+    answer,
+    error::{Asked, Problem},
+    lifetime,
+    params::Known,
+    request::Received,
+};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use fairhold_node::{Node, api::TransactCall};
+use fairhold_state::command::{Condition, Operation, OperationResult, SessionKey};
+use fairhold_types::{
+    Path,
+    limits::TRANSACTION_STEPS_MAX,
+    txn::{self, SessionName},
+};
+use http::StatusCode;
+use openraft_rt::AsyncRuntime;
+
+const TXN: Known = Known { now: &[], later: &[] };
+
+/// `POST /v1/txn`
+pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.query(&TXN)?;
+    let (key, _) = received.key_or_new(&node)?;
+    let asked: txn::Transaction = serde_json::from_slice(&received.body)
+        .map_err(|error| Problem::bad_request(format!("the body must be a transaction, like {EXAMPLE}: {error}")))?;
+    check_length("if", asked.conditions.len())?;
+    let conditions = numbered("if", asked.conditions, condition)?;
+    let then = operations("then", asked.then)?;
+    let otherwise = asked.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
+    let (then_paths, else_paths) = (paths(&then), otherwise.as_deref().map(paths).unwrap_or_default());
+    let call = TransactCall { key, conditions, then, otherwise, timeout: received.timeout };
+    let done = node.transact(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let paths = if done.value.succeeded { then_paths } else { else_paths };
+    let body = txn::Transacted {
+        succeeded: done.value.succeeded,
+        results: paths.into_iter().zip(done.value.results).map(result).collect(),
+        revision: done.revision,
+    };
+    answer::json(StatusCode::OK, done.revision, &body)
+}
+
+const EXAMPLE: &str = r#"{"if":[{"path":"/a","version":0}],"then":[{"put":{"path":"/a","value":"x"}}]}"#;
+
+fn check_length(part: &str, length: usize) -> Result<(), Problem> {
+    if length <= TRANSACTION_STEPS_MAX {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!("\"{part}\" has {length} entries: at most {TRANSACTION_STEPS_MAX} fit into a transaction")))
+}
+
+/// Reads each entry of a list; what is wrong with one is said with its place.
+fn numbered<A, B>(part: &str, from: Vec<A>, read: impl Fn(A) -> Result<B, Problem>) -> Result<Vec<B>, Problem> {
+    let one = |(index, entry)| read(entry).map_err(|problem| problem.at(&format!("{part}[{index}]")));
+    from.into_iter().enumerate().map(one).collect()
+}
+
+fn operations(part: &str, asked: Vec<txn::Operation>) -> Result<Vec<Operation>, Problem> {
+    check_length(part, asked.len())?;
+    numbered(part, asked, operation)
+}
+
+fn condition(asked: txn::Condition) -> Result<Condition, Problem> {
+    match asked {
+        txn::Condition { path: Some(path), version: Some(version), exists: None, fence: None, session: None } => {
+            Ok(Condition::Version { path, version: Some(version) })
+        }
+        txn::Condition { path: Some(path), version: None, exists: Some(true), fence: None, session: None } => {
+            Ok(Condition::Exists { path })
+        }
+        txn::Condition { path: Some(path), version: None, exists: Some(false), fence: None, session: None } => {
+            Ok(Condition::Version { path, version: None })
+        }
+        txn::Condition { path: None, version: None, exists: None, fence: Some(fence), session: None } => {
+            Ok(Condition::Fence { lock: fence.lock, token: fence.token, grant: fence.grant })
+        }
+        txn::Condition { path: None, version: None, exists: None, fence: None, session: Some(session) } => {
+            let session = match session {
+                SessionName::Number(number) => SessionKey::Number(number),
+                SessionName::Id(id) => SessionKey::Id(id),
+            };
+            Ok(Condition::Session { session })
+        }
+        txn::Condition { .. } => Err(Problem::bad_request(
+            "a condition is one of {\"path\",\"version\"}, {\"path\",\"exists\"}, {\"fence\":{\"lock\",\"token\"}} and \
+             {\"session\"}",
+        )),
+    }
+}
+
+fn operation(asked: txn::Operation) -> Result<Operation, Problem> {
+    Ok(match asked {
+        txn::Operation::Create(create) => {
+            let value = lifetime::value(create.value, create.value_base64)?;
+            let lifetime = lifetime::from_fields(create.session, create.ttl, create.container)?;
+            let (path, parents) = (create.path, create.parents);
+            match (create.sequential, create.name) {
+                (true, name) => {
+                    let prefix = lifetime::sequential_prefix(&path, name)?;
+                    Operation::CreateSequential { parent: path, prefix, value, parents, lifetime }
+                }
+                (false, None) => Operation::Create { path, value, parents, lifetime },
+                (false, Some(_)) => {
+                    return Err(Problem::bad_request("the field \"name\" is for a create with \"sequential\": true"));
+                }
+            }
+        }
+        txn::Operation::Put(put) => Operation::Put {
+            path: put.path,
+            value: lifetime::value(put.value, put.value_base64)?,
+            parents: put.parents,
+            lifetime: lifetime::from_fields(put.session, put.ttl, put.container)?,
+        },
+        txn::Operation::Set(set) => {
+            Operation::Set { path: set.path, value: lifetime::value(set.value, set.value_base64)?, version: set.version }
+        }
+        txn::Operation::Delete(delete) => {
+            Operation::Delete { path: delete.path, version: delete.version, recursive: delete.recursive }
+        }
+        txn::Operation::Check(check) => Operation::Check { path: check.path, version: check.version },
+    })
+}
+
+fn paths(operations: &[Operation]) -> Vec<Path> {
+    let path = |operation: &Operation| match operation {
+        Operation::Put { path, .. }
+        | Operation::Create { path, .. }
+        | Operation::Set { path, .. }
+        | Operation::Delete { path, .. }
+        | Operation::Check { path, .. } => path.clone(),
+        Operation::CreateSequential { parent, .. } => parent.clone(),
+    };
+    operations.iter().map(path).collect()
+}
+
+fn result((path, result): (Path, OperationResult)) -> txn::OperationResult {
+    match result {
+        OperationResult::Put { created, version } => txn::OperationResult::Put { path, created, version },
+        OperationResult::Created { path } => txn::OperationResult::Create { path },
+        OperationResult::Set { version } => txn::OperationResult::Set { path, version },
+        OperationResult::Deleted { count } => txn::OperationResult::Delete { path, count },
+        OperationResult::Checked { version } => txn::OperationResult::Check { path, version },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<Condition>, Problem> {
+        numbered("if", serde_json::from_str::<txn::Transaction>(text).unwrap().conditions, condition)
+    }
+
+    #[test]
+    fn a_condition_asks_one_thing() {
+        let id = "0123456789abcdef0123456789abcdef";
+        let text = format!(
+            r#"{{"if":[{{"path":"/a","version":3}},{{"path":"/a","exists":true}},{{"path":"/a","exists":false}},
+                {{"fence":{{"lock":"deploy","token":42}}}},{{"session":7}},{{"session":"{id}"}}]}}"#
+        );
+        let path = Path::parse("/a").unwrap();
+        assert_eq!(
+            read(&text).unwrap(),
+            [
+                Condition::Version { path: path.clone(), version: Some(3) },
+                Condition::Exists { path: path.clone() },
+                Condition::Version { path, version: None },
+                Condition::Fence {
+                    lock: fairhold_types::LockName::parse("deploy").unwrap(),
+                    token: fairhold_types::FencingToken(42),
+                    grant: None
+                },
+                Condition::Session { session: SessionKey::Number(fairhold_types::SessionNumber(7)) },
+                Condition::Session { session: SessionKey::Id(id.parse().unwrap()) },
+            ]
+        );
+        for wrong in [
+            r#"{"if":[{}]}"#,
+            r#"{"if":[{"path":"/a"}]}"#,
+            r#"{"if":[{"version":1}]}"#,
+            r#"{"if":[{"path":"/a","version":1,"exists":true}]}"#,
+            r#"{"if":[{"session":1,"exists":true}]}"#,
+            r#"{"if":[{"session":1,"fence":{"lock":"a","token":1}}]}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong} was taken");
+        }
+    }
+
+    #[test]
+    fn a_thousand_entries_fit_and_not_one_more() {
+        for (length, fits) in [(999, true), (1_000, true), (1_001, false)] {
+            assert_eq!(check_length("then", length).is_ok(), fits, "{length}");
+        }
+    }
+}

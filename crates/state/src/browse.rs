@@ -1,0 +1,65 @@
+//! What can be asked of the tree's nodes without changing them: children, all below, what a session owns, what may be swept.
+
+use crate::{
+    State,
+    command::Sweepable,
+    record::{Kind, Znode},
+};
+use fairhold_types::{Path, Revision, SessionNumber};
+
+impl State {
+    /// A node of the tree.
+    #[must_use]
+    pub fn node(&self, path: &Path) -> Option<&Znode> {
+        self.tree.get(path)
+    }
+
+    /// How many nodes the tree has.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// The children of a node, by name; only those whose path is behind `after`, where that is given.
+    pub fn children<'a>(&'a self, parent: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
+        self.tree.children(parent, after)
+    }
+
+    /// All nodes below one, in the order of their paths' bytes, which has parents before their children; only those behind
+    /// `after`, where that is given.
+    pub fn descendants<'a>(&'a self, path: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
+        self.tree.below(path, after)
+    }
+
+    /// The ephemeral nodes that a session owns, by path; its grants' contenders are not among them.
+    pub fn ephemerals_of(&self, session: SessionNumber) -> impl Iterator<Item = &Path> {
+        self.index.ephemerals.get(&session).into_iter().flatten()
+    }
+
+    /// How many ephemeral nodes a session owns.
+    #[must_use]
+    pub fn ephemeral_count(&self, session: SessionNumber) -> usize {
+        self.index.ephemerals.get(&session).map_or(0, imbl::OrdSet::len)
+    }
+
+    /// Containers and TTL nodes that may be removed once they have stayed as they are for long enough.
+    pub fn sweepable(&self) -> impl Iterator<Item = Sweepable> + '_ {
+        let of = |path: &Path| self.sweepable_at(path).map(|since| Sweepable { path: path.clone(), since });
+        self.index.sweepable.iter().filter_map(of)
+    }
+
+    /// Since when a node is one that may be removed so; `None` where it is not.
+    #[must_use]
+    pub fn sweepable_at(&self, path: &Path) -> Option<Revision> {
+        self.tree.get(path).filter(|node| node.is_sweepable()).map(Znode::changed_at)
+    }
+
+    /// How long a TTL node lives without children and without a change; `None` for a node of another kind.
+    #[must_use]
+    pub fn ttl_ms(&self, path: &Path) -> Option<u64> {
+        match self.tree.get(path)?.kind {
+            Kind::Ttl { ttl_ms } => Some(ttl_ms),
+            Kind::Persistent | Kind::Ephemeral | Kind::Container => None,
+        }
+    }
+}

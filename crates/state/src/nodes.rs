@@ -1,0 +1,213 @@
+//! What each operation does to the tree, with ZooKeeper's rules: which stat moves, in which order errors are found, and which
+//! events come in which order.
+//!
+//! An operation looks for all that could refuse it before it changes anything.
+
+use crate::{
+    State,
+    apply::{Change, Effect},
+    command::{Event, Lifetime, Operation, OperationResult, Outcome, Rejection, Sweepable},
+    record::{Kind, Znode},
+    tree::Create,
+    value::Value,
+};
+use fairhold_types::{Path, SessionNumber, limits::NODES_REMOVED_MAX};
+
+type Done = Result<OperationResult, Rejection>;
+
+impl Change<'_> {
+    pub(crate) fn operate(&mut self, operation: Operation) -> Done {
+        match operation {
+            Operation::Put { path, value, parents, lifetime } => self.put(path, value, parents, lifetime),
+            Operation::Create { path, value, parents, lifetime } => {
+                let create = self.new_node(value, lifetime)?;
+                self.create(path, create, parents)
+            }
+            Operation::CreateSequential { parent, prefix, value, parents, lifetime } => {
+                let create = self.new_node(value, lifetime)?;
+                refuse_locks(&parent)?;
+                let sequence = self.state.tree.get(&parent).map_or(0, |node| node.creates);
+                self.create(sequential(&parent, &prefix, sequence)?, create, parents)
+            }
+            Operation::Set { path, value, version } => {
+                refuse_locks(&path)?;
+                self.state.require_node(&path, version)?;
+                Ok(OperationResult::Set { version: self.set(path, value) })
+            }
+            Operation::Delete { path, version, recursive } => self.delete(&path, version, recursive),
+            Operation::Check { path, version } => {
+                Ok(OperationResult::Checked { version: self.state.require_node(&path, version)?.version })
+            }
+        }
+    }
+
+    /// Removes those nodes that are still as they were when the leader's clock judged them.
+    pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
+        for swept in nodes {
+            if self.state.sweepable_at(&swept.path) == Some(swept.since) {
+                self.remove_node(&swept.path);
+            }
+        }
+        if self.events.is_empty() { Effect::Unchanged(Outcome::Nothing) } else { Effect::Changed(Outcome::Done) }
+    }
+
+    /// Removes the ephemeral nodes of a session that ends, in the order of their paths.
+    pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) {
+        for path in self.state.index.ephemerals.get(&session).cloned().unwrap_or_default() {
+            self.remove_node(&path);
+        }
+    }
+
+    fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> Done {
+        let create = self.new_node(value, lifetime)?;
+        let Some(node) = self.state.tree.get(&path) else {
+            self.create(path, create, parents)?;
+            return Ok(OperationResult::Put { created: true, version: 0 });
+        };
+        refuse_locks(&path)?;
+        let same = lifetime == Lifetime::Persistent || (node.kind, node.ephemeral_owner) == (create.kind, create.owner);
+        if !same {
+            return Err(Rejection::OtherKind { kind: kind_in_words(node), path });
+        }
+        Ok(OperationResult::Put { created: false, version: self.set(path, create.value) })
+    }
+
+    fn new_node(&self, value: Value, lifetime: Lifetime) -> Result<Create, Rejection> {
+        let (kind, owner) = match lifetime {
+            Lifetime::Persistent => (Kind::Persistent, SessionNumber(0)),
+            Lifetime::Ephemeral { session } => {
+                (Kind::Ephemeral, *self.state.index.session_ids.get(&session).ok_or(Rejection::NoSession)?)
+            }
+            Lifetime::Container => (Kind::Container, SessionNumber(0)),
+            Lifetime::Ttl { ttl_ms } => (Kind::Ttl { ttl_ms }, SessionNumber(0)),
+        };
+        Ok(Create::data(kind, owner, value))
+    }
+
+    /// ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have children.
+    fn create(&mut self, path: Path, create: Create, parents: bool) -> Done {
+        refuse_locks(&path)?;
+        let missing = self.state.missing_above(&path);
+        if let (Some(path), false) = (missing.last(), parents) {
+            return Err(Rejection::NoNode { path: path.clone() });
+        }
+        if self.state.tree.get(&path).is_some() {
+            return Err(Rejection::NodeExists { path });
+        }
+        let ground = missing.first().unwrap_or(&path).parent();
+        if let Some(ground) = ground.filter(|path| self.state.tree.get(path).is_some_and(|node| node.kind == Kind::Ephemeral)) {
+            return Err(Rejection::EphemeralParent { path: ground });
+        }
+        for path in missing {
+            self.create_node(path, Create::persistent());
+        }
+        self.create_node(path.clone(), create);
+        Ok(OperationResult::Created { path })
+    }
+
+    fn set(&mut self, path: Path, value: Value) -> i32 {
+        let (revision, at) = (self.revision, self.at);
+        let Some(node) = self.state.tree.get_to_write(&path, value.len()) else {
+            unreachable!("{path} was found before it was written");
+        };
+        node.value = value;
+        node.version = node.version.wrapping_add(1);
+        node.mzxid = revision;
+        node.mtime = at;
+        let version = node.version;
+        self.events.push(Event::NodeChanged { path, version });
+        version
+    }
+
+    fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> Done {
+        refuse_locks(path)?;
+        if path.parent().is_none() {
+            return Err(Rejection::ReadOnly { path: path.clone() });
+        }
+        let children = self.state.require_node(path, version)?.num_children;
+        if children > 0 && !recursive {
+            return Err(Rejection::NotEmpty { path: path.clone(), children });
+        }
+        let mut doomed: Vec<Path> = vec![path.clone()];
+        if recursive {
+            let room = NODES_REMOVED_MAX - self.removed;
+            doomed.extend(self.state.tree.below(path, None).map(|(path, _)| path.clone()).take(room));
+            if doomed.len() > room {
+                return Err(Rejection::TooManyNodes { max: NODES_REMOVED_MAX as u64 });
+            }
+            self.removed += doomed.len();
+        }
+        // Parents come before their children in it.
+        for path in doomed.iter().rev() {
+            self.remove_node(path);
+        }
+        Ok(OperationResult::Deleted { count: u32::try_from(doomed.len()).unwrap_or(u32::MAX) })
+    }
+
+    /// Creates a node below one that exists, and tells of both.
+    fn create_node(&mut self, path: Path, create: Create) {
+        self.state.tree.create(path.clone(), create, self.revision, self.at);
+        if let Some(node) = self.state.tree.get(&path) {
+            self.state.index.note_node(&path, node);
+        }
+        self.events.push(Event::NodeCreated { path: path.clone() });
+        self.tell_parent(&path);
+    }
+
+    /// Removes a node without children, and tells of it and of its parent.
+    fn remove_node(&mut self, path: &Path) {
+        let Some(node) = self.state.tree.remove(path, self.revision) else {
+            unreachable!("{path} was found before it was removed");
+        };
+        self.state.index.remove_node(path, &node);
+        self.events.push(Event::NodeDeleted { path: path.clone(), version: node.version });
+        self.tell_parent(path);
+    }
+
+    fn tell_parent(&mut self, path: &Path) {
+        let Some(parent) = path.parent() else { return };
+        if let Some(node) = self.state.tree.get(&parent) {
+            self.state.index.note_node(&parent, node);
+            self.events.push(Event::ChildrenChanged { cversion: node.cversion(), path: parent });
+        }
+    }
+}
+
+impl State {
+    /// A node of that version, where one is asked for: first whether it exists, then its version.
+    fn require_node(&self, path: &Path, version: Option<i32>) -> Result<&Znode, Rejection> {
+        let node = self.tree.get(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
+        match version {
+            Some(version) if version != node.version => Err(Rejection::VersionMismatch { current: Some(node.version) }),
+            Some(_) | None => Ok(node),
+        }
+    }
+
+    /// The levels above a path that do not exist, from the top.
+    fn missing_above(&self, path: &Path) -> Vec<Path> {
+        let above = std::iter::successors(path.parent(), Path::parent);
+        let mut missing: Vec<Path> = above.take_while(|path| self.tree.get(path).is_none()).collect();
+        missing.reverse();
+        missing
+    }
+}
+
+/// Nodes under `/locks` are written by the calls on locks alone.
+fn refuse_locks(path: &Path) -> Result<(), Rejection> {
+    if path.is_under_locks() { Err(Rejection::ReadOnly { path: path.clone() }) } else { Ok(()) }
+}
+
+/// The counter is printed as a signed number of at least ten characters: past 2147483647 comes -2147483648.
+fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Rejection> {
+    let text = format!("{}{prefix}{:010}", parent.prefix_below(), sequence.cast_signed());
+    Path::parse(&text).map_err(|_| Rejection::NoRoomForName { parent: parent.clone() })
+}
+
+fn kind_in_words(node: &Znode) -> String {
+    match node.kind {
+        Kind::Persistent => "persistent".to_owned(),
+        Kind::Ephemeral => format!("ephemeral, of session {}", node.ephemeral_owner),
+        Kind::Container => "a container".to_owned(),
+        Kind::Ttl { ttl_ms } => format!("a TTL node of {ttl_ms}ms"),
+    }
+}
