@@ -119,8 +119,10 @@ fn a_transaction_is_done_whole_or_names_the_step_that_was_refused() {
         let call = txn(&json!({
             "if": [{"path": "/jobs", "version": 0}, {"path": "/jobs/1", "exists": false},
                    {"fence": {"lock": "deploy", "token": grant.token}}],
-            "then": [{"create": {"path": "/jobs/1", "value": "ready"}}, {"set": {"path": "/jobs/1", "value_base64": "AP8=", "version": 0}},
-                     {"create": {"path": "/jobs", "sequential": true, "name": "log-"}}, {"check": {"path": "/jobs/1", "version": 1}},
+            "then": [{"create": {"path": "/jobs/1", "value": "ready"}},
+                     {"set": {"path": "/jobs/1", "value_base64": "AP8=", "version": 0}},
+                     {"create": {"path": "/jobs", "sequential": true, "name": "log-"}},
+                     {"check": {"path": "/jobs/1", "version": 1}},
                      {"put": {"path": "/jobs/state", "value": "é"}}, {"delete": {"path": "/jobs/state"}}],
         }));
         let done = client.send(&call).await.expect_status(200);
@@ -148,7 +150,8 @@ fn a_transaction_is_done_whole_or_names_the_step_that_was_refused() {
         let stale = client.send(&txn(&stale)).await.expect_problem(412, "version_mismatch");
         assert_eq!((&stale.json["failed"], &stale.json["current_version"]), (&json!({"in": "if", "index": 1}), &json!(1)));
         client.release(&grant.id).await;
-        let otherwise = json!({"if": [{"fence": {"lock": "deploy", "token": grant.token}}], "then": [{"delete": {"path": "/jobs/1"}}],
+        let otherwise = json!({"if": [{"fence": {"lock": "deploy", "token": grant.token}}],
+                               "then": [{"delete": {"path": "/jobs/1"}}],
                                "else": [{"put": {"path": "/jobs/late", "value": "1"}}]});
         let otherwise = client.send(&txn(&otherwise)).await.expect_status(200);
         assert_eq!(

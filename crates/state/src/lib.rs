@@ -37,6 +37,7 @@ pub mod snapshot;
 mod transact;
 mod tree;
 pub mod value;
+mod write;
 
 use fairhold_types::{ClusterId, Revision, SessionNumber};
 use imbl::OrdMap;

@@ -1,7 +1,7 @@
 //! The tree of nodes: the only truth. Every path but the root has its parent in it.
 
 use crate::{
-    record::{Kind, LockSettings, Role, Znode},
+    record::{Kind, Role, Znode},
     value::Value,
 };
 use fairhold_types::{Path, Revision, SessionNumber, time::WallMillis};
@@ -27,7 +27,7 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) fn lock() -> Create {
-        let role = Role::Lock(Box::new(LockSettings::default()));
+        let role = Role::Lock(Box::default());
         Create { kind: Kind::Container, owner: SessionNumber(0), value: Value::empty(), role }
     }
 
