@@ -84,10 +84,7 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let precondition = headers::precondition(received.headers(), &path)?;
     let operation = Operation::Put { path: path.clone(), value, parents, lifetime };
     let (result, revision) = write(&node, &received, operation, precondition).await?;
-    let (created, version) = match result {
-        OperationResult::Put { created, version } => (created, version),
-        other => return Err(another_answer(&other)),
-    };
+    let OperationResult::Put { created, version } = result else { return Err(another_answer(&result)) };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = answer::json(status, revision, &dto::Written { path, version, revision })?;
     response.headers_mut().insert(header::ETAG, etag(version)?);

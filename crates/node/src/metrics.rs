@@ -131,7 +131,9 @@ impl<I: Instant> NodeMetrics<I> {
                 | Event::Broken { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
-                | Event::NodeChanged { .. } => 0,
+                | Event::NodeChanged { .. }
+                | Event::NodeDeleted { .. }
+                | Event::ChildrenChanged { .. } => 0,
             };
         }
     }
