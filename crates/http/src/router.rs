@@ -75,7 +75,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
 }
 
 fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
-    get(nodes::get::<RT>).put(nodes::put::<RT>).post(nodes::create::<RT>).delete(nodes::delete::<RT>)
+    post(nodes::create::<RT>).get(nodes::get::<RT>).put(nodes::put::<RT>).delete(nodes::delete::<RT>)
 }
 
 async fn no_such_resource(uri: Uri) -> Problem {
