@@ -214,7 +214,8 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::Ended { .. }
         | Event::Cooling { .. }
         | Event::Cooled { .. }
-        | Event::LockForgotten { .. } => None,
+        | Event::LockForgotten { .. }
+        | Event::Broken { .. } => None,
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { "none".to_owned() } else { told.join(", ") }
