@@ -63,6 +63,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_PER_ADDRESS_MAX", value_parser = connections())]
     pub(crate) connections_per_address_max: Option<u32>,
 
+    /// How many bytes of events to keep for those who watch: one who falls further behind has to begin again, also after a
+    /// reconnect [default: 67108864, which is 64 MiB]
+    #[arg(long, value_name = "BYTES", env = "FAIRHOLD_EVENT_RING_BYTES")]
+    pub(crate) event_ring_bytes: Option<u64>,
+
     /// What to log, by module and level, as in `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,

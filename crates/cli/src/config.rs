@@ -6,7 +6,10 @@ use crate::{
     telemetry,
 };
 use fairhold_http::Limits;
-use fairhold_types::{NodeId, limits::CONNECTIONS_MAX};
+use fairhold_types::{
+    NodeId,
+    limits::{CONNECTIONS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
+};
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -18,7 +21,7 @@ use std::{
 const LOG_DEFAULT: &str = "info,openraft=error";
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 9] = [
+const FILE_KEYS: [&str; 10] = [
     "id",
     "data",
     "member",
@@ -26,6 +29,7 @@ const FILE_KEYS: [&str; 9] = [
     "peer-listen",
     "connections-max",
     "connections-per-address-max",
+    "event-ring-bytes",
     "log",
     "admin-token-file",
 ];
@@ -48,6 +52,8 @@ pub(crate) struct ServeConfig {
     pub(crate) peer_listen: String,
     /// How many connections of clients it takes.
     pub(crate) limits: Limits,
+    /// How many bytes of events it keeps for those who watch.
+    pub(crate) event_ring_bytes: u64,
     /// What it logs.
     pub(crate) log: String,
     /// Where the administrators' token is; none: their calls are open to all who reach the port.
@@ -120,6 +126,12 @@ pub(crate) enum ConfigError {
         /// From one address.
         per_address: usize,
     },
+    /// A ring in which hardly an event has room.
+    #[error("--event-ring-bytes {bytes}: at least {EVENT_RING_BYTES_MIN} bytes are needed")]
+    RingTooSmall {
+        /// What was given.
+        bytes: u64,
+    },
     /// The log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log {
@@ -141,6 +153,7 @@ struct FileConfig {
     peer_listen: Option<String>,
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
+    event_ring_bytes: Option<u64>,
     log: Option<String>,
     admin_token_file: Option<PathBuf>,
 }
@@ -164,6 +177,10 @@ impl ServeConfig {
         };
         let listen = address("listen", args.listen.or(file.listen), client_address(own))?;
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
+        let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(EVENT_RING_BYTES);
+        if event_ring_bytes < EVENT_RING_BYTES_MIN {
+            return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
+        }
         let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
@@ -174,7 +191,18 @@ impl ServeConfig {
         )?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
-        Ok(ServeConfig { id, data, members, listen, peer_listen, limits, log, admin_token_file, exit_with_parent })
+        Ok(ServeConfig {
+            id,
+            data,
+            members,
+            listen,
+            peer_listen,
+            limits,
+            event_ring_bytes,
+            log,
+            admin_token_file,
+            exit_with_parent,
+        })
     }
 }
 
@@ -287,7 +315,8 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, log, admin-token-file",
+                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, event-ring-bytes, \
+                 log, admin-token-file",
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
@@ -338,6 +367,16 @@ mod tests {
         }
         let config = with_file("connections-max = 30\nconnections-per-address-max = 20\n", flags()).unwrap();
         assert_eq!(config.limits, Limits { connections: 30, per_address: 20 });
+    }
+
+    #[test]
+    fn a_ring_has_a_least_size() {
+        let ring = |bytes| ServeConfig::resolve(ServeArgs { event_ring_bytes: bytes, ..flags() });
+        assert_eq!(ring(None).unwrap().event_ring_bytes, EVENT_RING_BYTES);
+        assert_eq!(ring(Some(EVENT_RING_BYTES_MIN)).unwrap().event_ring_bytes, EVENT_RING_BYTES_MIN);
+        assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("at least 65536 bytes"));
+        let in_file = with_file("event-ring-bytes = 70000\n", flags()).unwrap();
+        assert_eq!(in_file.event_ring_bytes, 70_000);
     }
 
     #[test]

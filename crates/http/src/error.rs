@@ -84,6 +84,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::GrantGone => (StatusCode::GONE, "The grant has ended", false),
         Code::SessionExpired => (StatusCode::GONE, "The session has ended", false),
         Code::Forgotten => (StatusCode::GONE, "The id is too old", false),
+        Code::Compacted => (StatusCode::GONE, "The events are no longer kept", false),
         Code::VersionMismatch => (StatusCode::PRECONDITION_FAILED, "The node has another version", false),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Too large", false),
         Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key belongs to another request", false),
@@ -165,6 +166,11 @@ impl Problem {
             CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
             CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
             CallError::Handover(error) => of_handover(&error, detail),
+            CallError::Compacted { oldest } => {
+                Problem::new(Code::Compacted, detail).facts(Facts { oldest: Some(oldest), ..Facts::default() })
+            }
+            CallError::WatcherTooSlow => Problem::new(Code::Compacted, detail),
+            CallError::FutureRevision { .. } => Problem::bad_request(detail),
             CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
             CallError::Detached => {
                 // The one 503 that is not "surely nothing": the place in the queue is kept, for whoever has the key.

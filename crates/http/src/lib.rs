@@ -34,6 +34,7 @@ mod sessions;
 mod shares;
 mod txn;
 mod waiting;
+mod watch;
 
 pub use admin::Admin;
 pub use listener::{Limits, Listener};

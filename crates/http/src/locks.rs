@@ -5,13 +5,13 @@ use crate::{
     error::{Asked, Problem, lock_name},
     paging,
     params::{Known, expected},
-    request::Received,
+    request::{LongPoll, Received},
 };
 use axum::{
     extract::{Request, State},
     response::Response,
 };
-use fairhold_node::{Node, api::BreakCall};
+use fairhold_node::{Node, api::BreakCall, scope::Scope};
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
 use fairhold_types::{
     FencingToken, GrantId, dto,
@@ -22,8 +22,8 @@ use openraft_rt::AsyncRuntime;
 
 pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
 pub(crate) const BREAK: Known = Known { now: &["reason"], later: &[] };
-pub(crate) const SHOW: Known = Known { now: &["consistency"], later: &["wait", "after"] };
-pub(crate) const QUEUE: Known = Known { now: &["consistency"], later: &["limit", "cursor"] };
+pub(crate) const SHOW: Known = Known { now: &["wait", "after", "consistency"], later: &[] };
+pub(crate) const QUEUE: Known = Known { now: &["wait", "after", "consistency"], later: &["limit", "cursor"] };
 pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
 
 /// `GET /v1/locks`
@@ -78,7 +78,11 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let read = received.read_options(&mut received.params(&SHOW)?)?;
+    let mut params = received.params(&SHOW)?;
+    let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
+        return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
+    }
     let found = node.lock(&name, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let now = node.wall_now();
     let info = found.value;
@@ -96,7 +100,11 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let read = received.read_options(&mut received.params(&QUEUE)?)?;
+    let mut params = received.params(&QUEUE)?;
+    let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
+        return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
+    }
     let found = node.queue(&name, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let now = node.wall_now();
     let items = found.value.into_iter().map(|item| answer::queue_item(item, now)).collect();

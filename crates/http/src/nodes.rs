@@ -5,7 +5,7 @@ use crate::{
     error::{Asked, Problem},
     headers, lifetime,
     params::{Known, Params, expected},
-    request::Received,
+    request::{LongPoll, Received},
 };
 use axum::{
     body::Body,
@@ -16,6 +16,7 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::{Children, Freshness, Precondition, ReadOptions, WriteCall},
+    scope::Scope,
 };
 use fairhold_state::{
     command::{Operation, OperationResult},
@@ -32,7 +33,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const PREFIX: &str = "/v1/nodes";
 pub(crate) const GET: Known =
-    Known { now: &["meta", "children", "recursive", "limit", "cursor", "consistency"], later: &["wait", "after"] };
+    Known { now: &["meta", "children", "recursive", "limit", "cursor", "wait", "after", "consistency"], later: &[] };
 pub(crate) const PUT: Known = Known { now: &["parents", "session", "ttl", "container"], later: &[] };
 pub(crate) const POST: Known = Known { now: &["sequential", "name", "parents", "session", "ttl"], later: &[] };
 pub(crate) const DELETE: Known = Known { now: &["recursive"], later: &[] };
@@ -49,14 +50,23 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let received = Received::without_body(request)?;
     let path = path(&received)?;
     let mut params = received.query(&GET)?;
-    let read = received.read_options(&mut params)?;
+    let mut read = received.read_options(&mut params)?;
     let meta = params.flag("meta")?;
-    if let Some(listing) = Listing::of(&mut params, &path, read, meta)? {
+    let poll = received.long_poll(&mut params)?;
+    if let Some(mut listing) = Listing::of(&mut params, &path, read, meta)? {
+        let nothing_newer = LongPoll::nothing_newer(poll, &node, || listing.scope(&path), &mut read).await?;
+        if let Some(revision) = nothing_newer {
+            return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
+        }
+        listing.read = read;
         return listing.answer(&node, path, received.path()).await;
     }
+    let nothing_newer = LongPoll::nothing_newer(poll, &node, || Scope::Node(path.clone()), &mut read).await?;
     let found = node.get_node(&path, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let znode = found.value.node;
-    let mut response = if headers::has_version(received.headers(), znode.version)? {
+    let mut response = if let Some(revision) = nothing_newer {
+        answer::empty(StatusCode::NOT_MODIFIED, revision)
+    } else if headers::has_version(received.headers(), znode.version)? {
         answer::empty(StatusCode::NOT_MODIFIED, found.revision)
     } else if meta {
         answer::json(StatusCode::OK, found.revision, &stat(path, &znode))?
@@ -187,6 +197,11 @@ impl Listing {
         Ok(Some(Listing { recursive, meta, limit, after, read }))
     }
 
+    /// What can change it.
+    fn scope(&self, path: &Path) -> Scope {
+        if self.recursive { Scope::Subtree(path.clone()) } else { Scope::Children(path.clone()) }
+    }
+
     async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {
         let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, self.read).await;
         let found = found.map_err(|error| Problem::of(error, Asked::Read))?;
@@ -213,7 +228,7 @@ impl Listing {
         let kind = if self.recursive { "recursive" } else { "children" };
         let meta = if self.meta { "&meta" } else { "" };
         let local = match self.read.freshness {
-            Freshness::Linearizable => "",
+            Freshness::Linearizable | Freshness::LinearizableAtLeast(_) => "",
             Freshness::Local | Freshness::AtLeast(_) => "&consistency=local",
         };
         let cursor = utf8_percent_encode(cursor, NON_ALPHANUMERIC);

@@ -8,6 +8,7 @@ mod area_grants;
 mod area_locks;
 mod area_nodes;
 mod area_sessions;
+mod area_watch;
 mod describe;
 mod parameter;
 mod pattern;
@@ -47,6 +48,7 @@ fn areas(describe: &mut Describer) -> Vec<Operation> {
     operations.extend(area_grants::operations(describe));
     operations.extend(area_sessions::operations(describe));
     operations.extend(area_nodes::operations(describe));
+    operations.extend(area_watch::operations(describe));
     operations.extend(area_cluster::operations(describe));
     operations
 }
@@ -73,6 +75,7 @@ fn document() -> Value {
             { "name": "grants", "description": "Grants: taken, looked at, renewed and given back." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
             { "name": "nodes", "description": "The tree of nodes." },
+            { "name": "watch", "description": "What happens, as it happens." },
             { "name": "cluster", "description": "The cluster, and this server." },
         ],
         "paths": paths,

@@ -2,7 +2,7 @@
 
 use crate::{
     admin::Admin,
-    error::Problem,
+    error::{Asked, Problem},
     headers,
     metrics::Waits,
     params::{Known, Params, expected},
@@ -13,10 +13,12 @@ use bytes::{Bytes, BytesMut};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
+    scope::Scope,
+    watch::News,
 };
 use fairhold_types::{
-    Code, GrantId,
-    limits::BODY_BYTES_MAX,
+    Code, GrantId, Revision,
+    limits::{BODY_BYTES_MAX, WAIT_MAX},
     problem::{Effect, Facts},
 };
 use http::{HeaderMap, Uri, header, request::Parts};
@@ -45,6 +47,34 @@ pub(crate) struct Received {
     pub(crate) timeout: Duration,
     /// The body's room, kept until the request is answered.
     _room: Option<Share>,
+}
+
+/// A read that waits for something newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LongPoll {
+    /// How long; zero: it asks only whether there is.
+    wait: Duration,
+    /// Newer than this; `None`: than what is there when the request is taken.
+    after: Option<Revision>,
+}
+
+impl LongPoll {
+    /// Waits. Where there is nothing newer, it gives the revision up to which there is not. What is read after it is at least
+    /// as fresh as the caller wants it without asking again.
+    pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
+        poll: Option<LongPoll>,
+        node: &Node<RT>,
+        scope: impl FnOnce() -> Scope,
+        read: &mut ReadOptions,
+    ) -> Result<Option<Revision>, Problem> {
+        let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
+        let news = node.wait_for_news(scope(), after, wait, *read).await;
+        read.freshness = Freshness::Local;
+        match news.map_err(|error| Problem::of(error, Asked::Read))? {
+            News::Newer => Ok(None),
+            News::Nothing(revision) => Ok(Some(revision)),
+        }
+    }
 }
 
 /// The shortest and the longest of a duration that may be zero.
@@ -130,12 +160,21 @@ impl Received {
     pub(crate) fn read_options(&self, params: &mut Params<'_>) -> Result<ReadOptions, Problem> {
         let revision = headers::min_revision(self.headers())?;
         let freshness = match (params.text("consistency", usize::MAX)?.as_deref(), revision) {
-            (None | Some("linearizable"), _) => Freshness::Linearizable,
+            (None | Some("linearizable"), None) => Freshness::Linearizable,
+            (None | Some("linearizable"), Some(revision)) => Freshness::LinearizableAtLeast(revision),
             (Some("local"), None) => Freshness::Local,
             (Some("local"), Some(revision)) => Freshness::AtLeast(revision),
             (Some(_), _) => return Err(expected("consistency", "local or linearizable")),
         };
         Ok(ReadOptions { freshness, timeout: self.timeout })
+    }
+
+    /// `wait` and `after`: whether the answer is to be held back until something is newer than the caller has.
+    pub(crate) fn long_poll(&self, params: &mut Params<'_>) -> Result<Option<LongPoll>, Problem> {
+        let wait = params.duration("wait", up_to(WAIT_MAX))?;
+        let after = params.integer("after", 0..=u64::MAX)?.map(Revision);
+        let asked = wait.is_some() || after.is_some();
+        Ok(asked.then(|| LongPoll { wait: wait.unwrap_or_default(), after }))
     }
 
     /// The key of this request, where it has one.

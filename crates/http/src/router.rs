@@ -9,7 +9,7 @@ use crate::{
     metrics::Exposition,
     nodes, openapi,
     routes::{Methods, Routes, delete, get, post},
-    sessions, txn,
+    sessions, txn, watch,
 };
 use axum::{
     Extension, Router,
@@ -65,6 +65,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/nodes/", node_route::<RT>())
         .route("/v1/nodes/{*path}", node_route::<RT>())
         .route("/v1/txn", post(txn::transact::<RT>))
+        .route("/v1/watch", get(watch::watch::<RT>))
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/livez", get(cluster::live))

@@ -361,6 +361,9 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
         | CallError::Superseded
         | CallError::NoNode { .. }
         | CallError::Handover(_)
+        | CallError::Compacted { .. }
+        | CallError::FutureRevision { .. }
+        | CallError::WatcherTooSlow
         | CallError::ShuttingDown
         | CallError::Detached => error,
     }

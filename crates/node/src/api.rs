@@ -7,7 +7,7 @@ use fairhold_raft::{
 use fairhold_state::command::{Acquire, Condition, HolderFacts, Meta, Operation, OperationResult, Rejection};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
-    time::WallMillis,
+    limits::INITIAL_WITHIN, time::WallMillis,
 };
 use std::{
     sync::{
@@ -48,12 +48,35 @@ pub enum CallError {
     /// The leadership was not handed over.
     #[error(transparent)]
     Handover(#[from] HandoverError),
+    /// The events from there on are no longer kept here.
+    #[error("the events before revision {oldest} are no longer kept by this node: begin again with the state as it is now")]
+    Compacted {
+        /// The oldest revision from which they are.
+        oldest: Revision,
+    },
+    /// A revision that nothing has reached.
+    #[error("revision {from} is in the future: the cluster is at {revision}, and at most the next one can be waited for")]
+    FutureRevision {
+        /// The revision that was asked for.
+        from: Revision,
+        /// The newest.
+        revision: Revision,
+    },
+    /// A watcher that took too long to read what was there.
+    #[error("what was there at the beginning was not read within {} s: begin again, and read faster", INITIAL_WITHIN.as_secs())]
+    WatcherTooSlow,
     /// The server stops, and surely did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// The server stops while the request waits; the grant keeps its place.
     #[error("the server is shutting down, and the place in the queue is kept")]
     Detached,
+}
+
+impl From<crate::ring::Compacted> for CallError {
+    fn from(compacted: crate::ring::Compacted) -> CallError {
+        CallError::Compacted { oldest: compacted.oldest }
+    }
 }
 
 /// A value, and the revision of the state that it reflects.
@@ -74,6 +97,8 @@ pub enum Freshness {
     Local,
     /// What this node has, once it has that revision.
     AtLeast(Revision),
+    /// All that was acknowledged before the read began, and that revision.
+    LinearizableAtLeast(Revision),
 }
 
 /// A read's freshness and how long it may take.

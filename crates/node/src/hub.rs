@@ -3,7 +3,7 @@
 //! A request registers first and looks at the state then; events come before the state can be read again. So whatever happens
 //! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
 
-use crate::{expiry::LeaderClock, metrics::NodeMetrics};
+use crate::{change::Changes, expiry::LeaderClock, metrics::NodeMetrics, watchers::Watchers};
 use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};
@@ -19,6 +19,7 @@ pub(crate) struct Hub<RT: AsyncRuntime> {
     parked: Mutex<Parked>,
     clock: Arc<LeaderClock<RT>>,
     pub(crate) metrics: NodeMetrics<RT::Instant>,
+    pub(crate) watchers: Arc<Watchers>,
 }
 
 #[derive(Default)]
@@ -49,8 +50,9 @@ impl<RT: AsyncRuntime> Drop for Place<RT> {
 }
 
 impl<RT: AsyncRuntime> Hub<RT> {
-    pub(crate) fn new(clock: Arc<LeaderClock<RT>>) -> Hub<RT> {
-        Hub { parked: Mutex::default(), clock, metrics: NodeMetrics::default() }
+    pub(crate) fn new(clock: Arc<LeaderClock<RT>>, ring_bytes: u64) -> Hub<RT> {
+        let watchers = Arc::new(Watchers::new(ring_bytes));
+        Hub { parked: Mutex::default(), clock, metrics: NodeMetrics::default(), watchers }
     }
 
     /// Takes a place among those that are woken when something happens to the grant.
@@ -101,8 +103,12 @@ impl<RT: AsyncRuntime> Hub<RT> {
 }
 
 impl<RT: AsyncRuntime> Audience for Hub<RT> {
-    fn applied(&self, state: &State, _revision: Revision, events: &[Event]) {
+    fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         self.metrics.observe(events);
+        let changes = Changes::of(state, revision, events);
+        if !changes.list.is_empty() {
+            self.watchers.push(changes);
+        }
         for event in events {
             match event {
                 Event::Granted { grant, .. } | Event::Ended { grant, .. } | Event::Attached { grant, .. } => {
@@ -126,8 +132,9 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
         self.clock.observe(state, events);
     }
 
-    fn replaced(&self, _state: &State) {
+    fn replaced(&self, state: &State) {
         self.metrics.forget_phases();
+        self.watchers.reset(state.revision());
         // The events of what the snapshot brought were never seen here: everybody looks for himself.
         self.wake_all();
     }

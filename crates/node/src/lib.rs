@@ -1,6 +1,7 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
 //! - `acquire`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it).
+//! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
 //! - `expiry`: the leader's clock, the only one that judges; `sweeps`: which nodes of the tree have had their time.
 //!
@@ -9,22 +10,28 @@
 mod acquire;
 mod admin;
 pub mod api;
+pub mod change;
 mod clock;
 mod deadlines;
 mod expiry;
 mod hold;
 mod hub;
+mod initial;
 mod keepalive;
 mod metrics;
 pub mod node;
 mod open_request;
 mod positions;
 mod reads;
+mod ring;
+pub mod scope;
 mod stop;
 mod sweeps;
 mod tasks;
 mod tree;
 mod view;
+pub mod watch;
+mod watchers;
 mod writes;
 
 pub use node::{Node, Prelude};

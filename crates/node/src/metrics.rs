@@ -177,6 +177,9 @@ impl<I: Instant> NodeMetrics<I> {
                 | CallError::Read(_)
                 | CallError::Superseded
                 | CallError::NoNode { .. }
+                | CallError::Compacted { .. }
+                | CallError::FutureRevision { .. }
+                | CallError::WatcherTooSlow
                 | CallError::ShuttingDown
                 | CallError::Detached,
             )) => &acquires.failed,

@@ -13,7 +13,7 @@ use crate::{
 };
 use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica};
-use fairhold_types::{GrantId, NodeId, Revision, SessionId, time::WallMillis};
+use fairhold_types::{GrantId, NodeId, Revision, SessionId, limits::EVENT_RING_BYTES, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{
@@ -34,8 +34,14 @@ impl<RT: AsyncRuntime> Prelude<RT> {
     /// Makes them.
     #[must_use]
     pub fn new() -> Self {
+        Prelude::with_event_ring(EVENT_RING_BYTES)
+    }
+
+    /// The same, with so many bytes of events kept for those who watch.
+    #[must_use]
+    pub fn with_event_ring(event_ring_bytes: u64) -> Self {
         let clock = Arc::new(LeaderClock::new());
-        Prelude { hub: Arc::new(Hub::new(Arc::clone(&clock))), clock }
+        Prelude { hub: Arc::new(Hub::new(Arc::clone(&clock), event_ring_bytes)), clock }
     }
 
     /// Who is to hear of every applied change.
@@ -91,6 +97,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (tasks, stop) = (Tasks::default(), Stop::default());
         replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
         tasks.spawn::<RT>(gatherer.run(replica.clone(), stop.clone()));
+        let (watchers, crier_stop) = (Arc::clone(&hub.watchers), stop.clone());
+        tasks.spawn::<RT>(async move {
+            tokio::select! {
+                biased;
+                () = crier_stop.asked() => {}
+                () = watchers.cry() => {}
+            }
+        });
         let (clock_replica, clock_stop) = (replica.clone(), stop.clone());
         tasks.spawn::<RT>(async move {
             tokio::select! {

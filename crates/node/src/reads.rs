@@ -108,12 +108,16 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.read(|state| At { value: look(state), revision: state.revision() }))
     }
 
-    async fn freshen(&self, options: ReadOptions) -> Result<(), CallError> {
+    pub(crate) async fn freshen(&self, options: ReadOptions) -> Result<(), CallError> {
         let deadline = RT::Instant::now() + options.timeout;
         match options.freshness {
             Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
             Freshness::Local => {}
             Freshness::AtLeast(revision) => self.0.replica.wait_for_revision(revision, deadline).await?,
+            Freshness::LinearizableAtLeast(revision) => {
+                self.0.replica.read_barrier(deadline).await?;
+                self.0.replica.wait_for_revision(revision, deadline).await?;
+            }
         }
         Ok(())
     }

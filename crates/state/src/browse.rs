@@ -6,12 +6,19 @@ use crate::{
     record::{Kind, Znode},
 };
 use fairhold_types::{Path, Revision, SessionNumber};
+use std::ops::Bound;
 
 impl State {
     /// A node of the tree.
     #[must_use]
     pub fn node(&self, path: &Path) -> Option<&Znode> {
         self.tree.get(path)
+    }
+
+    /// The nodes after a path, by path as text; without one those from `from` on.
+    pub fn nodes_after<'a>(&'a self, after: Option<&Path>, from: &Path) -> impl Iterator<Item = (&'a Path, &'a Znode)> {
+        let begin = after.map_or_else(|| Bound::Included(from.clone()), |after| Bound::Excluded(after.clone()));
+        self.tree.range((begin, Bound::Unbounded))
     }
 
     /// How many nodes the tree has.

@@ -124,6 +124,10 @@ impl Tree {
         rows.take_while(move |(path, _)| path.as_str().starts_with(&first)).map(|(path, node)| (path, &**node))
     }
 
+    pub(crate) fn range(&self, range: (Bound<Path>, Bound<Path>)) -> impl Iterator<Item = (&Path, &Znode)> {
+        self.nodes.range(range).map(|(path, node)| (path, &**node))
+    }
+
     /// Creates a node whose parent exists and which does not: the parent's `pzxid` and counter of children move with it.
     pub(crate) fn create(&mut self, path: Path, create: Create, revision: Revision, at: WallMillis) {
         let parent = path.parent();

@@ -72,6 +72,8 @@ codes! {
     SessionExpired => "session_expired",
     /// The id is so old that it may have ended and been forgotten.
     Forgotten => "forgotten",
+    /// The events asked for are no longer kept.
+    Compacted => "compacted",
     /// The node's version is another.
     VersionMismatch => "version_mismatch",
     /// The body or the value is too large.

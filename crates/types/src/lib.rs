@@ -16,6 +16,7 @@ pub mod problem;
 mod schema;
 pub mod time;
 pub mod txn;
+pub mod watch;
 
 pub use code::Code;
 pub use id::{

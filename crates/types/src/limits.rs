@@ -90,3 +90,13 @@ pub const PAGE_MAX: usize = 1_000;
 pub const PAGE_DEFAULT: usize = 100;
 /// Entries that are looked at for one page; where few of them fit the filter the page is short, and says where the next begins.
 pub const PAGE_SCANNED_MAX: usize = 20_000;
+/// Bytes of the events that a node keeps for those who watch, unless it is configured otherwise.
+pub const EVENT_RING_BYTES: u64 = 64 * 1024 * 1024;
+/// The fewest bytes that it may be configured to keep.
+pub const EVENT_RING_BYTES_MIN: u64 = 64 * 1024;
+/// Watches and long polls that may be open at one node.
+pub const WATCHERS_MAX: usize = 20_000;
+/// How often a watch says up to which revision it has told all.
+pub const BOOKMARK_EVERY: Duration = Duration::from_secs(10);
+/// How long a watcher may take to read the state that its watch begins with.
+pub const INITIAL_WITHIN: Duration = Duration::from_secs(60);

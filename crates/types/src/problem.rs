@@ -1,6 +1,6 @@
 //! The JSON body of an error: a problem after RFC 9457, with the facts that a person needs.
 
-use crate::{Code, EndReason, FencingToken, GrantId, Path, SessionNumber, dto::Contender};
+use crate::{Code, EndReason, FencingToken, GrantId, Path, Revision, SessionNumber, dto::Contender};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -104,6 +104,9 @@ pub struct Facts {
     /// What differs from the first request with the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// The oldest revision from which events can still be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Revision>,
 }
 
 #[cfg(test)]

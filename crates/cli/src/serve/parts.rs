@@ -122,7 +122,7 @@ impl Core {
         let peer = Arc::new(TcpPeer::new(Handle::current()));
         let server = server.with_metrics(peer.metrics());
         peer.set_service(reception.service());
-        let prelude = Prelude::new();
+        let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
         let replica = Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience).await?;
         let node = Node::start(prelude, replica.clone());

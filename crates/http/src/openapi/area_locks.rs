@@ -1,6 +1,7 @@
 //! Locks, described: the calls that look at them, and the administrator's.
 
 use super::{
+    area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
     parameter::{form, integer, one_of, text},
 };
@@ -79,7 +80,8 @@ fn show(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show who holds a lock, and how many wait.")
         .about("A lock that was never used has no holders.")
         .in_path("name", NAME, lock_name())
-        .query(&SHOW, vec![consistency()])
+        .query(&SHOW, with_long_poll(vec![consistency()]))
+        .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", json!({ "lock": "deploy", "holders": [], "queue_length": 0, "limit": 1 }))
         .done(Kind::Read)
 }
@@ -88,7 +90,8 @@ fn queue(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show all who stand in a lock, holders first.")
         .in_path("name", NAME, lock_name())
-        .query(&QUEUE, vec![consistency()])
+        .query(&QUEUE, with_long_poll(vec![consistency()]))
+        .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": [] }))
         .done(Kind::Read)
 }

@@ -2,6 +2,7 @@
 
 use super::{
     area_locks::consistency,
+    area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
     parameter::flag,
 };
@@ -61,11 +62,11 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
         call = call.in_path("path", "The node's path, without its first slash.", path()).codes(&[Code::NoNode]);
     }
     call = call
-        .query(&GET, vec![flag("meta", "Answer with the stat, and not with the value."), consistency()])
+        .query(&GET, with_long_poll(vec![flag("meta", "Answer with the stat, and not with the value."), consistency()]))
         .header("If-None-Match", "The versions that the caller has, in quotes.", json!({ "type": "string", "example": "\"17\"" }))
         .content(StatusCode::OK, "The value, or the stat.", "application/octet-stream", octets)
         .json::<dto::Stat>(StatusCode::OK, "", Value::Null)
-        .empty(StatusCode::NOT_MODIFIED, "The caller has this version.");
+        .empty(StatusCode::NOT_MODIFIED, "The caller has this version, or nothing is newer.");
     for status in [StatusCode::OK, StatusCode::NOT_MODIFIED] {
         call = call.answer_header(status, "ETag", "The version, in quotes.", json!({ "type": "string" }));
         for (name, sort) in STAT {

@@ -29,6 +29,7 @@ struct Partial {
 
 impl Incoming {
     pub(super) fn begin<RT: AsyncRuntime>(&self, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
+        tracing::info!(from, blocks = head.blocks, "a snapshot of the leader begins to arrive");
         lock(&self.0).insert(from, Partial { head, blocks: Vec::new() });
         Reply::SnapshotTaken
     }

@@ -1,0 +1,335 @@
+//! `GET /v1/watch`: events as they happen, as lines of JSON or as server-sent events.
+
+use crate::{
+    answer,
+    error::{Asked, NO_STORE, Problem, lock_name},
+    headers,
+    params::{Known, Params},
+    request::Received,
+};
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::Response,
+};
+use bytes::Bytes;
+use fairhold_node::{
+    Node,
+    change::Change,
+    scope::Scope,
+    watch::{Begin, There, Tidings, Told, Watch},
+};
+use fairhold_types::{
+    Path, Revision, SessionNumber, duration,
+    limits::PATH_BYTES_MAX,
+    watch::{Line, What},
+};
+use http::{HeaderMap, HeaderValue, header};
+use openraft_rt::AsyncRuntime;
+use std::{convert::Infallible, time::Duration};
+
+pub(crate) const WATCH: Known = Known {
+    now: &["path", "recursive", "children", "lock", "locks", "session", "sessions", "from", "initial", "consistency"],
+    later: &[],
+};
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+/// How the first of these types is asked for.
+const EVENT_STREAM_TYPE: &str = "text/event-stream";
+/// Where a browser's event source goes on after its connection broke.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// `GET /v1/watch`
+pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let mut params = received.params(&WATCH)?;
+    let scopes = scopes(&mut params)?;
+    let begin = begin(&mut params, received.headers())?;
+    let read = received.read_options(&mut params)?;
+    let form = Form::wanted(received.headers())?;
+    let watch = node.watch(scopes, begin, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let revision = watch.revision();
+    let mut response = Response::new(body(watch, form));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, form.content_type());
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    answer::stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// What is watched: each parameter adds to it, and without any it is everything.
+fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
+    let (recursive, children) = (params.flag("recursive")?, params.flag("children")?);
+    if recursive && children {
+        return Err(Problem::bad_request("recursive and children exclude each other: all below a node, or one level"));
+    }
+    let path = match params.text("path", PATH_BYTES_MAX)? {
+        Some(path) => Some(tree_path(&path)?),
+        None => None,
+    };
+    let lock = params.text("lock", usize::MAX)?.map(|name| lock_name(&name)).transpose()?;
+    if (recursive && path.is_none() && lock.is_none()) || (children && path.is_none()) {
+        return Err(Problem::bad_request("recursive needs a path or a lock, and children needs a path"));
+    }
+    let of_path = path.map(|path| match (recursive, children) {
+        (true, _) => Scope::Subtree(path),
+        (false, true) => Scope::Children(path),
+        (false, false) => Scope::Node(path),
+    });
+    let of_lock = lock.map(|lock| if recursive { Scope::LocksBelow(lock) } else { Scope::Lock(lock) });
+    let locks = params.flag("locks")?.then_some(Scope::Locks);
+    let session = params.integer("session", 0..=u64::MAX)?.map(|number| Scope::Session(SessionNumber(number)));
+    let sessions = params.flag("sessions")?.then_some(Scope::Sessions);
+    // One that is within another would have what is there told twice.
+    let of_lock = of_lock.filter(|_| locks.is_none());
+    let session = session.filter(|_| sessions.is_none());
+    let scopes: Vec<Scope> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
+    Ok(if scopes.is_empty() { vec![Scope::Subtree(Path::root()), Scope::Locks, Scope::Sessions] } else { scopes })
+}
+
+fn tree_path(text: &str) -> Result<Path, Problem> {
+    let path = Path::parse(text).map_err(|error| Problem::bad_request(format!("the parameter \"path\": {error}")))?;
+    if path.is_under_locks() {
+        return Err(Problem::bad_request("locks are watched by name: lock=NAME, or locks for all of them"));
+    }
+    Ok(path)
+}
+
+/// A browser that comes back after its connection broke repeats its parameters, and says what it has had.
+fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem> {
+    let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
+    let initial = params.flag("initial")?;
+    if initial && from.is_some() {
+        return Err(Problem::bad_request(
+            "from and initial exclude each other: go on from a revision, or begin with what is there now",
+        ));
+    }
+    let last = match headers::text(headers, LAST_EVENT_ID)?.filter(|text| !text.is_empty()) {
+        Some(text) => {
+            let digits = crate::params::digits(text).filter(|number| *number < u64::MAX);
+            Some(Revision(digits.ok_or_else(|| Problem::bad_request("the header Last-Event-ID: a revision is expected"))?))
+        }
+        None => None,
+    };
+    Ok(match (last, from, initial) {
+        (Some(last), _, _) => Begin::From(last.next()),
+        (None, Some(from), _) => Begin::From(from),
+        (None, None, true) => Begin::Initial,
+        (None, None, false) => Begin::Now,
+    })
+}
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One JSON object a line.
+    Lines,
+    /// Server-sent events, as browsers read them.
+    Events,
+}
+
+impl Form {
+    fn wanted(headers: &HeaderMap) -> Result<Form, Problem> {
+        let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
+        let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+        let events = types.into_iter().any(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM_TYPE));
+        Ok(if events { Form::Events } else { Form::Lines })
+    }
+
+    fn content_type(self) -> HeaderValue {
+        match self {
+            Form::Lines => NDJSON,
+            Form::Events => EVENT_STREAM,
+        }
+    }
+
+    /// Writes one line. A browser goes on after the newest id, so only a line after which nothing of its revision is left to
+    /// be told has one.
+    fn write(self, line: &Line, complete: bool, out: &mut Vec<u8>) {
+        if self == Form::Events {
+            if complete {
+                out.extend_from_slice(format!("id: {}\n", line.revision).as_bytes());
+            }
+            out.extend_from_slice(b"data: ");
+        }
+        if let Err(error) = serde_json::to_writer(&mut *out, line) {
+            tracing::error!(%error, "a line could not be written as JSON");
+        }
+        out.extend_from_slice(match self {
+            Form::Lines => b"\n",
+            Form::Events => b"\n\n",
+        });
+    }
+
+    fn render(self, tidings: Tidings) -> Bytes {
+        let mut out = Vec::new();
+        match tidings {
+            Tidings::There(revision, list) => {
+                for there in list {
+                    self.write(&Line { revision, what: of_there(there) }, false, &mut out);
+                }
+            }
+            Tidings::Changes(told) => {
+                for Told { revision, changes } in told {
+                    let last = changes.len().saturating_sub(1);
+                    for (index, change) in changes.into_iter().enumerate() {
+                        self.write(&Line { revision, what: of_change(change) }, index == last, &mut out);
+                    }
+                }
+            }
+            Tidings::Bookmark(revision) => self.write(&Line { revision, what: What::Bookmark }, true, &mut out),
+            Tidings::GoAway(revision) => self.write(&Line { revision, what: What::Goaway }, false, &mut out),
+            Tidings::Failed(revision, error) => {
+                let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
+                self.write(&Line { revision, what: What::Error(Box::new(problem.into())) }, false, &mut out);
+            }
+        }
+        out.into()
+    }
+}
+
+/// The body asks the watch for more only when the connection takes more.
+fn body<RT: AsyncRuntime>(watch: Watch<RT>, form: Form) -> Body {
+    Body::from_stream(futures_util::stream::unfold(watch, move |mut watch| async move {
+        let tidings = watch.next().await?;
+        Some((Ok::<Bytes, Infallible>(form.render(tidings)), watch))
+    }))
+}
+
+fn span(millis: u64) -> String {
+    duration::format(Duration::from_millis(millis))
+}
+
+fn of_change(change: Change) -> What {
+    match change {
+        Change::NodeCreated(path) => What::NodeCreated { path },
+        Change::NodeChanged { path, version } => What::NodeChanged { path, version },
+        Change::NodeDeleted(path) => What::NodeDeleted { path },
+        Change::Queued(claim) => What::Queued {
+            lock: claim.lock,
+            number: claim.number,
+            session: claim.session,
+            owner: claim.owner.as_ref().to_owned(),
+        },
+        Change::Granted(claim, token) => What::Granted {
+            lock: claim.lock,
+            number: claim.number,
+            token,
+            session: claim.session,
+            owner: claim.owner.as_ref().to_owned(),
+        },
+        Change::GrantEnded { lock, number, reason } => What::GrantEnded { lock, number, reason },
+        Change::Cooling { lock, number, delay_ms } => What::Cooling { lock, number, delay: span(delay_ms) },
+        Change::Cooled { lock, number } => What::Cooled { lock, number },
+        Change::Broken { lock, by, reason } => {
+            What::Broken { lock, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }
+        }
+        Change::LockForgotten(lock) => What::LockForgotten { lock },
+        Change::SessionOpened { session, timeout_ms } => What::SessionOpened { session, ttl: span(timeout_ms) },
+        Change::SessionChanged { session, timeout_ms } => What::SessionChanged { session, ttl: span(timeout_ms) },
+        Change::SessionEnded { session, reason } => What::SessionEnded { session, reason },
+    }
+}
+
+fn of_there(there: There) -> What {
+    match there {
+        There::Node { path, version } => What::NodeThere { path, version },
+        There::Contender(contender) => What::ContenderThere {
+            lock: contender.lock,
+            number: contender.number,
+            state: contender.standing,
+            token: contender.token,
+            session: contender.session,
+            owner: contender.owner,
+        },
+        There::Session { number, timeout, name } => What::SessionThere { session: number, ttl: duration::format(timeout), name },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_node::api::CallError;
+    use fairhold_types::LockName;
+
+    fn asked(query: &str) -> Result<Vec<Scope>, Problem> {
+        let mut params = Params::parse(Some(query), &[], &WATCH).unwrap();
+        scopes(&mut params)
+    }
+
+    #[test]
+    fn each_parameter_adds_to_what_is_watched_and_none_means_everything() {
+        let (a, lock) = (Path::parse("/a").unwrap(), LockName::parse("orders/42").unwrap());
+        for (query, wanted) in [
+            ("", vec![Scope::Subtree(Path::root()), Scope::Locks, Scope::Sessions]),
+            ("path=/a", vec![Scope::Node(a.clone())]),
+            ("path=/a&children", vec![Scope::Children(a.clone())]),
+            ("path=/a&recursive", vec![Scope::Subtree(a.clone())]),
+            ("lock=orders/42", vec![Scope::Lock(lock.clone())]),
+            ("lock=orders%2F42&recursive&path=/a", vec![Scope::Subtree(a), Scope::LocksBelow(lock)]),
+            ("locks&lock=x&sessions&session=7", vec![Scope::Locks, Scope::Sessions]),
+            ("session=7", vec![Scope::Session(SessionNumber(7))]),
+        ] {
+            assert_eq!(asked(query).unwrap(), wanted, "{query}");
+        }
+        for wrong in ["recursive", "children", "path=/a&recursive&children", "path=a", "path=/locks/a", "lock=a&children"] {
+            assert!(asked(wrong).is_err(), "{wrong} was taken");
+        }
+    }
+
+    #[test]
+    fn a_browser_that_comes_back_goes_on_after_what_it_has_had() {
+        let begun = |query: &str, last: Option<&str>| {
+            let headers = last.map(|last| (header::HeaderName::from_static(LAST_EVENT_ID), last.parse().unwrap()));
+            begin(&mut Params::parse(Some(query), &[], &WATCH).unwrap(), &headers.into_iter().collect())
+        };
+        assert_eq!(begun("", None).unwrap(), Begin::Now);
+        assert_eq!(begun("initial", None).unwrap(), Begin::Initial);
+        assert_eq!(begun("from=7", None).unwrap(), Begin::From(Revision(7)));
+        assert_eq!(begun("from=7", Some("9")).unwrap(), Begin::From(Revision(10)));
+        assert_eq!(begun("initial", Some("9")).unwrap(), Begin::From(Revision(10)));
+        assert_eq!(begun("initial", Some("")).unwrap(), Begin::Initial);
+        for (query, last) in [("from=0", None), ("from=-1", None), ("from=1&initial", None), ("", Some("x"))] {
+            assert!(begun(query, last).is_err(), "{query} {last:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_has_an_id_only_where_its_revision_is_complete() {
+        let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
+        let told = Told { revision: Revision(7), changes: vec![created("/a"), created("/a/b")] };
+        let text = |form: Form| String::from_utf8(form.render(Tidings::Changes(vec![told.clone()])).to_vec()).unwrap();
+        assert_eq!(
+            text(Form::Events),
+            "data: {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n\n\
+             id: 7\ndata: {\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n\n"
+        );
+        assert_eq!(
+            text(Form::Lines),
+            "{\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n"
+        );
+    }
+
+    #[test]
+    fn whoever_is_cut_off_is_told_why_and_from_where_it_can_go_on() {
+        let failed = Tidings::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
+        let json: serde_json::Value = serde_json::from_slice(&Form::Lines.render(failed)).unwrap();
+        assert_eq!((&json["type"], &json["code"]), (&"error".into(), &"compacted".into()), "{json}");
+        assert_eq!((&json["oldest"], &json["revision"]), (&80.into(), &90.into()), "{json}");
+    }
+
+    #[test]
+    fn server_sent_events_are_for_those_who_ask_for_them() {
+        for (accept, form) in [
+            (None, Form::Lines),
+            (Some("*/*"), Form::Lines),
+            (Some("application/x-ndjson"), Form::Lines),
+            (Some("text/event-stream"), Form::Events),
+            (Some("text/html, text/event-stream;q=0.9"), Form::Events),
+        ] {
+            let headers = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
+            assert_eq!(Form::wanted(&headers).unwrap(), form, "{accept:?}");
+        }
+    }
+}

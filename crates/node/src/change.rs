@@ -1,0 +1,207 @@
+//! Changes as they are kept for those who watch: what happened to what, with numbers and versions, without values and ids.
+
+use fairhold_state::{State, command::Event, record::Contender};
+use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
+use std::sync::Arc;
+
+/// A change that watches tell of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A node of the tree was created.
+    NodeCreated(Path),
+    /// A node's value was written.
+    NodeChanged {
+        /// The node.
+        path: Path,
+        /// Its version now.
+        version: i32,
+    },
+    /// A node was removed.
+    NodeDeleted(Path),
+    /// A contender took its place in a queue.
+    Queued(Claim),
+    /// A contender became a holder.
+    Granted(Claim, FencingToken),
+    /// A grant ended.
+    GrantEnded {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        number: GrantNumber,
+        /// How.
+        reason: EndReason,
+    },
+    /// A grant expired, and its lock stays blocked.
+    Cooling {
+        /// The lock.
+        lock: LockName,
+        /// The grant that expired.
+        number: GrantNumber,
+        /// For how long.
+        delay_ms: u64,
+    },
+    /// A lock delay is over.
+    Cooled {
+        /// The lock.
+        lock: LockName,
+        /// The grant that had expired.
+        number: GrantNumber,
+    },
+    /// An administrator took the lock from those who held it; each of their grants ends with a change of its own.
+    Broken {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: Arc<str>,
+        /// Why, in words; may be empty.
+        reason: Arc<str>,
+    },
+    /// A lock that nobody used was forgotten.
+    LockForgotten(LockName),
+    /// A session began.
+    SessionOpened {
+        /// The session.
+        session: SessionNumber,
+        /// Its timeout.
+        timeout_ms: u64,
+    },
+    /// A session has another timeout.
+    SessionChanged {
+        /// The session.
+        session: SessionNumber,
+        /// Its timeout now.
+        timeout_ms: u64,
+    },
+    /// A session ended.
+    SessionEnded {
+        /// The session.
+        session: SessionNumber,
+        /// How.
+        reason: SessionEnd,
+    },
+}
+
+/// A grant as those who watch its lock know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant.
+    pub number: GrantNumber,
+    /// Its session.
+    pub session: SessionNumber,
+    /// Who owns it, for people.
+    pub owner: Arc<str>,
+}
+
+/// What a change happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject<'a> {
+    Node(&'a Path),
+    Lock(&'a LockName),
+    Session(SessionNumber),
+}
+
+impl Change {
+    /// What watches tell of an event; `state` is the one right after it. Attempts are the affair of those who attach.
+    pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
+        let claim = |lock: &LockName, number: GrantNumber| Claim::of(state.contender(number), lock, number);
+        Some(match event {
+            Event::NodeCreated { path } => Change::NodeCreated(path.clone()),
+            Event::NodeChanged { path, version } => Change::NodeChanged { path: path.clone(), version: *version },
+            Event::Queued { lock, grant } => Change::Queued(claim(lock, *grant)),
+            Event::Granted { lock, grant, token } => Change::Granted(claim(lock, *grant), *token),
+            Event::Ended { lock, grant, reason } => Change::GrantEnded { lock: lock.clone(), number: *grant, reason: *reason },
+            Event::Cooling { lock, grant, delay_ms } => {
+                Change::Cooling { lock: lock.clone(), number: *grant, delay_ms: *delay_ms }
+            }
+            Event::Cooled { lock, grant } => Change::Cooled { lock: lock.clone(), number: *grant },
+            Event::Broken { lock, by, reason } => {
+                Change::Broken { lock: lock.clone(), by: by.as_str().into(), reason: reason.as_str().into() }
+            }
+            Event::LockForgotten { lock } => Change::LockForgotten(lock.clone()),
+            Event::SessionOpened { session, timeout_ms } => Change::SessionOpened { session: *session, timeout_ms: *timeout_ms },
+            Event::SessionRetimed { session, timeout_ms } => {
+                Change::SessionChanged { session: *session, timeout_ms: *timeout_ms }
+            }
+            Event::SessionClosed { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Closed },
+            Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
+            Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
+            // The child's own event tells it.
+            Event::Attached { .. } | Event::ChildrenChanged { .. } => return None,
+        })
+    }
+
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        match self {
+            Change::NodeCreated(path) | Change::NodeChanged { path, .. } | Change::NodeDeleted(path) => Subject::Node(path),
+            Change::Queued(claim) | Change::Granted(claim, _) => Subject::Lock(&claim.lock),
+            Change::GrantEnded { lock, .. }
+            | Change::Cooling { lock, .. }
+            | Change::Cooled { lock, .. }
+            | Change::Broken { lock, .. }
+            | Change::LockForgotten(lock) => Subject::Lock(lock),
+            Change::SessionOpened { session, .. }
+            | Change::SessionChanged { session, .. }
+            | Change::SessionEnded { session, .. } => Subject::Session(*session),
+        }
+    }
+
+    /// About how many bytes it occupies.
+    fn bytes(&self) -> usize {
+        let text = match self {
+            Change::Queued(claim) | Change::Granted(claim, _) => claim.lock.as_str().len() + claim.owner.len(),
+            Change::Broken { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
+            Change::NodeCreated(_)
+            | Change::NodeChanged { .. }
+            | Change::NodeDeleted(_)
+            | Change::GrantEnded { .. }
+            | Change::Cooling { .. }
+            | Change::Cooled { .. }
+            | Change::LockForgotten(_)
+            | Change::SessionOpened { .. }
+            | Change::SessionChanged { .. }
+            | Change::SessionEnded { .. } => match self.subject() {
+                Subject::Node(path) => path.as_str().len(),
+                Subject::Lock(lock) => lock.as_str().len(),
+                Subject::Session(_) => 0,
+            },
+        };
+        size_of::<Change>() + TEXT_OVERHEAD + text
+    }
+}
+
+/// What a text costs besides its bytes: two counters, and what the allocator rounds up.
+const TEXT_OVERHEAD: usize = 32;
+/// What the changes of one revision cost besides themselves: two allocations and the place in the queue.
+const REVISION_OVERHEAD: usize = 80;
+
+impl Claim {
+    /// A contender that was granted or queued is there right after it, but for one whose own revision ended it again.
+    fn of(contender: Option<&Contender>, lock: &LockName, number: GrantNumber) -> Claim {
+        Claim {
+            lock: lock.clone(),
+            number,
+            session: contender.map(|contender| contender.session).unwrap_or_default(),
+            owner: contender.map_or_else(|| Arc::from(""), |contender| Arc::from(contender.owner.text.as_str())),
+        }
+    }
+}
+
+/// The changes of one revision, in order: they are told together or not at all.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) revision: Revision,
+    pub(crate) list: Box<[Change]>,
+}
+
+impl Changes {
+    pub(crate) fn of(state: &State, revision: Revision, events: &[Event]) -> Changes {
+        Changes { revision, list: events.iter().filter_map(|event| Change::of(state, event)).collect() }
+    }
+
+    /// About how many bytes they occupy.
+    pub(crate) fn bytes(&self) -> usize {
+        REVISION_OVERHEAD + self.list.iter().map(Change::bytes).sum::<usize>()
+    }
+}

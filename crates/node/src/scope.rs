@@ -1,0 +1,119 @@
+//! What somebody watches.
+
+use crate::change::Subject;
+use fairhold_types::{LockName, Path, SessionNumber};
+
+/// Something that can be watched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// A node of the tree, whether it is there or not.
+    Node(Path),
+    /// A node and its direct children.
+    Children(Path),
+    /// A node and all below it.
+    Subtree(Path),
+    /// A lock, whether it was used or not.
+    Lock(LockName),
+    /// A lock and all those whose names go on from it with a `/`.
+    LocksBelow(LockName),
+    /// Every lock.
+    Locks,
+    /// A session.
+    Session(SessionNumber),
+    /// Every session.
+    Sessions,
+}
+
+impl Scope {
+    /// Whether what happens to that is watched.
+    pub(crate) fn covers(&self, subject: Subject<'_>) -> bool {
+        match (self, subject) {
+            (Scope::Node(path), Subject::Node(other)) => path == other,
+            (Scope::Children(path), Subject::Node(other)) => {
+                path == other || (is_below(path.as_str(), other.as_str()) && other.parent().as_ref() == Some(path))
+            }
+            (Scope::Subtree(path), Subject::Node(other)) => path == other || is_below(path.as_str(), other.as_str()),
+            (Scope::Lock(lock), Subject::Lock(other)) => lock == other,
+            (Scope::LocksBelow(lock), Subject::Lock(other)) => lock == other || is_below(lock.as_str(), other.as_str()),
+            (Scope::Locks, Subject::Lock(_)) | (Scope::Sessions, Subject::Session(_)) => true,
+            (Scope::Session(session), Subject::Session(other)) => *session == other,
+            (Scope::Node(_) | Scope::Children(_) | Scope::Subtree(_), Subject::Lock(_) | Subject::Session(_))
+            | (Scope::Lock(_) | Scope::LocksBelow(_) | Scope::Locks, Subject::Node(_) | Subject::Session(_))
+            | (Scope::Session(_) | Scope::Sessions, Subject::Node(_) | Subject::Lock(_)) => false,
+        }
+    }
+
+    /// All scopes that cover it: as many as it has levels, and a few. So whoever watches it is found without asking everybody.
+    pub(crate) fn of(subject: Subject<'_>) -> Vec<Scope> {
+        match subject {
+            Subject::Node(path) => {
+                let mut scopes = vec![Scope::Node(path.clone()), Scope::Children(path.clone())];
+                scopes.extend(path.parent().map(Scope::Children));
+                let mut level = Some(path.clone());
+                while let Some(path) = level {
+                    level = path.parent();
+                    scopes.push(Scope::Subtree(path));
+                }
+                scopes
+            }
+            Subject::Lock(lock) => {
+                let mut scopes = vec![Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone()), Scope::Locks];
+                // A name's beginning, up to a slash, is a name too.
+                let above = lock.as_str().match_indices('/').filter_map(|(at, _)| LockName::parse(&lock.as_str()[..at]).ok());
+                scopes.extend(above.map(Scope::LocksBelow));
+                scopes
+            }
+            Subject::Session(session) => vec![Scope::Session(session), Scope::Sessions],
+        }
+    }
+}
+
+/// Whether `other` goes on from `above` with a slash; the root ends with one.
+fn is_below(above: &str, other: &str) -> bool {
+    let rest = other.strip_prefix(above);
+    rest.is_some_and(|rest| !rest.is_empty() && (above.ends_with('/') || rest.starts_with('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_are_found_for_a_subject_are_exactly_those_whose_scope_covers_it() {
+        let paths: Vec<Path> = ["/", "/a", "/ab", "/a/b", "/a/b/c", "/a-b"].map(|path| Path::parse(path).unwrap()).into();
+        let locks: Vec<LockName> = ["a", "ab", "a/b", "a/b/c", "a-b"].map(|lock| LockName::parse(lock).unwrap()).into();
+        let sessions = [SessionNumber(1), SessionNumber(2)];
+        let mut scopes = vec![Scope::Locks, Scope::Sessions];
+        scopes.extend(
+            paths
+                .iter()
+                .flat_map(|path| [Scope::Node(path.clone()), Scope::Children(path.clone()), Scope::Subtree(path.clone())]),
+        );
+        scopes.extend(locks.iter().flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone())]));
+        scopes.extend(sessions.map(Scope::Session));
+        let subjects = paths.iter().map(Subject::Node).chain(locks.iter().map(Subject::Lock));
+        let mut covered = 0;
+        for subject in subjects.chain(sessions.map(Subject::Session)) {
+            let found = Scope::of(subject);
+            for scope in &scopes {
+                assert_eq!(scope.covers(subject), found.contains(scope), "{scope:?} and {subject:?}");
+                covered += usize::from(scope.covers(subject));
+            }
+        }
+        assert!(covered > 30, "{covered}");
+    }
+
+    #[test]
+    fn a_subtree_is_what_is_below_a_slash() {
+        let covers = |scope: &str, other: &str| {
+            let (scope, other) = (Path::parse(scope).unwrap(), Path::parse(other).unwrap());
+            (Scope::Subtree(scope.clone()).covers(Subject::Node(&other)), Scope::Children(scope).covers(Subject::Node(&other)))
+        };
+        assert_eq!(covers("/a", "/a/b"), (true, true));
+        assert_eq!(covers("/a", "/a/b/c"), (true, false));
+        assert_eq!(covers("/a", "/ab"), (false, false));
+        assert_eq!(covers("/", "/a"), (true, true));
+        assert_eq!(covers("/", "/a/b"), (true, false));
+        assert_eq!(covers("/a/b", "/a"), (false, false));
+    }
+}

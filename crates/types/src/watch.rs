@@ -1,0 +1,262 @@
+//! What a watch tells (`GET /v1/watch`): one JSON object for each event.
+
+use crate::{
+    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::Standing, problem::Facts,
+    problem::Problem,
+};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// One thing told. After `error` and `goaway` the stream ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Line {
+    /// The revision of the change; of `initial` the one that the whole initial state reflects; of `bookmark` and `goaway` the
+    /// one up to which everything was told; of `error` the node's.
+    pub revision: Revision,
+    /// What happened.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened, and to what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum What {
+    /// A node of the tree was created.
+    #[serde(rename = "created")]
+    NodeCreated {
+        /// The node.
+        path: Path,
+    },
+    /// A node's value was written.
+    #[serde(rename = "changed")]
+    NodeChanged {
+        /// The node.
+        path: Path,
+        /// Its version now.
+        version: i32,
+    },
+    /// A node was removed.
+    #[serde(rename = "deleted")]
+    NodeDeleted {
+        /// The node.
+        path: Path,
+    },
+    /// A contender took its place in a lock's queue.
+    Queued {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+        /// Its session's public number.
+        session: SessionNumber,
+        /// Who owns it, for people.
+        owner: String,
+    },
+    /// A contender became a holder.
+    Granted {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+        /// Its fencing token.
+        token: FencingToken,
+        /// Its session's public number.
+        session: SessionNumber,
+        /// Who owns it, for people.
+        owner: String,
+    },
+    /// A grant ended, held or queued.
+    #[serde(rename = "ended")]
+    GrantEnded {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+        /// How it ended.
+        reason: EndReason,
+    },
+    /// A grant expired, and its lock stays blocked for the lock delay.
+    Cooling {
+        /// The lock.
+        lock: LockName,
+        /// The public number of the grant that expired.
+        number: GrantNumber,
+        /// The delay, with a unit.
+        delay: String,
+    },
+    /// A lock delay is over.
+    Cooled {
+        /// The lock.
+        lock: LockName,
+        /// The public number of the grant that had expired.
+        number: GrantNumber,
+    },
+    /// An administrator took the lock from those who held it; each of their grants ends with an event of its own.
+    Broken {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
+    },
+    /// A lock that nobody had used for long was forgotten, with its limit.
+    #[serde(rename = "forgotten")]
+    LockForgotten {
+        /// The lock.
+        lock: LockName,
+    },
+    /// A session began.
+    #[serde(rename = "opened")]
+    SessionOpened {
+        /// The session's public number.
+        session: SessionNumber,
+        /// Its timeout, with a unit.
+        ttl: String,
+    },
+    /// A session has another timeout.
+    #[serde(rename = "changed")]
+    SessionChanged {
+        /// The session's public number.
+        session: SessionNumber,
+        /// Its timeout, with a unit.
+        ttl: String,
+    },
+    /// A session ended.
+    #[serde(rename = "ended")]
+    SessionEnded {
+        /// The session's public number.
+        session: SessionNumber,
+        /// How it ended.
+        reason: SessionEnd,
+    },
+    /// A node of the tree that was there when the watch began.
+    #[serde(rename = "initial")]
+    NodeThere {
+        /// The node.
+        path: Path,
+        /// Its version.
+        version: i32,
+    },
+    /// One who stood in a lock when the watch began.
+    #[serde(rename = "initial")]
+    ContenderThere {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+        /// Whether it holds, waits or cools.
+        state: Standing,
+        /// Its fencing token, while it holds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        token: Option<FencingToken>,
+        /// Its session's public number.
+        session: SessionNumber,
+        /// Who owns it, for people.
+        owner: String,
+    },
+    /// A session that was open when the watch began.
+    #[serde(rename = "initial")]
+    SessionThere {
+        /// The session's public number.
+        session: SessionNumber,
+        /// Its timeout, with a unit.
+        ttl: String,
+        /// Its name, for people.
+        name: String,
+    },
+    /// Everything up to this revision was told.
+    Bookmark,
+    /// The server stops; watch again, at another node, from the revision after this one.
+    Goaway,
+    /// The watch cannot go on.
+    Error(Box<Failure>),
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SessionEnd {
+    /// Its owner ended it, or it ended with its only grant.
+    Closed,
+    /// It was not kept alive.
+    Expired,
+}
+
+/// A problem, as a watch ends with it: all of it but its `type`, which says here that it is an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Failure {
+    /// For programs.
+    pub code: Code,
+    /// The HTTP status that it would have had as an answer.
+    pub status: u16,
+    /// What went wrong, in a few words.
+    pub title: &'static str,
+    /// What went wrong this time, and what to do.
+    pub detail: Cow<'static, str>,
+    /// Whether the same watch may go on if it is simply begun again.
+    pub retryable: bool,
+    /// What a person or a program needs to know besides.
+    #[serde(flatten)]
+    pub facts: Facts,
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        let Problem { kind: _, title, status, detail, code, retryable, facts } = problem;
+        Failure { code, status, title, detail, retryable, facts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_read_as_the_contract_has_them() {
+        let (path, lock) = (Path::parse("/jobs/a").unwrap(), LockName::parse("deploy").unwrap());
+        let (number, session) = (GrantNumber(41), SessionNumber(40));
+        for (what, text) in [
+            (What::NodeCreated { path: path.clone() }, r#""created","path":"/jobs/a""#),
+            (What::NodeChanged { path: path.clone(), version: 3 }, r#""changed","path":"/jobs/a","version":3"#),
+            (
+                What::Queued { lock: lock.clone(), number, session, owner: "ci".to_owned() },
+                r#""queued","lock":"deploy","number":41,"session":40,"owner":"ci""#,
+            ),
+            (
+                What::GrantEnded { lock: lock.clone(), number, reason: EndReason::Released },
+                r#""ended","lock":"deploy","number":41,"reason":"released""#,
+            ),
+            (What::SessionEnded { session, reason: SessionEnd::Expired }, r#""ended","session":40,"reason":"expired""#),
+            (What::NodeThere { path, version: 0 }, r#""initial","path":"/jobs/a","version":0"#),
+            (What::Bookmark, r#""bookmark""#),
+        ] {
+            let line = serde_json::to_string(&Line { revision: Revision(7), what }).unwrap();
+            assert_eq!(line, format!(r#"{{"revision":7,"type":{text}}}"#));
+        }
+    }
+
+    #[test]
+    fn an_error_says_once_what_type_of_line_it_is() {
+        let problem = Problem {
+            kind: "about:blank",
+            title: "Gone",
+            status: 410,
+            detail: "it is".into(),
+            code: Code::Compacted,
+            retryable: false,
+            facts: Facts { oldest: Some(Revision(9)), ..Facts::default() },
+        };
+        let line = Line { revision: Revision(12), what: What::Error(Box::new(problem.into())) };
+        let text = concat!(
+            r#"{"revision":12,"type":"error","code":"compacted","status":410,"title":"Gone","#,
+            r#""detail":"it is","retryable":false,"oldest":9}"#
+        );
+        assert_eq!(serde_json::to_string(&line).unwrap(), text);
+    }
+}
