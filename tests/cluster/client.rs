@@ -219,6 +219,20 @@ impl Client {
         Ok(Answer { status, headers, text, json })
     }
 
+    /// Opens an answer of one node that goes on, as long as it is read.
+    pub(crate) async fn stream_from(
+        &self,
+        node: usize,
+        path: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<reqwest::Response, reqwest::Error> {
+        let mut request = self.http.get(format!("{}{path}", self.urls[node]));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await
+    }
+
     /// Sends a call to the preferred node, once; a connection that breaks fails the test.
     pub(crate) async fn once(&self, call: &Call) -> Answer {
         let answer = self.send_to(self.first, call).await;

@@ -41,3 +41,6 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tree;
+mod watches;
+mod watching;
+mod watching_at_scale;

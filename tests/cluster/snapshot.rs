@@ -3,6 +3,8 @@
 use crate::{
     client::{Answer, Call, Client},
     harness::{Cluster, LONG, NODES, all, alone, eventually, report},
+    trial,
+    watching::Watching,
 };
 use std::{
     sync::{
@@ -12,14 +14,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-const CHANGES: usize = 50_000;
+fn changes() -> usize {
+    trial::size(50_000, 200_000)
+}
+
+/// What makes a snapshot so large that it takes a while to arrive.
+const LARGE_VALUES: usize = 2_000;
+const LARGE_VALUE_BYTES: usize = 16 * 1024;
 /// So few that the batches are small: the log is purged by the number of its entries, of which each can have many changes.
 const AT_ONCE: usize = 4;
 /// Each node is written so often that the log is far longer than the state.
 const PATHS: usize = 500;
 
-async fn write_many(cluster: &Cluster, nodes: &[usize]) {
-    let left = Arc::new(AtomicUsize::new(CHANGES));
+async fn write_many(cluster: &Cluster, nodes: &[usize], changes: usize) {
+    let left = Arc::new(AtomicUsize::new(changes));
     let writers = (0..AT_ONCE).map(|writer| {
         let (client, left) = (cluster.client(nodes[writer % nodes.len()]), left.clone());
         tokio::spawn(async move {
@@ -61,8 +69,8 @@ async fn digests(client: &Client) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn a_node_that_was_down_for_fifty_thousand_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
-    alone(LONG, async {
+fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
+    alone(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let [away, other] = cluster.followers().await;
         let leader = cluster.leader().await;
@@ -75,9 +83,9 @@ fn a_node_that_was_down_for_fifty_thousand_changes_catches_up_by_a_snapshot_and_
         let left_at = view(&client, leader).await.number("last_log_index");
 
         let started = Instant::now();
-        write_many(&cluster, &[leader, other]).await;
+        write_many(&cluster, &[leader, other], changes()).await;
         let (of_leader, entries) = view_and_entries(&client, leader, left_at).await;
-        report(&format!("{CHANGES} changes in {entries} entries in {:.1?}", started.elapsed()));
+        report(&format!("{} changes in {entries} entries in {:.1?}", changes(), started.elapsed()));
         let newest = of_leader.json["snapshot_index"].as_u64().expect("a snapshot was taken meanwhile");
         assert!(
             newest > left_at + entries / 2,
@@ -89,10 +97,21 @@ fn a_node_that_was_down_for_fifty_thousand_changes_catches_up_by_a_snapshot_and_
         let digests = digests(&client).await;
         report(&format!("caught up {:.1?} after the start; digests {digests:?}", started.elapsed()));
         assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");
-        // The leader takes a new one for who is far behind, so it is compared with what the leader has now.
-        let (sent, received) = (view(&client, leader).await, view(&client, away).await);
-        assert_eq!(received.json["snapshot_index"], sent.json["snapshot_index"], "it has the leader's snapshot");
+        // What came after the snapshot may have been enough for one of its own by now.
+        assert!(cluster.nodes[away].log_text().contains(ARRIVED), "it has got the leader's snapshot");
+        let received = view(&client, away).await;
         assert!(received.number("snapshot_index") >= newest, "{}", received.text);
+
+        // It cannot tell what it has not seen, says so, and goes on with all the others.
+        let gone = Watching::try_open(&client, away, &format!("from={left_at}")).await.expect("the node runs");
+        let oldest = gone.expect_err("it was down").expect_problem(410, "compacted").number("oldest");
+        let after = client.write(&Call::put("/v1/nodes/bulk-1", "after")).await.number("revision");
+        let mut told = Vec::new();
+        for node in 0..NODES {
+            let from = oldest.max(after - 1);
+            told.push(Watching::open(&client, node, &format!("from={from}")).await.lines_until(after).await);
+        }
+        assert!(!told[0].is_empty() && told.iter().all(|each| *each == told[0]), "{told:?}");
 
         let local = |path: &str| Call::get(&format!("{path}{}consistency=local", if path.contains('?') { '&' } else { '?' }));
         for node in 0..NODES {
@@ -107,5 +126,49 @@ fn a_node_that_was_down_for_fifty_thousand_changes_catches_up_by_a_snapshot_and_
         assert_eq!(next.expect_status(200).json["state"], "held");
         client.write(&Call::put("/v1/nodes/bulk-0", "after")).await;
         assert_eq!(client.value("bulk-0").await, "after", "it takes part again");
+    });
+}
+
+/// Begins to arrive, and has arrived, as a node's log has it.
+const BEGINS: &str = "a snapshot of the leader begins to arrive";
+const ARRIVED: &str = "took over a snapshot of the leader";
+
+#[test]
+fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_leader() {
+    alone(3 * LONG, async {
+        let mut cluster = Cluster::start().await;
+        let [away, other] = cluster.followers().await;
+        let leader = cluster.leader().await;
+        let client = cluster.client(other);
+        cluster.nodes[away].kill().await;
+        let left = Arc::new(AtomicUsize::new(LARGE_VALUES));
+        let writers = (0..AT_ONCE).map(|writer| {
+            let (client, left) = (cluster.client([leader, other][writer % 2]), left.clone());
+            tokio::spawn(async move {
+                let one_less = |left: usize| left.checked_sub(1);
+                while let Ok(number) = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
+                    client.write(&Call::put(&format!("/v1/nodes/large-{number}"), vec![b'x'; LARGE_VALUE_BYTES])).await;
+                }
+            })
+        });
+        all(writers.collect()).await;
+        write_many(&cluster, &[leader, other], trial::size(25_000, 200_000)).await;
+
+        cluster.nodes[away].start();
+        let log = || cluster.nodes[away].log_text();
+        let begins = || async { log().contains(BEGINS).then(|| log().contains(ARRIVED)) };
+        let arrived = eventually("a snapshot begins to arrive", LONG, begins).await;
+        cluster.nodes[leader].kill().await;
+        let log = cluster.nodes[away].log_text();
+        report(&format!("killed when a snapshot of {LARGE_VALUES} values was on its way; it had arrived: {arrived}"));
+        assert!(!arrived && !log.contains(ARRIVED), "the snapshot was there before its sender died: make it larger");
+
+        cluster.node_ready(away).await;
+        cluster.restart(leader).await;
+        let digests = digests(&client).await;
+        assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");
+        let log = cluster.nodes[away].log_text();
+        report(&format!("{} snapshots began to arrive, {} arrived", log.matches(BEGINS).count(), log.matches(ARRIVED).count()));
+        assert!(log.matches(BEGINS).count() >= 2 && log.contains(ARRIVED), "it got one from another node");
     });
 }
