@@ -315,8 +315,8 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, event-ring-bytes, \
-                 log, admin-token-file",
+                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, \
+                 event-ring-bytes, log, admin-token-file",
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));

@@ -34,9 +34,10 @@ fn watch(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Tell what happens, as it happens.")
         .about(
-            "Every event of what is named, once and in order, or as the last line the news that some are gone. Each parameter adds \
-             to what is watched; without any it is everything. `from` is inclusive and excludes `initial`, `recursive` excludes \
-             `children`. A `bookmark` says up to which revision everything was told: as soon as that is so, then every 10 s.",
+            "Every event of what is named, once and in order, or as the last line the news that some are gone. Each parameter \
+             adds to what is watched; without any it is everything. `from` is inclusive and excludes `initial`, `recursive` \
+             excludes `children`. A `bookmark` says up to which revision everything was told: as soon as that is so, then \
+             every 10 s.",
         )
         .query(
             &WATCH,
