@@ -26,9 +26,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-peer", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-types"]),
     ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
+    ("fairhold-client", &["fairhold-types"]),
     (
         "fairhold-cli",
         &[
+            "fairhold-client",
             "fairhold-http",
             "fairhold-metrics",
             "fairhold-node",
@@ -52,7 +54,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http"]),
     ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli"]),
     ("prometheus-client", &["fairhold-metrics"]),
-    ("reqwest", &["fairhold-cli"]),
+    ("reqwest", &["fairhold-cli", "fairhold-client"]),
     ("rocksdb", &["fairhold-storage"]),
 ];
 
@@ -177,7 +179,38 @@ fn a_wrong_arrow_is_found() {
     assert_eq!(check("fairhold-storage", "bincode.workspace = true"), 1);
     assert_eq!(check("fairhold-state", "tokio.workspace = true"), 1);
     assert_eq!(check("fairhold-http", "bytes = \"1\""), 1);
+    assert_eq!(check("fairhold-client", "fairhold-types.workspace = true"), 0);
+    assert_eq!(check("fairhold-client", "fairhold-state.workspace = true"), 1);
     assert_eq!(check("fairhold-stranger", ""), 1);
+}
+
+/// What the client must never bring along, however deep below it: who uses it compiles no server.
+const NOT_IN_CLIENT: &[&str] = &["rocksdb", "librocksdb-sys", "openraft", "openraft-rt", "axum", "bincode"];
+
+fn check_client_tree(tree: &str) -> Vec<String> {
+    let crates = tree.lines().filter_map(|line| line.split_whitespace().next());
+    let servers = |name: &&str| {
+        NOT_IN_CLIENT.contains(name) || (name.starts_with("fairhold-") && !["fairhold-client", "fairhold-types"].contains(name))
+    };
+    crates.filter(servers).map(|name| format!("fairhold-client brings {name} along")).collect()
+}
+
+#[test]
+fn the_client_brings_no_server_along() {
+    let tree = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--all-features", "-e", "normal", "--prefix", "none", "-p", "fairhold-client"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let text = String::from_utf8_lossy(&tree.stdout);
+    assert!(tree.status.success() && text.contains("fairhold-types"), "{}", String::from_utf8_lossy(&tree.stderr));
+    assert_none(&check_client_tree(&text));
+}
+
+#[test]
+fn a_server_in_the_client_is_found() {
+    assert_eq!(check_client_tree("fairhold-client v0.1.0\nfairhold-types v0.1.0\nreqwest v0.13.5\n"), Vec::<String>::new());
+    assert_eq!(check_client_tree("fairhold-client v0.1.0\nfairhold-state v0.1.0\nlibrocksdb-sys v1\n").len(), 2);
 }
 
 /// Each dependency of the workspace has a row with its version, and no row is left over.

@@ -1,0 +1,258 @@
+//! What is asked of a lock: a builder that is awaited.
+
+use crate::{
+    backoff::Backoff,
+    claim::{Claim, Pursued, Until},
+    client::Client,
+    error::{Error, Lost},
+    guard::{Guard, Held},
+    queue::QueuePlace,
+    session::Session,
+};
+use fairhold_types::{
+    LockName, Mode,
+    dto::Meta,
+    duration,
+    limits::{LOCK_DELAY_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
+};
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use std::{fmt, time::Duration};
+use tokio::time::{Instant, sleep};
+use tracing::Instrument;
+
+/// What is asked for, the same in every request for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    pub(crate) lock: LockName,
+    pub(crate) mode: Mode,
+    pub(crate) limit: Option<u32>,
+    pub(crate) permits: u32,
+    pub(crate) priority: i32,
+    pub(crate) owner: String,
+    pub(crate) meta: Meta,
+    pub(crate) lock_delay: Duration,
+    pub(crate) ttl: Duration,
+}
+
+impl Wish {
+    /// The body of the request.
+    pub(crate) fn body(&self, session: Option<&Session>, wait: Duration) -> Value {
+        let mut body = json!({
+            "mode": self.mode,
+            "permits": self.permits,
+            "priority": self.priority,
+            "owner": self.owner,
+            "meta": self.meta,
+            "lock_delay": duration::format(self.lock_delay),
+            "wait": duration::format(wait),
+        });
+        match session {
+            Some(session) => body["session"] = json!(session.id().to_hex()),
+            None => body["ttl"] = json!(duration::format(self.ttl)),
+        }
+        if let Some(limit) = self.limit {
+            body["limit"] = json!(limit);
+        }
+        body
+    }
+}
+
+/// Who is told of the place in the queue.
+pub(crate) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;
+
+/// A lock about to be taken: `.await` it. Dropping it, or the future that it becomes, at any moment leaves nothing behind: a
+/// place in the queue is given up and a lock that was just granted is given back, in the background.
+#[must_use = "a lock is taken when this is awaited"]
+pub struct Acquire {
+    client: Client,
+    session: Option<Session>,
+    name: String,
+    mode: Mode,
+    ttl: Duration,
+    wait: Option<Duration>,
+    limit: Option<u32>,
+    permits: u32,
+    priority: i32,
+    owner: Option<String>,
+    meta: Meta,
+    lock_delay: Duration,
+    on_queue: Option<OnQueue>,
+}
+
+impl fmt::Debug for Acquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("lock", &self.name).field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Acquire {
+    pub(crate) fn new(client: Client, name: &str, mode: Mode) -> Acquire {
+        Acquire {
+            client,
+            session: None,
+            name: name.to_owned(),
+            mode,
+            ttl: SESSION_TIMEOUT_DEFAULT,
+            wait: None,
+            limit: None,
+            permits: 1,
+            priority: 0,
+            owner: None,
+            meta: Meta::new(),
+            lock_delay: Duration::ZERO,
+            on_queue: None,
+        }
+    }
+
+    /// Has a session keep it alive, instead of renewing it by itself.
+    pub(crate) fn of(self, session: Session) -> Acquire {
+        Acquire { ttl: session.ttl(), session: Some(session), ..self }
+    }
+
+    /// How long it outlives this program, if this program ends without giving it back: 1 s to 1 h; 30 s if not set. It is
+    /// renewed at a third of it. A grant of a session has the session's.
+    pub fn ttl(self, ttl: Duration) -> Acquire {
+        Acquire { ttl, ..self }
+    }
+
+    /// How long to wait for it. Then the answer is [`Error::WaitTimeout`].
+    pub fn wait(self, wait: Duration) -> Acquire {
+        Acquire { wait: Some(wait), ..self }
+    }
+
+    /// Who holds or waits, for people who read the queue: up to 256 bytes.
+    pub fn owner(self, owner: impl Into<String>) -> Acquire {
+        Acquire { owner: Some(owner.into()), ..self }
+    }
+
+    /// A pair of text, for people who read the queue: up to 16 pairs and 1 KiB.
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<String>) -> Acquire {
+        self.meta.insert(key.into(), value.into());
+        self
+    }
+
+    /// How long the lock stays blocked if its holder *expires*, up to 1 h: time for what the holder began to come to an end.
+    pub fn lock_delay(self, delay: Duration) -> Acquire {
+        Acquire { lock_delay: delay, ..self }
+    }
+
+    /// Before those of lower priority; 0 if not set. Whoever holds is never pushed out.
+    pub fn priority(self, priority: i32) -> Acquire {
+        Acquire { priority, ..self }
+    }
+
+    /// How many permits the lock has in all; the first who names it sets it.
+    pub fn limit(self, limit: u32) -> Acquire {
+        Acquire { limit: Some(limit), ..self }
+    }
+
+    /// How many permits to take; 1 if not set.
+    pub fn permits(self, permits: u32) -> Acquire {
+        Acquire { permits, ..self }
+    }
+
+    /// Is told of the place in the queue when it waits, and again when the place has changed, at most every few seconds.
+    pub fn on_queue(self, told: impl FnMut(&QueuePlace) + Send + 'static) -> Acquire {
+        Acquire { on_queue: Some(Box::new(told)), ..self }
+    }
+
+    /// Takes it if it is free now, and stands in no queue.
+    ///
+    /// # Errors
+    /// [`Error::LockHeld`] where another holds it; [`Error::Unavailable`] where the cluster gave no answer in the client's
+    /// time: then it is not held either.
+    pub async fn try_now(self) -> Result<Guard, Error> {
+        let until = Until::Now(Instant::now() + self.client.inner().timeout);
+        self.take(until).await
+    }
+
+    /// Takes it, does the work, and gives it back. **When it is lost, the work is dropped** where it stands, and the answer is
+    /// [`Error::Lost`]. Work that blocks its thread cannot be dropped; give its writes the token.
+    ///
+    /// # Errors
+    /// Those of taking it; and [`Error::Lost`]. That it could not be given back is no error of the work: it is tried further
+    /// in the background.
+    pub async fn run<T, Work: Future<Output = T>>(self, work: impl FnOnce(Held) -> Work) -> Result<T, Error> {
+        let guard = self.await?;
+        let held = guard.held().clone();
+        let done = {
+            let work = work(held.clone());
+            tokio::select! {
+                biased;
+                lost = held.lost() => Err(Error::Lost(lost)),
+                done = work => Ok(done),
+            }
+        };
+        // What is lost is given back in the background: the caller is to know at once.
+        let done = done?;
+        if let Err(error) = guard.release().await {
+            tracing::warn!(%error, "the work is done, and its lock is still being given back");
+        }
+        Ok(done)
+    }
+
+    async fn take(mut self, until: Until) -> Result<Guard, Error> {
+        let wish = self.wish()?;
+        let span = tracing::debug_span!("acquire", lock = %wish.lock, mode = %wish.mode);
+        let mut told = self.on_queue.take();
+        pursue(&self.client, self.session.as_ref(), &wish, until, &mut told).instrument(span).await
+    }
+
+    fn wish(&self) -> Result<Wish, Error> {
+        let lock = LockName::parse(&self.name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
+        if !(SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX).contains(&self.ttl) {
+            return Err(Error::Invalid(format!("a ttl is {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
+        }
+        if self.lock_delay > LOCK_DELAY_MAX {
+            return Err(Error::Invalid(format!("a lock delay is at most {LOCK_DELAY_MAX:?}")));
+        }
+        let owner = self.owner.clone().unwrap_or_else(|| self.client.inner().owner.clone());
+        let (limit, meta) = (self.limit, self.meta.clone());
+        let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
+        // Whole milliseconds, as it travels: the server must not have less than we count with.
+        let ttl = Duration::from_millis(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
+        Ok(Wish { lock, mode, limit, permits, priority, owner, meta, lock_delay, ttl })
+    }
+}
+
+/// Claims it under one id after the other, until it is held or surely will not be.
+async fn pursue(
+    client: &Client,
+    session: Option<&Session>,
+    wish: &Wish,
+    until: Until,
+    told: &mut Option<OnQueue>,
+) -> Result<Guard, Error> {
+    client.learn();
+    let begun = Instant::now();
+    let mut backoff = Backoff::new();
+    loop {
+        let claim = Claim::new(client, session, wish);
+        match claim.pursue(until, begun, told).await? {
+            Pursued::Held(guard) => return Ok(guard),
+            Pursued::Again(why) if until.is_over() => return Err(Error::Unavailable { last: why.to_owned() }),
+            Pursued::Again(why) => tracing::info!(why, "the place in the queue is gone; it is claimed again"),
+        }
+        if let Some(session) = session {
+            session.lease().check().map_err(Error::Lost)?;
+        }
+        sleep(backoff.next(None)).await;
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = BoxFuture<'static, Result<Guard, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let until = self.wait.map_or(Until::Held, |wait| Until::At(Instant::now() + wait));
+        Box::pin(self.take(until))
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Error {
+        Error::Lost(lost)
+    }
+}

@@ -1,0 +1,111 @@
+//! What goes on when the caller has left: places are given up and locks given back, with retries.
+
+use crate::{
+    calls::{Calls, Patience},
+    error::Error,
+    exchange::Call,
+};
+use fairhold_types::{GrantId, SessionId};
+use reqwest::Method;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    runtime::Handle,
+    sync::Semaphore,
+    task::{AbortHandle, JoinHandle},
+    time::{Instant, sleep},
+};
+use tokio_util::task::TaskTracker;
+
+/// How many of them send at a time.
+const AT_ONCE_MAX: usize = 32;
+/// How long it is tried before the timeout must do it.
+const TRY_FOR: Duration = Duration::from_secs(600);
+/// A request of a named session that may still arrive is taken back again and again: its id is remembered for no less than 60
+/// seconds where the server does not know to which session it would have belonged.
+const AGAIN_EVERY: Duration = Duration::from_secs(45);
+
+/// The tasks that give back.
+#[derive(Debug, Clone)]
+pub(crate) struct Background {
+    runtime: Handle,
+    tasks: TaskTracker,
+    places: Arc<Semaphore>,
+    calls: Calls,
+}
+
+/// Whether a request for the id may still be under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// No: it was answered; or it does not matter, since what it could take ends with its own timeout.
+    Settled,
+    /// It may arrive late, and take a grant that a living session keeps.
+    Open,
+}
+
+impl Background {
+    pub(crate) fn new(runtime: Handle, calls: Calls) -> Background {
+        Background { runtime, tasks: TaskTracker::new(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
+    }
+
+    /// Runs something that nobody waits for.
+    pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+        self.tasks.spawn_on(task, &self.runtime)
+    }
+
+    /// Runs what renews, until it is aborted; nobody waits for its end.
+    pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+        self.runtime.spawn(task).abort_handle()
+    }
+
+    /// Gives a grant back, or its place in a queue. Goes on also where nobody waits for it.
+    pub(crate) fn release(&self, id: GrantId, arrival: Arrival) -> JoinHandle<Result<(), Error>> {
+        let background = self.clone();
+        self.spawn(async move {
+            let until = Instant::now() + TRY_FOR;
+            let released = background.delete(format!("/v1/grants/{id}"), until).await;
+            if arrival == Arrival::Open {
+                // Nobody waits for these.
+                let runtime = background.runtime.clone();
+                drop(runtime.spawn(async move { background.release_again(id, until).await }));
+            }
+            released
+        })
+    }
+
+    async fn release_again(self, id: GrantId, until: Instant) {
+        while Instant::now() + AGAIN_EVERY < until {
+            sleep(AGAIN_EVERY).await;
+            // A failure is logged where it happens, and the next one may succeed.
+            drop(self.delete(format!("/v1/grants/{id}"), until).await);
+        }
+    }
+
+    /// Closes a session, with all that it owns.
+    pub(crate) fn close(&self, id: SessionId) -> JoinHandle<Result<(), Error>> {
+        let background = self.clone();
+        let path = format!("/v1/sessions/{}", id.to_hex());
+        self.spawn(async move { background.delete(path, Instant::now() + TRY_FOR).await })
+    }
+
+    async fn delete(&self, path: String, until: Instant) -> Result<(), Error> {
+        // Never closed while this exists.
+        let _place = self.places.acquire().await.ok();
+        let patience = Patience { until, ..Patience::within(Duration::ZERO) };
+        let deleted = self.calls.send(&Call::new(Method::DELETE, path), patience).await.and_then(|reply| reply.done());
+        match deleted {
+            // It is over already: that is what was wanted.
+            Ok(()) | Err(Error::Lost(_)) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "something could not be given back; its timeout will end it");
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until all that runs now is done.
+    pub(crate) async fn settled(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+}

@@ -1,0 +1,148 @@
+//! A request at the cluster: repeated with the same key, at one node after the other, until there is a definite answer or the
+//! caller's time is up.
+
+use crate::{
+    backoff::Backoff,
+    endpoints::{Endpoint, Endpoints, Prefer},
+    error::Error,
+    exchange::{Call, Connections, Reply, Tried, leader_of},
+};
+use fairhold_types::dto;
+use reqwest::Method;
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// How long one node may take to answer before the next one is asked.
+const TRY_MAX: Duration = Duration::from_secs(3);
+/// How much later than its own deadline a server's answer may arrive.
+pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
+
+/// Sends requests; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Calls {
+    pub(crate) endpoints: Arc<Endpoints>,
+    connections: Connections,
+}
+
+/// How long a request may be tried, and each try of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) until: Instant,
+    pub(crate) each: Duration,
+}
+
+impl Patience {
+    /// So long in all, and as usual for each try.
+    pub(crate) fn within(limit: Duration) -> Patience {
+        Patience { until: Instant::now() + limit, each: TRY_MAX }
+    }
+}
+
+impl Calls {
+    pub(crate) fn new(endpoints: Arc<Endpoints>, program: &str) -> Result<Calls, Error> {
+        Ok(Calls { endpoints, connections: Connections::new(program)? })
+    }
+
+    /// The same over connections of its own.
+    pub(crate) fn on_connections_of_its_own(&self, program: &str) -> Result<Calls, Error> {
+        Calls::new(Arc::clone(&self.endpoints), program)
+    }
+
+    /// Sends a call until a node gives a definite answer; a refusal is one.
+    pub(crate) async fn send(&self, call: &Call, patience: Patience) -> Result<Reply, Error> {
+        let mut backoff = Backoff::new();
+        let mut trouble = Trouble::default();
+        loop {
+            let mut asked = None;
+            for endpoint in self.endpoints.order(Prefer::Leader) {
+                let left = patience.until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(trouble.error(call));
+                }
+                match self.try_at(&endpoint, call, left.min(patience.each)).await {
+                    Tried::Answered(reply) => return Ok(reply),
+                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => asked = trouble.note(tried).max(asked),
+                }
+            }
+            let pause = backoff.next(asked).min(patience.until.saturating_duration_since(Instant::now()));
+            sleep(pause).await;
+        }
+    }
+
+    /// Sends a call to one node, once.
+    pub(crate) async fn try_at(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Tried {
+        self.noted(endpoint, self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await)
+    }
+
+    /// Sends a call that may wait so long to one node, once; the server's work comes on top.
+    pub(crate) async fn wait_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Tried {
+        // A request that waited is withdrawn before it is answered, which is work of its own.
+        let limit = wait + 2 * work + ANSWER_GRACE;
+        self.noted(endpoint, self.connections.send(endpoint, call, work, limit).await)
+    }
+
+    fn noted(&self, endpoint: &Endpoint, tried: Tried) -> Tried {
+        match &tried {
+            Tried::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
+            Tried::Nothing { why, .. } | Tried::Unknown { why } => {
+                tracing::debug!(%endpoint, why, "no definite answer");
+                self.endpoints.failed(endpoint);
+            }
+        }
+        tried
+    }
+
+    /// Asks the cluster for its members.
+    pub(crate) async fn learn(&self) {
+        let call = Call::new(Method::GET, "/v1/cluster".to_owned());
+        let reply = self.send(&call, Patience::within(TRY_MAX)).await;
+        match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
+            Ok(cluster) => self.endpoints.learned(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
+            Err(error) => tracing::debug!(%error, "the members of the cluster could not be asked for"),
+        }
+    }
+}
+
+/// What the tries of one request met so far.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    may_have_happened: bool,
+    busy: Option<Option<Duration>>,
+    last: String,
+}
+
+impl Trouble {
+    /// Notes a try without a definite answer; says how long the server wants us to wait.
+    pub(crate) fn note(&mut self, tried: Tried) -> Option<Duration> {
+        match tried {
+            Tried::Answered(_) => None,
+            Tried::Nothing { why, retry_after, busy } => {
+                self.last = why;
+                self.busy = busy.then_some(retry_after);
+                retry_after
+            }
+            Tried::Unknown { why } => {
+                self.may_have_happened = true;
+                self.last = why;
+                None
+            }
+        }
+    }
+
+    /// What to say at the end of the caller's time.
+    pub(crate) fn error(self, call: &Call) -> Error {
+        match (self.may_have_happened && call.method != Method::GET, self.busy) {
+            (true, _) => Error::OutcomeUnknown { key: call.key, last: self.last },
+            (false, Some(retry_after)) => Error::Busy { detail: self.last, retry_after },
+            (false, None) => Error::Unavailable { last: self.last },
+        }
+    }
+
+    /// The same for what is taken back in any case.
+    pub(crate) fn error_of_nothing(self) -> Error {
+        match self.busy {
+            Some(retry_after) => Error::Busy { detail: self.last, retry_after },
+            None => Error::Unavailable { last: self.last },
+        }
+    }
+}

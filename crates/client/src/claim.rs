@@ -1,0 +1,370 @@
+//! One claim: one id, from before its first byte is sent until it is held, refused, or taken back.
+//!
+//! A request that waits is silent, so its node is asked beside it, every few seconds, to renew the grant. That does two things
+//! at once. It proves the grant alive by a keepalive that this client sent, so that the answer, whenever it comes, is a guard
+//! without a further round trip. And a node that does not answer it may not answer the request either: then the same request,
+//! with the same id, goes to another node too. The first one is left open, because closing it would tell its node that the
+//! caller went away.
+
+use crate::{
+    acquire::{OnQueue, Wish},
+    background::Arrival,
+    backoff::Backoff,
+    calls::Trouble,
+    client::Client,
+    clock::{Moment, valid_until},
+    endpoints::{Endpoint, Prefer},
+    error::{Error, Lost},
+    exchange::{Call, Reply, Tried},
+    guard::Guard,
+    lease::{Kept, Lease, renewal_due, try_max},
+    queue::QueuePlace,
+    session::Session,
+};
+use fairhold_types::{Code, FencingToken, GrantId, dto, limits::WAIT_MAX};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use std::{collections::VecDeque, time::Duration};
+use tokio::time::{Instant, sleep_until};
+
+/// What stays as it is in one level of a URL's path.
+pub(crate) const LEVEL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Requests of one claim that may be open at a time.
+const POSTS_MAX: usize = 4;
+/// The same request is sent anew before the server's longest wait ends, so that the place is kept.
+const POST_AGAIN_AFTER: Duration = Duration::from_secs(540);
+/// When the node of a new request is first asked whether it answers.
+const FIRST_PROBE_AFTER: Duration = Duration::from_millis(500);
+/// The same where somebody wants to be told of the place in the queue.
+const FIRST_PLACE_AFTER: Duration = Duration::from_millis(30);
+/// The longest time between two such questions.
+const PROBE_EVERY_MAX: Duration = Duration::from_secs(5);
+/// How long after the caller's time the server's own "too late" may arrive.
+const LATE_ANSWER: Duration = Duration::from_secs(1);
+
+/// How long to try.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// Until it is held.
+    Held,
+    /// Waiting for it until then.
+    At(Instant),
+    /// Not waiting for it, only for an answer.
+    Now(Instant),
+}
+
+impl Until {
+    /// How long a server may wait.
+    fn wait(self) -> Duration {
+        match self {
+            Until::Held => WAIT_MAX,
+            Until::At(until) => until.saturating_duration_since(Instant::now()).min(WAIT_MAX),
+            Until::Now(_) => Duration::ZERO,
+        }
+    }
+
+    /// When no answer is waited for any more.
+    fn give_up_at(self) -> Option<Instant> {
+        match self {
+            Until::Held => None,
+            Until::At(until) => Some(until + LATE_ANSWER),
+            Until::Now(until) => Some(until),
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Until::Held => false,
+            Until::At(until) | Until::Now(until) => Instant::now() >= until,
+        }
+    }
+}
+
+/// What came of a claim.
+pub(crate) enum Pursued {
+    Held(Guard),
+    /// Nothing is held or queued under this id, and never will be; another id may succeed.
+    Again(&'static str),
+}
+
+/// What a question to a node said.
+struct Probed {
+    outcome: Probe,
+    place: Option<QueuePlace>,
+}
+
+enum Probe {
+    /// The keepalive that was sent at that moment is acknowledged.
+    Alive(Moment),
+    /// The node answers, and has no such grant yet.
+    NotThereYet,
+    /// The grant, or its session, has ended.
+    Ended,
+    /// The node does not answer.
+    Silent,
+}
+
+/// A claim. Dropped before it is settled, it is taken back in the background.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    client: &'a Client,
+    session: Option<&'a Session>,
+    wish: &'a Wish,
+    id: GrantId,
+    posts_sent: usize,
+    is_settled: bool,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled && self.posts_sent > 0 {
+            let arrival = if self.session.is_some() { Arrival::Open } else { Arrival::Settled };
+            drop(self.client.inner().background.release(self.id, arrival));
+        }
+    }
+}
+
+/// What is under way for a claim.
+struct UnderWay {
+    posts: FuturesUnordered<BoxFuture<'static, Tried>>,
+    probes: FuturesUnordered<BoxFuture<'static, Probed>>,
+    /// The nodes that were not asked yet in this round.
+    order: VecDeque<Endpoint>,
+    /// The node of the newest request.
+    at: Option<Endpoint>,
+    post_at: Instant,
+    probe_at: Instant,
+    backoff: Backoff,
+    trouble: Trouble,
+    /// From before the newest keepalive that was acknowledged.
+    proved: Option<Moment>,
+    told: Option<QueuePlace>,
+}
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        let now = Instant::now();
+        UnderWay {
+            posts: FuturesUnordered::new(),
+            probes: FuturesUnordered::new(),
+            order: VecDeque::new(),
+            at: None,
+            post_at: now,
+            probe_at: now,
+            backoff: Backoff::new(),
+            trouble: Trouble::default(),
+            proved: None,
+            told: None,
+        }
+    }
+
+    /// When to ask again after a try that brought nothing.
+    fn post_after(&mut self, asked: Option<Duration>) {
+        // A request that still waits elsewhere is enough.
+        if self.posts.is_empty() {
+            self.post_at = Instant::now() + if self.order.is_empty() { self.backoff.next(asked) } else { Duration::ZERO };
+        }
+    }
+}
+
+impl<'a> Claim<'a> {
+    /// A claim with an id of its own, of which nothing is sent yet.
+    pub(crate) fn new(client: &'a Client, session: Option<&'a Session>, wish: &'a Wish) -> Claim<'a> {
+        Claim { client, session, wish, id: client.inner().ids.make(), posts_sent: 0, is_settled: false }
+    }
+
+    /// Claims until it is held, surely will not be under this id, or the caller's time is up.
+    pub(crate) async fn pursue(mut self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
+        let mut way = UnderWay::new();
+        let give_up_at = until.give_up_at();
+        loop {
+            tokio::select! {
+                biased;
+                Some(tried) = way.posts.next(), if !way.posts.is_empty() => match tried {
+                    Tried::Answered(reply) => {
+                        if let Some(pursued) = self.answered(&reply, &mut way, until, begun).await? {
+                            return Ok(pursued);
+                        }
+                    }
+                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => {
+                        let asked = way.trouble.note(tried);
+                        way.post_after(asked);
+                    }
+                },
+                Some(probed) = way.probes.next(), if !way.probes.is_empty() => {
+                    if let Some(place) = &probed.place && way.told.as_ref() != Some(place) {
+                        if let Some(told) = told {
+                            told(place);
+                        }
+                        way.told = Some(place.clone());
+                    }
+                    if let Some(pursued) = self.probed(probed.outcome, &mut way) {
+                        return Ok(pursued);
+                    }
+                }
+                lost = session_lost(self.session) => return Err(Error::Lost(lost)),
+                () = sleep_until(give_up_at.unwrap_or(begun)), if give_up_at.is_some() => {
+                    return Err(way.trouble.error_of_nothing());
+                }
+                () = sleep_until(way.post_at), if way.posts.len() < POSTS_MAX => self.post(&mut way, until),
+                () = sleep_until(way.probe_at), if way.probes.is_empty() && !way.posts.is_empty() => {
+                    self.ask_beside(&mut way, told.is_some());
+                }
+            }
+        }
+    }
+
+    /// Sends the request to the next node.
+    fn post(&mut self, way: &mut UnderWay, until: Until) {
+        let inner = self.client.inner();
+        if way.order.is_empty() {
+            let prefer = if matches!(until, Until::Now(_)) { Prefer::Leader } else { Prefer::Anybody };
+            way.order = inner.calls.endpoints.order(prefer).into();
+        }
+        let Some(endpoint) = way.order.pop_front() else { return };
+        let name = utf8_percent_encode(self.wish.lock.as_str(), LEVEL);
+        let (wait, work) = (until.wait(), inner.timeout);
+        let call = Call::new(Method::POST, format!("/v1/locks/{name}")).key(self.id);
+        let call = call.json(&self.wish.body(self.session, wait));
+        let (calls, at) = (inner.calls.clone(), endpoint.clone());
+        way.posts.push(Box::pin(async move { calls.wait_at(&at, &call, wait, work).await }));
+        way.at = Some(endpoint);
+        self.posts_sent += 1;
+        let now = Instant::now();
+        way.post_at = now + POST_AGAIN_AFTER;
+        way.probe_at = now + FIRST_PROBE_AFTER.min(renewal_due(self.wish.ttl));
+    }
+
+    /// Asks the node of the newest request to renew, and for the place in the queue where somebody wants it.
+    fn ask_beside(&self, way: &mut UnderWay, wants_place: bool) {
+        let Some(endpoint) = way.at.clone() else { return };
+        let kept = match self.session {
+            Some(session) => Kept::Session(session.id()),
+            None => Kept::Grant(self.id),
+        };
+        let (calls, id, limit) = (self.client.inner().renewals.clone(), self.id, try_max(self.wish.ttl));
+        way.probes.push(Box::pin(async move {
+            let outcome = match calls.try_at(&endpoint, &kept.renewal(), limit).await {
+                Tried::Answered(reply) if reply.status.is_success() => Probe::Alive(reply.sent),
+                Tried::Answered(reply) => match reply.problem().code {
+                    Some(Code::GrantNotFound) => Probe::NotThereYet,
+                    _ => Probe::Ended,
+                },
+                // It answers; and nobody else could do more now.
+                Tried::Nothing { busy: true, .. } => Probe::NotThereYet,
+                Tried::Nothing { .. } | Tried::Unknown { .. } => Probe::Silent,
+            };
+            let mut place = None;
+            if wants_place && !matches!(outcome, Probe::Silent) {
+                let look = Call::new(Method::GET, format!("/v1/grants/{id}"));
+                if let Tried::Answered(reply) = calls.try_at(&endpoint, &look, limit).await {
+                    place = reply.json::<dto::Grant>().ok().and_then(QueuePlace::of);
+                }
+            }
+            Probed { outcome, place }
+        }));
+        way.probe_at = Instant::now() + renewal_due(self.wish.ttl).min(PROBE_EVERY_MAX);
+        if wants_place && way.told.is_none() {
+            way.probe_at = Instant::now() + FIRST_PLACE_AFTER * 4;
+        }
+    }
+
+    fn probed(&mut self, outcome: Probe, way: &mut UnderWay) -> Option<Pursued> {
+        match outcome {
+            Probe::Alive(sent) => {
+                way.proved = way.proved.max(Some(sent));
+                if let Some(session) = self.session {
+                    session.lease().proved(sent);
+                }
+            }
+            Probe::NotThereYet => {}
+            // Its session says so too, and knows better how.
+            Probe::Ended if self.session.is_some() => {}
+            Probe::Ended => {
+                self.is_settled = true;
+                return Some(Pursued::Again("it ended while it waited"));
+            }
+            Probe::Silent => way.post_at = Instant::now(),
+        }
+        None
+    }
+
+    /// Judges a definite answer to the request; nothing where the claim goes on.
+    async fn answered(
+        &mut self,
+        reply: &Reply,
+        way: &mut UnderWay,
+        until: Until,
+        begun: Instant,
+    ) -> Result<Option<Pursued>, Error> {
+        if reply.status.is_success() {
+            let grant: dto::Grant = reply.json()?;
+            return match grant.token {
+                Some(token) => Ok(Some(self.held(&grant, token, way.proved.max(Some(reply.sent)).unwrap_or(reply.sent)).await)),
+                // Nobody asked for that answer; the place is kept all the same.
+                None => {
+                    way.post_after(None);
+                    Ok(None)
+                }
+            };
+        }
+        // An earlier request may yet arrive, and then it is the only one: it is taken back.
+        self.is_settled = self.posts_sent == 1;
+        let problem = reply.problem();
+        let (lock, holder) = (self.wish.lock.clone(), problem.holder.clone().map(Box::new));
+        match problem.code {
+            Some(Code::GrantGone | Code::Forgotten) => {
+                self.is_settled = true;
+                Ok(Some(Pursued::Again("its id has ended")))
+            }
+            Some(Code::WaitTimeout | Code::LockHeld) => match until {
+                Until::Held => Ok(Some(Pursued::Again("the longest wait is over"))),
+                Until::At(_) => Err(Error::WaitTimeout { lock, holder, waited: begun.elapsed() }),
+                Until::Now(_) => Err(Error::LockHeld { lock, holder }),
+            },
+            _ => Err(Error::refused(reply.status.as_u16(), problem)),
+        }
+    }
+
+    /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
+    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Moment) -> Pursued {
+        let lease = match self.session {
+            Some(session) => session.lease().clone(),
+            None => self.lease(proved).await,
+        };
+        if lease.check().is_err() {
+            // Not settled: whatever is left of it is taken back.
+            return Pursued::Again("it was granted and could not be kept alive");
+        }
+        self.is_settled = true;
+        Pursued::Held(Guard::new(self.client, self.session, grant, token, lease))
+    }
+
+    async fn lease(&self, proved: Moment) -> Lease {
+        let ttl = self.wish.ttl;
+        let lease = Lease::new(ttl, proved);
+        let left = Moment::now().until(valid_until(proved, ttl));
+        if left >= renewal_due(ttl) {
+            return lease;
+        }
+        // The server kept it alive while the request was open. What we know of that is old: it is asked for.
+        let young = Lease::new(ttl, Moment::now());
+        let call = Kept::Grant(self.id).renewal();
+        let patience = crate::calls::Patience { until: Instant::now() + ttl, each: try_max(ttl) };
+        match self.client.inner().renewals.send(&call, patience).await.map(|reply| (reply.sent, reply.done())) {
+            Ok((sent, Ok(()))) => Lease::new(ttl, sent),
+            Ok((_, Err(_))) | Err(_) => {
+                young.end(Lost::CutOff);
+                young
+            }
+        }
+    }
+}
+
+async fn session_lost(session: Option<&Session>) -> Lost {
+    match session {
+        Some(session) => session.lost().await,
+        None => std::future::pending().await,
+    }
+}

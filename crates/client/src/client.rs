@@ -1,0 +1,165 @@
+//! The client: where the cluster is, and what this program can ask of it.
+
+use crate::{
+    acquire::Acquire,
+    background::Background,
+    calls::Calls,
+    endpoints::{Endpoint, Endpoints},
+    error::Error,
+    ids::Ids,
+    nodes::Nodes,
+    session::OpenSession,
+};
+use fairhold_types::{Mode, limits::TIMEOUT_MAX};
+use std::{sync::Arc, time::Duration};
+use tokio::runtime::Handle;
+
+/// How long a call that does not wait may take, where the program names no time.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// A client of one cluster. Cheap to clone; clones share connections and what is known of the cluster.
+#[derive(Debug, Clone)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) calls: Calls,
+    /// Over connections of their own, so that nothing stands before them.
+    pub(crate) renewals: Calls,
+    pub(crate) ids: Ids,
+    pub(crate) background: Background,
+    pub(crate) timeout: Duration,
+    pub(crate) owner: String,
+}
+
+/// How a client is to be made.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ClientBuilder {
+    endpoints: Vec<String>,
+    timeout: Duration,
+    owner: Option<String>,
+    discover: bool,
+}
+
+impl ClientBuilder {
+    /// One more node's address for clients, like `http://10.0.0.1:7171`, or several with commas in between.
+    pub fn endpoint(mut self, url: impl AsRef<str>) -> ClientBuilder {
+        self.endpoints.extend(url.as_ref().split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned));
+        self
+    }
+
+    /// How long a call that does not wait may take, over all retries: more than nothing, up to 10 minutes; 10 s if not set.
+    pub fn timeout(self, timeout: Duration) -> ClientBuilder {
+        ClientBuilder { timeout, ..self }
+    }
+
+    /// Who this program is, for people who read queues. Without it: the program's name and its process number.
+    pub fn owner(self, owner: impl Into<String>) -> ClientBuilder {
+        ClientBuilder { owner: Some(owner.into()), ..self }
+    }
+
+    /// Whether the addresses that the cluster names of itself are used besides those given here; they are, if this is not
+    /// called. Say no where clients reach the nodes by other addresses, through a proxy for example.
+    pub fn discover(self, discover: bool) -> ClientBuilder {
+        ClientBuilder { discover, ..self }
+    }
+
+    /// Makes the client. Nothing is sent yet. Must be called within a tokio runtime, with time and I/O: on it the client
+    /// renews, and gives back what was dropped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an address or the time cannot be used, none is given, or there is no runtime.
+    pub fn build(self) -> Result<Client, Error> {
+        if self.timeout.is_zero() || self.timeout > TIMEOUT_MAX {
+            return Err(Error::Invalid(format!("the timeout must be over 0 and up to {TIMEOUT_MAX:?}")));
+        }
+        let runtime = Handle::try_current().map_err(|_| {
+            Error::Invalid("a client is made within a tokio runtime; without one use fairhold_client::blocking".to_owned())
+        })?;
+        let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
+        let program = program();
+        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &program)?;
+        Ok(Client(Arc::new(Inner {
+            renewals: calls.on_connections_of_its_own(&program)?,
+            background: Background::new(runtime, calls.on_connections_of_its_own(&program)?),
+            ids: Ids::default(),
+            timeout: self.timeout,
+            owner: self.owner.unwrap_or_else(|| format!("{program}-{}", std::process::id())),
+            calls,
+        })))
+    }
+}
+
+/// The program's own name, as far as it can stand in a header.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')).take(48).collect();
+    if plain.is_empty() { "fairhold-client".to_owned() } else { plain }
+}
+
+impl Client {
+    /// A client of the cluster with a node at this address, like `http://10.0.0.1:7171`, or several with commas in between.
+    /// The other nodes are learned from it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// As [`ClientBuilder::build`].
+    pub fn new(endpoints: impl AsRef<str>) -> Result<Client, Error> {
+        Client::builder().endpoint(endpoints).build()
+    }
+
+    /// A client with settings of its own.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder { endpoints: Vec::new(), timeout: TIMEOUT_DEFAULT, owner: None, discover: true }
+    }
+
+    /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.
+    pub fn lock(&self, name: &str) -> Acquire {
+        Acquire::new(self.clone(), name, Mode::Exclusive)
+    }
+
+    /// Takes a lock together with other readers. A waiting writer holds later readers back.
+    pub fn read_lock(&self, name: &str) -> Acquire {
+        Acquire::new(self.clone(), name, Mode::Shared)
+    }
+
+    /// Takes a lock alone, without any reader. The same as [`lock`](Client::lock).
+    pub fn write_lock(&self, name: &str) -> Acquire {
+        self.lock(name)
+    }
+
+    /// Takes one permit of at most `limit`; more of them with [`Acquire::permits`].
+    pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
+        self.lock(name).limit(limit)
+    }
+
+    /// Opens a session, which keeps any number of grants alive by one keepalive.
+    pub fn session(&self) -> OpenSession {
+        OpenSession::new(self.clone())
+    }
+
+    /// The tree of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Nodes {
+        Nodes::new(self.clone())
+    }
+
+    /// Waits until what was dropped is given back. A program calls it before it ends its runtime; without it, dropped locks
+    /// may live on for their `ttl`.
+    pub async fn settled(&self) {
+        self.0.background.settled().await;
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// Asks for the members of the cluster, in the background and not too often.
+    pub(crate) fn learn(&self) {
+        if self.0.calls.endpoints.should_learn() {
+            let calls = self.0.calls.clone();
+            drop(self.0.background.spawn(async move { calls.learn().await }));
+        }
+    }
+}

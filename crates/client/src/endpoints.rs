@@ -1,0 +1,210 @@
+//! The addresses of the cluster: those that the program gave, those that the cluster named, and who seems to lead.
+
+use crate::{backoff::jitter, clock::Moment, error::Error};
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// The most addresses that are kept.
+const ENDPOINTS_MAX: usize = 64;
+/// For how long an address that failed is asked after the others.
+const SUSPECT_FOR: Duration = Duration::from_secs(3);
+/// How often the cluster is asked for its members, at most.
+const LEARN_EVERY: Duration = Duration::from_secs(10);
+
+/// The base of a node's URLs, without a slash at the end.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint(Arc<str>);
+
+impl Endpoint {
+    /// Checks an address: `http://host:port`.
+    pub(crate) fn parse(text: &str) -> Result<Endpoint, Error> {
+        let text = text.trim().trim_end_matches('/');
+        let url = reqwest::Url::parse(text).map_err(|error| Error::Invalid(format!("the endpoint {text:?}: {error}")))?;
+        if url.scheme() != "http" || url.host_str().is_none() || url.path() != "/" || url.query().is_some() {
+            return Err(Error::Invalid(format!("the endpoint {text:?}: http://HOST:PORT is expected")));
+        }
+        Ok(Endpoint(Arc::from(text)))
+    }
+
+    /// The URL of a path, which begins with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    endpoint: Endpoint,
+    given: bool,
+    failed_at: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct State {
+    known: Vec<Known>,
+    leader: Option<Endpoint>,
+    learn_at: Moment,
+}
+
+/// Whom to ask first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefer {
+    /// The leader, which answers without asking another.
+    Leader,
+    /// Anybody, in turn: requests that wait would otherwise all wait at the leader.
+    Anybody,
+}
+
+/// All addresses.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    state: Mutex<State>,
+    discover: bool,
+    turn: AtomicUsize,
+}
+
+impl Endpoints {
+    pub(crate) fn new(given: Vec<Endpoint>, discover: bool) -> Result<Endpoints, Error> {
+        if given.is_empty() {
+            return Err(Error::Invalid("at least one endpoint is needed, like http://127.0.0.1:7171".to_owned()));
+        }
+        let turn = AtomicUsize::new(rand::random::<u16>().into());
+        let known = given.into_iter().take(ENDPOINTS_MAX);
+        let known = known.map(|endpoint| Known { endpoint, given: true, failed_at: None }).collect();
+        let state = State { known, leader: None, learn_at: Moment::now() };
+        Ok(Endpoints { state: Mutex::new(state), discover, turn })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every address once, the most promising first.
+    pub(crate) fn order(&self, prefer: Prefer) -> Vec<Endpoint> {
+        let (state, now) = (self.state(), Moment::now());
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % state.known.len();
+        let mut order: Vec<&Known> = state.known[first..].iter().chain(&state.known[..first]).collect();
+        let suspect = |known: &Known| known.failed_at.is_some_and(|at| now < at.plus(SUSPECT_FOR));
+        let leads = |known: &Known| prefer == Prefer::Leader && state.leader.as_ref() == Some(&known.endpoint);
+        order.sort_by_key(|known| (suspect(known), !leads(known)));
+        order.into_iter().map(|known| known.endpoint.clone()).collect()
+    }
+
+    /// An answer came from there, perhaps with the leader's address.
+    pub(crate) fn answered(&self, endpoint: &Endpoint, leader: Option<&str>) {
+        let mut state = self.state();
+        if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
+            known.failed_at = None;
+        }
+        if let Some(leader) = leader.map(|url| url.trim_end_matches('/')) {
+            state.leader = state.known.iter().map(|known| &known.endpoint).find(|known| &*known.0 == leader).cloned();
+        }
+    }
+
+    /// No answer came from there.
+    pub(crate) fn failed(&self, endpoint: &Endpoint) {
+        let mut state = self.state();
+        if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
+            known.failed_at = Some(Moment::now());
+        }
+        if state.leader.as_ref() == Some(endpoint) {
+            state.leader = None;
+        }
+    }
+
+    /// Whether it is time to ask the cluster for its members; who is told so asks.
+    pub(crate) fn should_learn(&self) -> bool {
+        let (mut state, now) = (self.state(), Moment::now());
+        let due = self.discover && now >= state.learn_at;
+        if due {
+            state.learn_at = now.plus(jitter(LEARN_EVERY, 0.5));
+        }
+        due
+    }
+
+    /// The members, as the cluster names them. What the program gave is kept in any case.
+    pub(crate) fn learned(&self, urls: &[String]) {
+        let named: Vec<Endpoint> = urls.iter().filter_map(|url| Endpoint::parse(url).ok()).collect();
+        let mut state = self.state();
+        state.known.retain(|known| known.given || named.contains(&known.endpoint));
+        for endpoint in named {
+            if state.known.len() < ENDPOINTS_MAX && !state.known.iter().any(|known| known.endpoint == endpoint) {
+                state.known.push(Known { endpoint, given: false, failed_at: None });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(given: &[&str]) -> Endpoints {
+        Endpoints::new(given.iter().map(|url| Endpoint::parse(url).unwrap()).collect(), true).unwrap()
+    }
+
+    fn names(order: Vec<Endpoint>) -> Vec<String> {
+        order.iter().map(Endpoint::to_string).collect()
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a"] {
+            assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was taken");
+        }
+        assert_eq!(Endpoint::parse(" http://a:7171/ ").unwrap().url("/livez"), "http://a:7171/livez");
+        assert!(Endpoints::new(Vec::new(), true).is_err());
+    }
+
+    #[test]
+    fn the_leader_comes_first_and_who_failed_last() {
+        let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
+        let a = Endpoint::parse("http://a:1").unwrap();
+        for _ in 0..3 {
+            all.answered(&a, Some("http://b:1/"));
+            assert_eq!(names(all.order(Prefer::Leader))[0], "http://b:1");
+            all.failed(&a);
+            assert_eq!(names(all.order(Prefer::Leader))[2], "http://a:1");
+        }
+        all.failed(&Endpoint::parse("http://b:1").unwrap());
+        assert_eq!(names(all.order(Prefer::Leader))[0], "http://c:1");
+    }
+
+    #[test]
+    fn requests_that_wait_are_spread() {
+        let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
+        let mut firsts: Vec<String> = (0..3).map(|_| names(all.order(Prefer::Anybody))[0].clone()).collect();
+        firsts.sort();
+        assert_eq!(firsts, ["http://a:1", "http://b:1", "http://c:1"]);
+    }
+
+    #[test]
+    fn members_come_and_go_and_what_was_given_stays() {
+        let all = endpoints(&["http://a:1"]);
+        assert!(all.should_learn() && !all.should_learn());
+        all.learned(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
+        assert_eq!(all.order(Prefer::Anybody).len(), 2);
+        all.learned(&["http://c:1".to_owned()]);
+        let mut now = names(all.order(Prefer::Anybody));
+        now.sort();
+        assert_eq!(now, ["http://a:1", "http://c:1"]);
+    }
+}

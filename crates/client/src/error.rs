@@ -1,0 +1,160 @@
+//! What can go wrong, each with what the caller can do.
+
+use crate::problem::Problem;
+use fairhold_types::{Code, EndReason, FencingToken, GrantId, LockName, dto::Contender};
+use std::time::Duration;
+
+/// How a grant or a session was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lost {
+    /// The cluster ended it for want of a keepalive.
+    Expired,
+    /// An administrator took it away.
+    Broken,
+    /// No keepalive was acknowledged in time: it may have ended, so it must not be used. The process may have been paused,
+    /// the machine suspended, or the network cut.
+    CutOff,
+    /// This program gave it back.
+    Released,
+    /// A fence refused its token: the cluster no longer has it as the holder.
+    Fenced,
+}
+
+impl From<EndReason> for Lost {
+    fn from(reason: EndReason) -> Lost {
+        match reason {
+            EndReason::Expired => Lost::Expired,
+            EndReason::Broken => Lost::Broken,
+            EndReason::Released | EndReason::Withdrawn => Lost::Released,
+        }
+    }
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Lost::Expired => "it was not kept alive in time, and has ended",
+            Lost::Broken => "an administrator took it away",
+            Lost::CutOff => "no keepalive was acknowledged in time, so it may have ended",
+            Lost::Released => "this program gave it back",
+            Lost::Fenced => "its fencing token was refused",
+        })
+    }
+}
+
+/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another holds the lock, and the caller did not wait. It stands in no queue. Try again, or wait.
+    #[error("the lock {lock} is held{}", by(.holder))]
+    LockHeld {
+        /// The lock.
+        lock: LockName,
+        /// Who holds it.
+        holder: Option<Box<Contender>>,
+    },
+    /// The lock was not free in the time that the caller waited. It stands in no queue any more.
+    #[error("the lock {lock} was not free within {waited:?}{}", by(.holder))]
+    WaitTimeout {
+        /// The lock.
+        lock: LockName,
+        /// Who holds it.
+        holder: Option<Box<Contender>>,
+        /// How long the caller waited.
+        waited: Duration,
+    },
+    /// The grant or session is no longer to be used: stop what needs it.
+    #[error("lost: {0}")]
+    Lost(Lost),
+    /// The write was not made: the token is no longer that of a holder. Stop what needs the lock.
+    #[error("the fencing token is stale, and the write was not made")]
+    StaleToken {
+        /// The token of the present holder, if there is one.
+        current: Option<FencingToken>,
+    },
+    /// The write was not made: the node has another version. Read it again and decide anew.
+    #[error("the node has another version, and the write was not made")]
+    VersionMismatch {
+        /// Its version; none where it does not exist.
+        current: Option<i32>,
+    },
+    /// The tree has no such node.
+    #[error("there is no node {path}")]
+    NoNode {
+        /// Its path.
+        path: String,
+    },
+    /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
+    /// have been asked for is being taken back. Try again later.
+    #[error("no answer from the cluster in the time given: {last}")]
+    Unavailable {
+        /// What the last try met.
+        last: String,
+    },
+    /// The cluster takes no more of this now, and did nothing. Try again later, or less often.
+    #[error("the cluster takes no more now: {detail}")]
+    Busy {
+        /// What there is too much of.
+        detail: String,
+        /// After how long to try again, as the server has it.
+        retry_after: Option<Duration>,
+    },
+    /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
+    /// the same key. Look at the state before you ask again.
+    #[error("it may have happened: no answer in the time given: {last}")]
+    OutcomeUnknown {
+        /// The key under which it was asked, where it has one.
+        key: Option<GrantId>,
+        /// What the last try met.
+        last: String,
+    },
+    /// The cluster refuses the request as it is, and did nothing. Repeating it does not help.
+    #[error("refused: {detail}")]
+    Refused {
+        /// The stable code, where it is one that this version knows.
+        code: Option<Code>,
+        /// The HTTP status.
+        status: u16,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// What the program gave is not usable: a name, an address, a time. Nothing was sent.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// Whether the same call may succeed later without a change.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::LockHeld { .. } | Error::WaitTimeout { .. } | Error::Unavailable { .. } | Error::Busy { .. } => true,
+            Error::Lost(_)
+            | Error::StaleToken { .. }
+            | Error::VersionMismatch { .. }
+            | Error::NoNode { .. }
+            | Error::OutcomeUnknown { .. }
+            | Error::Refused { .. }
+            | Error::Invalid(_) => false,
+        }
+    }
+
+    /// A definite answer that says no.
+    pub(crate) fn refused(status: u16, problem: Problem) -> Error {
+        match problem.code {
+            Some(Code::StaleToken) => Error::StaleToken { current: problem.current_token },
+            Some(Code::VersionMismatch) => Error::VersionMismatch { current: problem.current_version },
+            Some(Code::NoNode) => Error::NoNode { path: problem.path.unwrap_or_default() },
+            Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
+            Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
+            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.detail, retry_after: None },
+            code => Error::Refused { code, status, detail: problem.detail },
+        }
+    }
+}
+
+fn by(holder: &Option<Box<Contender>>) -> String {
+    holder.as_ref().map(|holder| format!(" by {} (#{})", holder.owner, holder.number)).unwrap_or_default()
+}

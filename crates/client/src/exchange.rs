@@ -1,0 +1,194 @@
+//! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
+
+use crate::{clock::Moment, endpoints::Endpoint, error::Error, problem::Problem};
+use fairhold_types::{Code, GrantId, duration, problem::Effect};
+use reqwest::{Method, StatusCode, header};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// How long a connection may take to stand.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// A connection that nobody uses is given up after this: long before the servers do, so that no request meets its end.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+/// How long what was sent may stay without acknowledgement, and how long a silent connection may go without a probe.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+/// The largest body that is read: the largest value, and what stands around it as JSON.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const TIMEOUT: &str = "fairhold-timeout";
+const LEADER: &str = "fairhold-leader";
+
+/// One request, which may be sent more than once, always with the same key.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) key: Option<GrantId>,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Option<Body>,
+}
+
+/// What is sent along.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Json(String),
+    Raw(Vec<u8>),
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, path: String) -> Call {
+        Call { method, path, key: None, headers: Vec::new(), body: None }
+    }
+
+    pub(crate) fn key(self, key: GrantId) -> Call {
+        Call { key: Some(key), ..self }
+    }
+
+    pub(crate) fn json(self, body: &serde_json::Value) -> Call {
+        Call { body: Some(Body::Json(body.to_string())), ..self }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: String) -> Call {
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// A definite answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: header::HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// From before it was sent.
+    pub(crate) sent: Moment,
+}
+
+impl Reply {
+    /// The body, where the request was done; else the refusal.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.done()?;
+        serde_json::from_slice(&self.body).map_err(|error| Error::Refused {
+            code: None,
+            status: self.status.as_u16(),
+            detail: format!("the answer is not understood: {error}"),
+        })
+    }
+
+    /// Nothing, where the request was done; else the refusal.
+    pub(crate) fn done(&self) -> Result<(), Error> {
+        if self.status.is_success() { Ok(()) } else { Err(Error::refused(self.status.as_u16(), self.problem())) }
+    }
+
+    pub(crate) fn problem(&self) -> Problem {
+        Problem::read(&self.body)
+    }
+}
+
+/// What came of one try.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    /// A definite answer.
+    Answered(Reply),
+    /// Surely nothing was done.
+    Nothing { why: String, retry_after: Option<Duration>, busy: bool },
+    /// It may have been done, or may yet be.
+    Unknown { why: String },
+}
+
+/// Connections of one kind of request. Each request over HTTP/1.1 has a connection for itself as long as it is open.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections(reqwest::Client);
+
+impl Connections {
+    pub(crate) fn new(program: &str) -> Result<Connections, Error> {
+        let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
+        let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
+        #[cfg(target_os = "linux")]
+        let builder = builder.tcp_user_timeout(SILENT_MAX);
+        let built = builder.user_agent(program).build();
+        built.map(Connections).map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))
+    }
+
+    /// Sends a call once. `work` bounds the server's work, `limit` the whole.
+    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Tried {
+        let mut request = self.0.request(call.method.clone(), endpoint.url(&call.path)).timeout(limit);
+        request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
+        if let Some(key) = call.key {
+            request = request.header(IDEMPOTENCY_KEY, key.to_string());
+        }
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        request = match &call.body {
+            Some(Body::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
+            Some(Body::Raw(bytes)) => request.body(bytes.clone()),
+            None => request,
+        };
+        let sent = Moment::now();
+        match receive(request, sent).await {
+            Ok(reply) => meaning(reply),
+            Err(error) if error.is_connect() || error.is_builder() => {
+                Tried::Nothing { why: format!("{endpoint}: {}", chain(&error)), retry_after: None, busy: false }
+            }
+            Err(error) => Tried::Unknown { why: format!("{endpoint}: {}", chain(&error)) },
+        }
+    }
+}
+
+async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply, reqwest::Error> {
+    let mut response = request.send().await?;
+    let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > BODY_BYTES_MAX {
+            break;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Reply { status, headers, body, sent })
+}
+
+fn meaning(reply: Reply) -> Tried {
+    let retry_after = reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
+    let why = |problem: &Problem| format!("{} {}", reply.status, problem.detail);
+    match reply.status.as_u16() {
+        503 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: false },
+        429 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: true },
+        504 => {
+            let problem = reply.problem();
+            match problem.outcome {
+                Some(Effect::None) => Tried::Nothing { why: why(&problem), retry_after, busy: false },
+                Some(Effect::Unknown) | None => Tried::Unknown { why: why(&problem) },
+            }
+        }
+        500.. if reply.problem().code != Some(Code::Internal) => Tried::Unknown { why: why(&reply.problem()) },
+        _ => Tried::Answered(reply),
+    }
+}
+
+/// The leader's address, as an answer names it.
+pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
+    reply.headers.get(LEADER).and_then(|value| value.to_str().ok())
+}
+
+/// An error with its causes, and without the URL: it may hold a secret id.
+fn chain(error: &reqwest::Error) -> String {
+    let kind = if error.is_timeout() {
+        "no answer in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection broke"
+    };
+    let mut text = kind.to_owned();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

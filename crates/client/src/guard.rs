@@ -1,0 +1,210 @@
+//! A lock that is held: the guard, and what its holder may do with it.
+
+use crate::{
+    background::Arrival,
+    client::Client,
+    error::{Error, Lost},
+    lease::{Kept, Lease},
+    nodes::Put,
+    session::Session,
+};
+use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, dto};
+use std::{fmt, ops::Deref, sync::Arc};
+use tokio::{sync::watch, task::AbortHandle};
+
+/// A grant that was given to this program. Clones speak of the same grant; they keep nothing alive and give nothing back, which
+/// is the [`Guard`]'s.
+#[derive(Clone)]
+pub struct Held(Arc<Facts>);
+
+struct Facts {
+    client: Client,
+    lock: LockName,
+    id: GrantId,
+    number: GrantNumber,
+    token: FencingToken,
+    lease: Lease,
+    /// How this grant alone ended, whatever becomes of the session that keeps it.
+    ended: watch::Sender<Option<Lost>>,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Facts { lock, number, token, .. } = &*self.0;
+        f.debug_struct("Held").field("lock", lock).field("number", number).field("token", token).finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    /// The fencing token, to be sent with every write that the lock protects. Each later holder has a larger one, so whoever
+    /// is written to can refuse what comes late.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] once it was lost or given back. The answer comes from this program's clock, without a network.
+    pub fn token(&self) -> Result<FencingToken, Error> {
+        self.check().map(|()| self.0.token).map_err(Error::Lost)
+    }
+
+    /// Whether it may be believed in now.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Waits until it is lost, or given back. It fires by itself, without a network, before the cluster may grant the lock to
+    /// another: no later than the `ttl`, less [`margin`](crate::margin), after the last acknowledged keepalive was sent.
+    pub async fn lost(&self) -> Lost {
+        let mut ended = self.0.ended.subscribe();
+        tokio::select! {
+            biased;
+            lost = async { ended.wait_for(Option::is_some).await.ok().and_then(|ended| *ended) } => {
+                // The sending end is in this very grant.
+                lost.unwrap_or(Lost::Released)
+            }
+            lost = self.0.lease.lost() => lost,
+        }
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn lock(&self) -> &LockName {
+        &self.0.lock
+    }
+
+    /// The grant's public number, as queues and logs show it.
+    #[must_use]
+    pub fn number(&self) -> GrantNumber {
+        self.0.number
+    }
+
+    /// Writes a node's value on condition that this grant is still held when the write is made: the check and the write
+    /// are one step in the cluster. Say more, or `.await` it.
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
+        self.0.client.nodes().put(path, value).fenced(self)
+    }
+
+    /// The fence as it travels; exact also among readers who share a token.
+    pub(crate) fn fence(&self) -> Result<(&LockName, FencingToken, GrantId), Error> {
+        Ok((&self.0.lock, self.token()?, self.0.id))
+    }
+
+    /// It has ended, for everybody who has it.
+    pub(crate) fn end(&self, lost: Lost) {
+        self.0.ended.send_if_modified(|ended| {
+            let is_first = ended.is_none();
+            ended.get_or_insert(lost);
+            is_first
+        });
+    }
+
+    fn check(&self) -> Result<(), Lost> {
+        let ended = *self.0.ended.borrow();
+        ended.map_or_else(|| self.0.lease.check(), Err)
+    }
+}
+
+/// A lock that this program holds. It is renewed in the background; dropped, it is given back in the background, with retries.
+/// What the holder may ask of it is at [`Held`].
+#[must_use = "a guard that is dropped gives its lock back at once"]
+pub struct Guard {
+    held: Held,
+    keeper: Option<AbortHandle>,
+    is_given_back: bool,
+    /// Lives as long as what it keeps.
+    _session: Option<Session>,
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.held.fmt(f)
+    }
+}
+
+impl Deref for Guard {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(
+        client: &Client,
+        session: Option<&Session>,
+        grant: &dto::Grant,
+        token: FencingToken,
+        lease: Lease,
+    ) -> Guard {
+        let inner = client.inner();
+        let keeper = session.is_none().then(|| {
+            let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
+            inner.background.keep(keep)
+        });
+        let held = Held(Arc::new(Facts {
+            client: client.clone(),
+            lock: grant.lock.clone(),
+            id: grant.id,
+            number: grant.number,
+            token,
+            lease,
+            ended: watch::Sender::new(None),
+        }));
+        tracing::debug!(lock = %grant.lock, contender = %grant.number, %token, "held");
+        Guard { held, keeper, is_given_back: false, _session: session.cloned() }
+    }
+
+    /// What the holder may do: to be handed around.
+    #[must_use]
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// Gives it back, and waits until the cluster has said so. Dropping the future does not take that back.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] where no answer came in the client's time; it is tried further in the background.
+    pub async fn release(mut self) -> Result<(), Error> {
+        let timeout = self.held.0.client.inner().timeout;
+        let released = self.give_back();
+        match tokio::time::timeout(timeout, released).await {
+            Ok(Ok(released)) => released,
+            // The runtime ends.
+            Ok(Err(_)) => Err(Error::OutcomeUnknown { key: None, last: "this program's runtime ends".to_owned() }),
+            Err(_) => Err(Error::OutcomeUnknown {
+                key: None,
+                last: format!("no answer within {timeout:?}; it is tried further, and ends with its ttl in any case"),
+            }),
+        }
+    }
+
+    /// Stops renewing and does **not** give it back: the lock stays taken until its `ttl` has passed (or its session ends), and
+    /// nobody here may use it any more.
+    pub fn forget(mut self) {
+        self.stop_renewing();
+        self.is_given_back = true;
+    }
+
+    /// Nobody may use it from here on, and no renewal is begun.
+    fn stop_renewing(&mut self) {
+        self.held.end(Lost::Released);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.abort();
+        }
+    }
+
+    fn give_back(&mut self) -> tokio::task::JoinHandle<Result<(), Error>> {
+        self.stop_renewing();
+        self.is_given_back = true;
+        let facts = &self.held.0;
+        facts.client.inner().background.release(facts.id, Arrival::Settled)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.is_given_back {
+            drop(self.give_back());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The Rust client of Fairhold: a fair lock in one line, which cannot be held wrong.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), fairhold_client::Error> {
+//! let client = fairhold_client::Client::new("http://127.0.0.1:7171")?;
+//! let guard = client.lock("deploy").await?; //              waits in line, as long as it takes
+//! let token = guard.token()?; //                            for every write; an error once the lock is lost
+//! tokio::select! {
+//!     _ = guard.lost() => eprintln!("stop: the lock is gone"),
+//!     _ = deploy(token) => guard.release().await?, //       or just drop it
+//! }
+//! # Ok(())
+//! # }
+//! # async fn deploy(_: fairhold_types::FencingToken) {}
+//! ```
+//!
+//! Or, so that the work stops by itself when the lock is lost:
+//!
+//! ```no_run
+//! # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+//! client.lock("deploy").run(|held| async move { held.put("/deployed/version", "v1.7").parents().await }).await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What there is
+//!
+//! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock), [`semaphore`](Client::semaphore):
+//!   a builder, [`Acquire`]. `.await` it, [`try_now`](Acquire::try_now), or [`run`](Acquire::run) work under it.
+//! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
+//!   [`release`](Guard::release).
+//! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive.
+//! - [`Client::nodes`]: the tree of [`Nodes`]: read, and write with versions.
+//! - `blocking`: the same without async code, with the feature of that name.
+//!
+//! # What can be relied on
+//!
+//! - **A guard is lost before another can be granted its lock.** It is believed in from keepalives that this client sent, counted
+//!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the machine
+//!   suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks
+//!   ([`CLOCK_RATE_BOUND_PERCENT`]). Between looking and acting a program can be stopped all the same: **give every write the
+//!   token**, and have it checked where the data is.
+//! - **Dropping is safe, at every moment.** A future that is dropped while it waits leaves no place in a queue, and a guard that
+//!   is dropped is given back: in the background, with retries. [`Client::settled`] waits for that.
+//! - **Asking again is safe.** Ids are made before the first byte is sent, and every retry has the same one. Where an answer is
+//!   still missing at the end of the caller's time, the error says whether surely nothing happened ([`Error::Unavailable`])
+//!   or something may have ([`Error::OutcomeUnknown`]).
+//! - **Which node answers does not matter.** The client learns all of them from one, and goes to another when one is gone,
+//!   silent, or not able to serve.
+
+mod acquire;
+mod background;
+mod backoff;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+mod calls;
+mod claim;
+mod client;
+mod clock;
+mod endpoints;
+mod error;
+mod exchange;
+mod guard;
+mod ids;
+mod lease;
+mod nodes;
+mod problem;
+mod queue;
+mod session;
+
+pub use acquire::Acquire;
+pub use client::{Client, ClientBuilder};
+pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
+pub use error::{Error, Lost};
+pub use guard::{Guard, Held};
+pub use nodes::{Nodes, Put, Value};
+pub use queue::QueuePlace;
+pub use session::{OpenSession, Session};

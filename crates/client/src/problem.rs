@@ -1,0 +1,52 @@
+//! An error's body, as far as this client uses it. Fields and codes that it does not know are passed over.
+
+use fairhold_types::{Code, EndReason, FencingToken, dto::Contender, problem::Effect};
+use serde::{Deserialize, Deserializer, de::IntoDeserializer};
+
+/// A problem after RFC 9457.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Problem {
+    #[serde(deserialize_with = "known")]
+    pub(crate) code: Option<Code>,
+    pub(crate) detail: String,
+    pub(crate) outcome: Option<Effect>,
+    pub(crate) reason: Option<EndReason>,
+    pub(crate) holder: Option<Contender>,
+    pub(crate) current_token: Option<FencingToken>,
+    pub(crate) current_version: Option<i32>,
+    pub(crate) path: Option<String>,
+}
+
+impl Problem {
+    /// Reads a body; one that is no problem says so in its own words.
+    pub(crate) fn read(body: &[u8]) -> Problem {
+        serde_json::from_slice(body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+            Problem { detail: text, ..Problem::default() }
+        })
+    }
+}
+
+/// A newer server may have more codes.
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Code>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| {
+        let code: Result<Code, serde::de::value::Error> = Code::deserialize(text.into_deserializer());
+        code.ok()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_and_unknown_problems_are_read() {
+        let problem = Problem::read(br#"{"type":"about:blank","code":"stale_token","detail":"d","current_token":57,"new":1}"#);
+        assert_eq!((problem.code, problem.current_token), (Some(Code::StaleToken), Some(FencingToken(57))));
+        let newer = Problem::read(br#"{"code":"of_next_year","detail":"d"}"#);
+        assert_eq!((newer.code, newer.detail.as_str()), (None, "d"));
+        assert_eq!(Problem::read(b"<html>").detail, "<html>");
+    }
+}

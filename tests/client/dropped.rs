@@ -1,0 +1,156 @@
+//! A future that is dropped, at whichever point, leaves nothing behind.
+
+use crate::{
+    harness::{Cluster, LONG, alone, report},
+    uses::{client_of, empty},
+};
+use fairhold_client::{Client, Error, Guard};
+use futures_util::future::BoxFuture;
+use rustix::process::Signal;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+const TTL: Duration = Duration::from_secs(5);
+/// Who was dropped has left by then.
+const LEFT_WITHIN: Duration = Duration::from_secs(5);
+/// A future that is not done after so many polls never is.
+const POLLS_MAX: usize = 200;
+
+/// Polls so often at most, waiting between two polls until it is woken.
+struct Polled<'a, T> {
+    future: &'a mut BoxFuture<'static, T>,
+    left: usize,
+}
+
+impl<T> Future for Polled<'_, T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= 1;
+        match self.future.as_mut().poll(context) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending if self.left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// Drops what `make` makes after 0, 1, 2, … polls, until it is done before; says how many polls that took.
+async fn at_every_point<T>(
+    what: &str,
+    mut make: impl AsyncFnMut() -> BoxFuture<'static, T>,
+    mut after: impl AsyncFnMut(),
+) -> usize {
+    for polls in 0..POLLS_MAX {
+        let mut future = make().await;
+        let done = Polled { future: &mut future, left: polls }.await.is_some();
+        drop(future);
+        after().await;
+        if done {
+            return polls;
+        }
+    }
+    panic!("{what} was not done after {POLLS_MAX} polls");
+}
+
+async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usize {
+    let make = async || -> BoxFuture<'static, Result<Guard, Error>> { client.lock(lock).ttl(TTL).into_future() };
+    at_every_point("an acquire", make, async || {
+        client.settled().await;
+        empty(cluster, lock, LEFT_WITHIN).await;
+    })
+    .await
+}
+
+#[test]
+fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let free = acquires(&cluster, &client, "free").await;
+
+        let session = client.session().ttl(TTL).await.unwrap();
+        let of_session = {
+            let session = session.clone();
+            let make = async || -> BoxFuture<'static, Result<Guard, Error>> { session.lock("of-session").into_future() };
+            at_every_point("an acquire of a session", make, async || {
+                client.settled().await;
+                empty(&cluster, "of-session", LEFT_WITHIN).await;
+            })
+            .await
+        };
+        drop(session);
+
+        let release = at_every_point(
+            "a release",
+            async || -> BoxFuture<'static, Result<(), Error>> {
+                let guard = client.lock("released").ttl(TTL).await.unwrap();
+                Box::pin(guard.release())
+            },
+            async || {
+                client.settled().await;
+                empty(&cluster, "released", LEFT_WITHIN).await;
+            },
+        )
+        .await;
+        report(&format!("dropped after every poll: acquire {free}, acquire of a session {of_session}, release {release}"));
+        assert!(free >= 1 && of_session >= 1 && release >= 1, "they wait at least once");
+    });
+}
+
+#[test]
+fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_disturbed() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let holder = client.lock("held").await.unwrap();
+        // It is never done while the lock is held: dropped after each of the first polls, which span the sending, the
+        // parking and the first questions to the node.
+        for polls in 0..8 {
+            let mut future = client.lock("held").ttl(TTL).into_future();
+            let waiting = Polled { future: &mut future, left: polls };
+            // A waiter in peace is not polled: then it is dropped where it waits.
+            let polled = tokio::time::timeout(TTL / 3, waiting).await;
+            assert!(!matches!(polled, Ok(Some(_))), "it is held by another");
+            drop(future);
+            client.settled().await;
+            let queue = cluster.client(0).queue("held").await;
+            assert_eq!(queue.len(), 1, "after {polls} polls: {queue:?}");
+        }
+        assert!(holder.is_held());
+        holder.release().await.unwrap();
+    });
+}
+
+#[test]
+fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let [sleeps, other] = cluster.followers().await;
+        // It begins with the one that sleeps, about every other time.
+        let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
+        let client = client.discover(false).build().unwrap();
+        let mut dropped = 0;
+        for polls in 0..12 {
+            cluster.nodes[sleeps].signal(Signal::STOP);
+            let mut future = client.lock("sleepy").ttl(TTL).into_future();
+            let done = Polled { future: &mut future, left: polls }.await;
+            drop(future);
+            dropped += usize::from(done.is_none());
+            drop(done);
+            client.settled().await;
+            cluster.nodes[sleeps].signal(Signal::CONT);
+            // What the sleeping node had not read yet, it reads now.
+            crate::harness::pass(Duration::from_millis(300)).await;
+            empty(&cluster, "sleepy", LEFT_WITHIN).await;
+        }
+        report(&format!("dropped {dropped} times of 12 while its node slept"));
+        assert!(dropped >= 2, "it was hardly ever dropped in time");
+    });
+}

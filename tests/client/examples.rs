@@ -1,0 +1,69 @@
+//! The examples of the client do what they say.
+
+use crate::{
+    harness::{Cluster, SHORT, alone, together},
+    uses::{client_of, urls},
+};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+#[path = "../../crates/client/examples/fenced_sqlite.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod fenced_sqlite;
+#[path = "../../crates/client/examples/lock.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod lock;
+#[path = "../../crates/client/examples/migration.rs"]
+#[expect(dead_code, reason = "its `main` is for people")]
+mod migration;
+
+#[test]
+fn the_lock_example_writes_what_only_its_holder_can_write() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        lock::deploy(&urls(&cluster), "v1.7").await.unwrap();
+        lock::deploy(&urls(&cluster), "v1.8").await.unwrap();
+        let version = client_of(&cluster).nodes().get("/example/version").await.unwrap();
+        assert_eq!(version.map(|version| version.bytes), Some(b"v1.8".to_vec()));
+    });
+}
+
+#[test]
+fn the_migration_example_migrates_once_however_many_start() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let migrations = Arc::new(AtomicUsize::new(0));
+        let starts = (0..10).map(|_| {
+            let (urls, migrations) = (urls(&cluster), Arc::clone(&migrations));
+            async move {
+                let migrate = || async move {
+                    migrations.fetch_add(1, Ordering::SeqCst);
+                };
+                migration::migrate_once(&urls, migrate).await.unwrap()
+            }
+        });
+        let migrated = futures_util::future::join_all(starts).await;
+        assert_eq!(migrations.load(Ordering::SeqCst), 1);
+        assert_eq!(migrated.iter().filter(|migrated| **migrated).count(), 1);
+    });
+}
+
+#[test]
+fn the_sqlite_example_refuses_the_late_write_of_a_holder_that_slept() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("reports.sqlite");
+        fenced_sqlite::prepare(&database).unwrap();
+        let (holds, held) = tokio::sync::oneshot::channel();
+        let (at, file) = (urls(&cluster), database.clone());
+        let sleeps = std::thread::spawn(move || fenced_sqlite::sleeper(&at, &file, move || holds.send(()).unwrap()));
+        held.await.unwrap();
+        assert!(fenced_sqlite::next(&urls(&cluster), &database).await.unwrap(), "the next one writes");
+        let late = tokio::task::spawn_blocking(|| sleeps.join().unwrap().unwrap()).await.unwrap();
+        assert_eq!(late, (false, false), "the sleeper believes no more, and its late write is refused");
+        assert_eq!(fenced_sqlite::read(&database).unwrap(), "written by the next one");
+    });
+}

@@ -1,0 +1,82 @@
+//! The leader dies again and again while many tasks work under one lock, and none of them hears of it.
+
+use crate::{
+    harness::{Cluster, all, alone, eventually, report},
+    trial,
+    uses::{client_of, empty},
+};
+use fairhold_client::Error;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const TASKS: usize = 50;
+const LOCK: &str = "section";
+/// After the last section, nobody stands in the queue by then.
+const LEFT_WITHIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Default)]
+struct Sections {
+    begun: AtomicUsize,
+    done: AtomicUsize,
+    /// The token of who is inside; 0 for nobody.
+    inside: AtomicU64,
+    last_token: AtomicU64,
+}
+
+async fn work(client: fairhold_client::Client, sections: Arc<Sections>, count: usize) {
+    while sections.begun.fetch_add(1, Ordering::SeqCst) < count {
+        let shared = Arc::clone(&sections);
+        let done: Result<(), Error> = client
+            .lock(LOCK)
+            .run(|held| async move {
+                let token = held.token().expect("it was just granted").0;
+                assert_eq!(shared.inside.swap(token, Ordering::SeqCst), 0, "two were inside");
+                let before = shared.last_token.swap(token, Ordering::SeqCst);
+                assert!(before < token, "token {token} came after {before}");
+                tokio::task::yield_now().await;
+                assert_eq!(shared.inside.swap(0, Ordering::SeqCst), token, "another came in");
+            })
+            .await;
+        done.unwrap_or_else(|error| panic!("an error reached a caller without a deadline: {error:?}"));
+        sections.done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_an_orphan() {
+    let (count, kills) = trial::size((500, 2), (10_000, 10));
+    alone(trial::size(Duration::from_secs(240), Duration::from_secs(3_600)), async {
+        let mut cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let sections = Arc::new(Sections::default());
+        let begun = Instant::now();
+        let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(work(client.clone(), Arc::clone(&sections), count))).collect();
+        for kill in 1..=kills {
+            let due = kill * count / (kills + 1);
+            eventually("the tasks are at work", Duration::from_secs(180), || async {
+                assert!(!tasks.iter().any(|task| task.is_finished() && sections.begun.load(Ordering::SeqCst) < count));
+                (sections.done.load(Ordering::SeqCst) >= due).then_some(())
+            })
+            .await;
+            let leader = cluster.leader().await;
+            cluster.nodes[leader].kill().await;
+            let before = sections.done.load(Ordering::SeqCst);
+            eventually("they are at work again", Duration::from_secs(60), || async {
+                (sections.done.load(Ordering::SeqCst) >= (before + 5).min(count)).then_some(())
+            })
+            .await;
+            cluster.restart(leader).await;
+        }
+        all(tasks).await;
+        let done = sections.done.load(Ordering::SeqCst);
+        report(&format!("{done} sections of {TASKS} tasks, {kills} leaders killed, in {:.1?}", begun.elapsed()));
+        assert_eq!(done, count);
+        client.settled().await;
+        empty(&cluster, LOCK, LEFT_WITHIN).await;
+    });
+}

@@ -1,0 +1,18 @@
+//! The Rust client on real clusters: its promises while leaders die, nodes sleep, programs sleep and networks break.
+
+#[path = "../cluster/client.rs"]
+#[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
+mod client;
+#[path = "../cluster/harness.rs"]
+#[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
+mod harness;
+#[path = "../cluster/trial.rs"]
+mod trial;
+
+mod cut_off;
+mod dropped;
+mod examples;
+mod leader_killed;
+mod many;
+mod paused;
+mod uses;

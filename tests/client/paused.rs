@@ -1,0 +1,121 @@
+//! A program that is stopped for longer than its ttl finds its guard lost when it wakes, before it can use the token.
+
+use crate::{
+    harness::{Cluster, LONG, SHORT, alone, report, signal_pid, together},
+    trial,
+    uses::{client_of, urls},
+};
+use fairhold_client::{Client, Error};
+use rustix::process::Signal;
+use std::{
+    io::Write as _,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::Command,
+};
+
+const TTL: Duration = Duration::from_secs(1);
+/// Where the program that is stopped finds its cluster.
+const ENDPOINTS: &str = "FAIRHOLD_TEST_PAUSED_ENDPOINTS";
+/// The program waits for at most that long to be told to write.
+const LIVES_FOR: Duration = Duration::from_secs(60);
+/// Between two looks at its token, so that it sees when it wakes.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A program whose looks are so far apart has been stopped.
+const STOPPED: Duration = Duration::from_millis(1_000);
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "paused: {line}").expect("standard output can be written");
+    out.flush().expect("standard output can be written");
+}
+
+/// Holds the lock and looks at the token, until it was stopped; then says what it found first on waking, and what became of a
+/// write with the token that it had before.
+async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
+    let client = Client::new(endpoints).expect("a client");
+    let guard = client.lock("paused").ttl(TTL).await.expect("a lock");
+    let token = guard.token().expect("it was just granted");
+    say("held");
+    let begun = Instant::now();
+    let mut last = Instant::now();
+    loop {
+        let found = guard.token();
+        if last.elapsed() >= stopped {
+            let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
+            // What a program does that looked before it was stopped, and not after.
+            let url = endpoints.split(',').next().expect("an endpoint");
+            let put = http.put(format!("{url}/v1/nodes/paused?parents")).header("fairhold-fence", format!("paused={token}"));
+            let status = put.body("late").send().await.expect("an answer").status();
+            return (found.is_ok(), status.is_success());
+        }
+        assert!(begun.elapsed() < LIVES_FOR, "it was not stopped");
+        last = Instant::now();
+        assert_eq!(found, Ok(token), "it is held while nothing stops it");
+        crate::harness::pass(LOOK_EVERY).await;
+    }
+}
+
+/// The program that is stopped is this test, in a process of its own. Without a cluster that it is told, it shows on one
+/// of its own that a holder which is not stopped keeps its token and may write with it.
+#[test]
+fn a_holder_that_is_not_stopped_keeps_its_token_and_writes() {
+    if let Ok(endpoints) = std::env::var(ENDPOINTS) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (believed, wrote) = runtime.block_on(hold(&endpoints, STOPPED));
+        say(&format!("woke believed={believed} wrote={wrote}"));
+        return;
+    }
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        assert_eq!(hold(&urls(&cluster), Duration::ZERO).await, (true, true));
+    });
+}
+
+/// Stops a holder in a process of its own until another has its lock; says what it said on waking.
+async fn stop_and_wake(cluster: &Cluster) -> String {
+    let me = std::env::current_exe().expect("this program has a file");
+    let mut child = Command::new(me)
+        .args(["--exact", "paused::a_holder_that_is_not_stopped_keeps_its_token_and_writes", "--nocapture"])
+        .env(ENDPOINTS, urls(cluster))
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("this program starts again");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut next = async || loop {
+        let line = lines.next_line().await.expect("it can be read").expect("it says more");
+        if let Some((_, said)) = line.split_once("paused: ") {
+            return said.to_owned();
+        }
+    };
+    assert_eq!(next().await, "held");
+    let pid = child.id().expect("it runs");
+    signal_pid(pid, Signal::STOP);
+    let granted = client_of(cluster).lock("paused").ttl(Duration::from_secs(30)).await;
+    let begun = Instant::now();
+    // Stopped for longer than its ttl in any case, also where another was granted at its end.
+    while begun.elapsed() < STOPPED / 2 {
+        crate::harness::pass(LOOK_EVERY).await;
+    }
+    signal_pid(pid, Signal::CONT);
+    let said = next().await;
+    drop::<Result<_, Error>>(granted);
+    assert!(child.wait().await.expect("it can be waited for").success());
+    said
+}
+
+#[test]
+fn a_program_that_is_stopped_beyond_its_ttl_wakes_without_its_lock_and_its_late_write_is_refused() {
+    let times = trial::size(2, 100);
+    alone(trial::size(LONG, LONG * 10), async {
+        let cluster = Cluster::start().await;
+        for _ in 0..times {
+            assert_eq!(stop_and_wake(&cluster).await, "woke believed=false wrote=false");
+        }
+        report(&format!("stopped {times} times beyond its ttl: never believed, never wrote"));
+    });
+}

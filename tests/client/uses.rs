@@ -1,0 +1,161 @@
+//! What a program does with the client, each in a few lines.
+
+use crate::{
+    client::whole,
+    harness::{Cluster, SHORT, eventually, together},
+};
+use fairhold_client::{Client, Error, Lost};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A client of all nodes.
+pub(crate) fn client_of(cluster: &Cluster) -> Client {
+    Client::new(urls(cluster)).expect("a client")
+}
+
+pub(crate) fn urls(cluster: &Cluster) -> String {
+    cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// Waits until nobody stands for a lock.
+pub(crate) async fn empty(cluster: &Cluster, lock: &str, limit: Duration) {
+    let client = cluster.client(0);
+    eventually(&format!("nobody stands for {lock}"), limit, || async { client.queue(lock).await.is_empty().then_some(()) }).await;
+}
+
+#[test]
+fn a_lock_is_taken_in_one_line_waited_for_in_order_and_given_back() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let first = client.lock("deploy/eu").owner("first").meta("why", "test").await.unwrap();
+        let Err(Error::LockHeld { holder: Some(holder), .. }) = client.lock("deploy/eu").try_now().await else {
+            panic!("it is held");
+        };
+        assert_eq!((holder.owner.as_str(), holder.token), ("first", first.token().ok()));
+        let late = client.lock("deploy/eu").wait(SECOND / 2).await.unwrap_err();
+        assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
+
+        let places = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&places);
+        let waits = client.lock("deploy/eu").on_queue(move |place| told.lock().unwrap().push(place.clone()));
+        let waits = tokio::spawn(waits.into_future());
+        eventually("it is told of its place", SHORT, || async { (!places.lock().unwrap().is_empty()).then_some(()) }).await;
+        let token = first.token().unwrap();
+        first.release().await.unwrap();
+        let second = waits.await.unwrap().unwrap();
+        assert!(second.token().unwrap() > token);
+        let place = places.lock().unwrap()[0].clone();
+        assert_eq!((place.position, place.waits_for.map(|first| first.owner)), (2, Some("first".to_owned())));
+        drop(second);
+        client.settled().await;
+        assert_eq!(cluster.client(0).queue("deploy%2Feu").await, Vec::<serde_json::Value>::new());
+    });
+}
+
+#[test]
+fn readers_share_writers_do_not_and_permits_are_counted() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let readers = (client.read_lock("table").await.unwrap(), client.read_lock("table").await.unwrap());
+        assert!(matches!(client.write_lock("table").try_now().await, Err(Error::LockHeld { .. })));
+        let shared = readers.0.held().clone();
+        drop(readers);
+        let writer = client.write_lock("table").wait(30 * SECOND).await.unwrap();
+        assert!(matches!(client.read_lock("table").try_now().await, Err(Error::LockHeld { .. })));
+        assert_eq!((shared.token(), shared.lost().await), (Err(Error::Lost(Lost::Released)), Lost::Released));
+        drop(writer);
+
+        let two = client.semaphore("pool", 3).permits(2).await.unwrap();
+        let one = client.semaphore("pool", 3).await.unwrap();
+        assert!(matches!(client.semaphore("pool", 3).try_now().await, Err(Error::LockHeld { .. })));
+        drop((two, one));
+        client.settled().await;
+        drop(client.semaphore("pool", 3).permits(3).wait(30 * SECOND).await.unwrap());
+        assert!(matches!(client.semaphore("pool", 0).await, Err(Error::Refused { .. })));
+    });
+}
+
+#[test]
+fn a_session_keeps_many_grants_with_one_keepalive_and_ends_them_together() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let (client, watcher) = (client_of(&cluster), cluster.client(0));
+        let session = client.session().ttl(2 * SECOND).name("many").await.unwrap();
+        let mut guards = Vec::new();
+        for number in 0..20 {
+            guards.push(session.lock(&format!("many-{number}")).await.unwrap());
+        }
+        let outlived = client.lock("forgotten").ttl(SECOND).await.unwrap();
+        outlived.forget();
+        // Whoever waits for the forgotten one has lived through its ttl, and a new one's.
+        let twice = client.lock("forgotten").ttl(SECOND).await.unwrap();
+        twice.forget();
+        drop(client.lock("forgotten").await.unwrap());
+        assert!(guards.iter().all(|guard| guard.is_held()));
+        let listed = watcher.send(&crate::client::Call::get(&format!("/v1/sessions/{}", session.number()))).await;
+        assert_eq!(listed.json["grants"].as_array().map(Vec::len), Some(20), "{listed:?}");
+        assert_eq!(whole(&listed.json, "number"), session.number().0);
+
+        let held = guards[0].held().clone();
+        session.clone().close().await.unwrap();
+        assert!(guards.iter().all(|guard| !guard.is_held()));
+        assert_eq!(held.lost().await, Lost::Released);
+        drop((guards, session));
+        empty(&cluster, "many-19", 5 * SECOND).await;
+    });
+}
+
+#[test]
+fn writes_have_versions_and_a_fence() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let nodes = client.nodes();
+        assert_eq!(nodes.get("/app/config").await.unwrap(), None);
+        let made = nodes.put("/app/config", "one").absent().parents().await.unwrap();
+        let read = nodes.get("app/config").await.unwrap().expect("it was written");
+        assert_eq!((read.bytes.as_slice(), read.version), (b"one".as_slice(), made.version));
+        nodes.put("/app/config", "two").version(read.version).await.unwrap();
+        let stale = nodes.put("/app/config", "three").version(read.version).await.unwrap_err();
+        assert_eq!(stale, Error::VersionMismatch { current: Some(read.version + 1) });
+
+        let guard = client.lock("app").await.unwrap();
+        guard.put("/app/config", "fenced").await.unwrap();
+        let held = guard.held().clone();
+        // Its grant is ended behind its back, as an expiry would.
+        let queue = cluster.client(0).queue("app").await;
+        assert_eq!(whole(&queue[0], "number"), guard.number().0);
+        drop(guard);
+        client.settled().await;
+        assert_eq!(held.put("/app/config", "late").await, Err(Error::Lost(Lost::Released)));
+        assert_eq!(nodes.get("/app/config").await.unwrap().unwrap().bytes, b"fenced");
+    });
+}
+
+#[test]
+fn a_program_without_async_code_does_the_same() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let urls = urls(&cluster);
+        let program = tokio::task::spawn_blocking(move || -> Result<(), Error> {
+            let client = fairhold_client::blocking::Client::new(urls)?;
+            let guard = client.lock("job").with(|lock| lock.wait(30 * SECOND).ttl(2 * SECOND)).take()?;
+            assert!(matches!(client.lock("job").try_now(), Err(Error::LockHeld { .. })));
+            guard.put("/job", "1", fairhold_client::Put::parents)?;
+            assert_eq!(client.get("/job")?.expect("it was written").bytes, b"1");
+            let session = client.session(|session| session.ttl(5 * SECOND))?;
+            drop(session.take(|session| session.read_lock("table"))?);
+            guard.release()?;
+            drop(client.lock("job").try_now()?);
+            session.close()
+        });
+        program.await.unwrap().unwrap();
+        empty(&cluster, "job", 5 * SECOND).await;
+    });
+}
