@@ -28,7 +28,7 @@ async fn proxy(to: String, cut: watch::Receiver<bool>) -> String {
                 let Ok(mut node) = TcpStream::connect(&*to).await else { return };
                 tokio::select! {
                     biased;
-                    _ = cut.wait_for(|cut| *cut) => std::future::pending::<()>().await,
+                    _ = async { cut.wait_for(|cut| *cut).await.is_ok() } => std::future::pending::<()>().await,
                     passed = tokio::io::copy_bidirectional(&mut client, &mut node) => drop(passed),
                 }
             });

@@ -91,7 +91,8 @@ fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
             "a release",
             async || -> BoxFuture<'static, Result<(), Error>> {
                 let guard = client.lock("released").ttl(TTL).await.unwrap();
-                Box::pin(guard.release())
+                let release: BoxFuture<'static, Result<(), Error>> = Box::pin(guard.release());
+                release
             },
             async || {
                 client.settled().await;

@@ -9,14 +9,14 @@ use std::{path::Path, thread, time::Duration};
 const TTL: Duration = Duration::from_secs(1);
 
 /// Makes the table: the row knows the token of its last writer.
-pub fn prepare(database: &Path) -> rusqlite::Result<()> {
+pub(crate) fn prepare(database: &Path) -> rusqlite::Result<()> {
     let table = "CREATE TABLE IF NOT EXISTS report (name TEXT PRIMARY KEY, body TEXT NOT NULL, token INTEGER NOT NULL);
                  INSERT OR IGNORE INTO report VALUES ('today', '', 0);";
     Connection::open(database)?.execute_batch(table)
 }
 
 /// Writes on condition that nobody with a larger token was there before; says whether it wrote.
-pub fn write(database: &Path, body: &str, token: FencingToken) -> rusqlite::Result<bool> {
+pub(crate) fn write(database: &Path, body: &str, token: FencingToken) -> rusqlite::Result<bool> {
     let connection = Connection::open(database)?;
     let token = i64::try_from(token.0).unwrap_or(i64::MAX);
     let update = "UPDATE report SET body = ?1, token = ?2 WHERE name = 'today' AND token <= ?2";
@@ -24,13 +24,13 @@ pub fn write(database: &Path, body: &str, token: FencingToken) -> rusqlite::Resu
 }
 
 /// What the row says.
-pub fn read(database: &Path) -> rusqlite::Result<String> {
+pub(crate) fn read(database: &Path) -> rusqlite::Result<String> {
     Connection::open(database)?.query_row("SELECT body FROM report WHERE name = 'today'", [], |row| row.get(0))
 }
 
 /// A holder that stops for three times its ttl between taking the lock and writing, as a paused machine would: nothing of its
 /// program runs meanwhile. Says whether it still believed in its lock on waking, and whether its late write was made.
-pub fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) -> Result<(bool, bool), Error> {
+pub(crate) fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) -> Result<(bool, bool), Error> {
     // A runtime with one thread, so that blocking it stops everything of this holder, its renewals too.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::Invalid(error.to_string()))?;
@@ -47,7 +47,7 @@ pub fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) -> Result
 }
 
 /// The next holder, which waits for the lock and writes in time.
-pub async fn next(endpoints: &str, database: &Path) -> Result<bool, Error> {
+pub(crate) async fn next(endpoints: &str, database: &Path) -> Result<bool, Error> {
     let client = Client::new(endpoints)?;
     let guard = client.lock("example/report").ttl(Duration::from_secs(10)).await?;
     let wrote = write(database, "written by the next one", guard.token()?).map_err(|error| Error::Invalid(error.to_string()))?;
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (holds, held) = std::sync::mpsc::channel();
     let (at, file) = (endpoints.clone(), database.clone());
     // The receiving end lives until the end of this function.
-    let sleeps = thread::spawn(move || sleeper(&at, &file, move || drop(holds.send(()))));
+    let sleeps = thread::spawn(move || sleeper(&at, &file, move || holds.send(()).expect("the other end waits")));
     held.recv()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let wrote = runtime.block_on(next(&endpoints, &database))?;

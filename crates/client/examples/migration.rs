@@ -7,7 +7,10 @@ use fairhold_client::{Client, Error};
 const DONE: &str = "/example/migration-7";
 
 /// Runs the migration unless it was run before; says whether it did. All who start wait until it is done.
-pub async fn migrate_once<Work: Future<Output = ()>>(endpoints: &str, migrate: impl FnOnce() -> Work) -> Result<bool, Error> {
+pub(crate) async fn migrate_once<Work: Future<Output = ()>>(
+    endpoints: &str,
+    migrate: impl FnOnce() -> Work,
+) -> Result<bool, Error> {
     let client = Client::new(endpoints)?;
     let nodes = client.nodes();
     // Cheap, and right where it says yes: what is written there stays.

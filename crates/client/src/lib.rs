@@ -36,8 +36,8 @@
 //! # What can be relied on
 //!
 //! - **A guard is lost before another can be granted its lock.** It is believed in from keepalives that this client sent, counted
-//!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the machine
-//!   suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks
+//!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the
+//!   machine suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks
 //!   ([`CLOCK_RATE_BOUND_PERCENT`]). Between looking and acting a program can be stopped all the same: **give every write the
 //!   token**, and have it checked where the data is.
 //! - **Dropping is safe, at every moment.** A future that is dropped while it waits leaves no place in a queue, and a guard that

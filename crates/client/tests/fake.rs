@@ -41,8 +41,8 @@ type Script = dyn Fn(&Seen, usize) -> Act + Send + Sync;
 impl Server {
     /// Serves by a script, which is told how many requests with the same beginning came before.
     async fn start(script: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
         let server = Server { url, seen: Arc::default(), arrived: Arc::default() };
         let (serving, script): (Server, Arc<Script>) = (server.clone(), Arc::new(script));
         tokio::spawn(async move {
@@ -56,7 +56,7 @@ impl Server {
     async fn talk(self, mut stream: TcpStream, script: Arc<Script>) {
         while let Some(seen) = read(&mut stream).await {
             let before = {
-                let mut all = self.seen.lock().unwrap();
+                let mut all = self.seen.lock().expect("nobody panics with it");
                 all.push(seen.clone());
                 all.iter().filter(|one| one.line == seen.line).count() - 1
             };
@@ -88,15 +88,15 @@ impl Server {
             }
         };
         let found = tokio::time::timeout(Duration::from_secs(20), look).await;
-        found.unwrap_or_else(|_| panic!("not {count} of {beginning}: {:?}", self.seen.lock().unwrap()))
+        found.unwrap_or_else(|_| panic!("not {count} of {beginning}: {:?}", self.now("")))
     }
 
     fn now(&self, beginning: &str) -> Vec<Seen> {
-        self.seen.lock().unwrap().iter().filter(|one| one.line.starts_with(beginning)).cloned().collect()
+        self.seen.lock().expect("nobody panics with it").iter().filter(|one| one.line.starts_with(beginning)).cloned().collect()
     }
 
     fn client(&self, timeout: Duration) -> Client {
-        Client::builder().endpoint(&self.url).discover(false).timeout(timeout).build().unwrap()
+        Client::builder().endpoint(&self.url).discover(false).timeout(timeout).build().expect("a client")
     }
 }
 
@@ -105,16 +105,16 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.ok()?);
     }
-    let text = String::from_utf8(head).unwrap();
+    let text = String::from_utf8(head).expect("a head of text");
     let header = |name: &str| {
         let found = text.lines().find_map(|line| line.split_once(": ").filter(|(known, _)| known.eq_ignore_ascii_case(name)));
         found.map(|(_, value)| value.to_owned())
     };
-    let length: usize = header("content-length").map_or(0, |length| length.parse().unwrap());
+    let length: usize = header("content-length").map_or(0, |length| length.parse().expect("a number"));
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Seen { line: text.lines().next().unwrap().to_owned(), key: header("idempotency-key"), body })
+    Some(Seen { line: text.lines().next().expect("a first line").to_owned(), key: header("idempotency-key"), body })
 }
 
 fn problem(status: u16, code: &str) -> Act {
