@@ -39,9 +39,10 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
     let client = Client::new(endpoints).expect("a client");
     let guard = client.lock("paused").ttl(TTL).await.expect("a lock");
     let token = guard.token().expect("it was just granted");
-    say("held");
     let begun = Instant::now();
-    let mut last = Instant::now();
+    let mut last = begun;
+    // It may be stopped from here on.
+    say("held");
     loop {
         let found = guard.token();
         if last.elapsed() >= stopped {
