@@ -42,13 +42,14 @@ impl<T> Future for Polled<'_, T> {
 }
 
 /// Drops what `make` makes after 0, 1, 2, … polls, until it is done before; says how many polls that took.
-async fn at_every_point<T>(
+async fn at_every_point<P, T>(
     what: &str,
-    mut make: impl AsyncFnMut() -> BoxFuture<'static, T>,
+    mut prepare: impl AsyncFnMut() -> P,
+    make: impl Fn(P) -> BoxFuture<'static, T>,
     mut after: impl AsyncFnMut(),
 ) -> usize {
     for polls in 0..POLLS_MAX {
-        let mut future = make().await;
+        let mut future = make(prepare().await);
         let done = Polled { future: &mut future, left: polls }.await.is_some();
         drop(future);
         after().await;
@@ -59,13 +60,15 @@ async fn at_every_point<T>(
     panic!("{what} was not done after {POLLS_MAX} polls");
 }
 
+/// Waits until nothing is left of what was dropped.
+async fn left(cluster: &Cluster, client: &Client, lock: &str) {
+    client.settled().await;
+    empty(cluster, lock, LEFT_WITHIN).await;
+}
+
 async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usize {
-    let make = async || -> BoxFuture<'static, Result<Guard, Error>> { client.lock(lock).ttl(TTL).into_future() };
-    at_every_point("an acquire", make, async || {
-        client.settled().await;
-        empty(cluster, lock, LEFT_WITHIN).await;
-    })
-    .await
+    let make = |()| client.lock(lock).ttl(TTL).into_future();
+    at_every_point("an acquire", async || (), make, async || left(cluster, client, lock).await).await
 }
 
 #[test]
@@ -77,27 +80,17 @@ fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
 
         let session = client.session().ttl(TTL).await.unwrap();
         let of_session = {
-            let session = session.clone();
-            let make = async || -> BoxFuture<'static, Result<Guard, Error>> { session.lock("of-session").into_future() };
-            at_every_point("an acquire of a session", make, async || {
-                client.settled().await;
-                empty(&cluster, "of-session", LEFT_WITHIN).await;
-            })
-            .await
+            let session = client.session().ttl(TTL).await.unwrap();
+            let make = |()| session.lock("of-session").into_future();
+            at_every_point("an acquire of a session", async || (), make, async || left(&cluster, &client, "of-session").await)
+                .await
         };
-        drop(session);
 
         let release = at_every_point(
             "a release",
-            async || -> BoxFuture<'static, Result<(), Error>> {
-                let guard = client.lock("released").ttl(TTL).await.unwrap();
-                let release: BoxFuture<'static, Result<(), Error>> = Box::pin(guard.release());
-                release
-            },
-            async || {
-                client.settled().await;
-                empty(&cluster, "released", LEFT_WITHIN).await;
-            },
+            async || client.lock("released").ttl(TTL).await.unwrap(),
+            |guard: Guard| -> BoxFuture<'static, Result<(), Error>> { Box::pin(guard.release()) },
+            async || left(&cluster, &client, "released").await,
         )
         .await;
         report(&format!("dropped after every poll: acquire {free}, acquire of a session {of_session}, release {release}"));
@@ -154,4 +147,43 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
         report(&format!("dropped {dropped} times of 12 while its node slept"));
         assert!(dropped >= 2, "it was hardly ever dropped in time");
     });
+}
+
+#[test]
+fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_given_back() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let [sleeps, other] = cluster.followers().await;
+        let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
+        let client = client.discover(false).build().unwrap();
+        let ttl = Duration::from_secs(2);
+        for round in 0..8_u32 {
+            let guard = client.lock("dozing").ttl(ttl).await.unwrap();
+            cluster.nodes[sleeps].signal(Signal::STOP);
+            // Spread over the time in which the first renewal is sent and hangs, or goes to the other node.
+            crate::harness::pass(ttl / 4 + ttl * round / 24).await;
+            assert!(guard.is_held(), "one node is enough to renew at");
+            if round % 2 == 0 {
+                drop(guard);
+            } else {
+                let mut release: BoxFuture<'static, Result<(), Error>> = Box::pin(guard.release());
+                drop(Polled { future: &mut release, left: 1 }.await);
+            }
+            client.settled().await;
+            empty_at(&cluster, other, "dozing").await;
+            cluster.nodes[sleeps].signal(Signal::CONT);
+            crate::harness::pass(Duration::from_millis(300)).await;
+            empty(&cluster, "dozing", LEFT_WITHIN).await;
+        }
+    });
+}
+
+/// Waits until nobody stands for a lock, as a node says that does not sleep.
+async fn empty_at(cluster: &Cluster, node: usize, lock: &str) {
+    let (client, call) = (cluster.client(node), crate::client::Call::get(&format!("/v1/locks/{lock}/queue")));
+    crate::harness::eventually("nobody stands for it", LEFT_WITHIN, || async {
+        let answer = client.send_to(node, &call).await.ok().filter(|answer| answer.status == 200)?;
+        answer.json["items"].as_array().is_some_and(Vec::is_empty).then_some(())
+    })
+    .await;
 }

@@ -116,7 +116,8 @@ impl Acquire {
         Acquire { ttl, ..self }
     }
 
-    /// How long to wait for it. Then the answer is [`Error::WaitTimeout`].
+    /// How long to wait for it. Then the answer is [`Error::WaitTimeout`]. Waits over the server's longest of 10 minutes keep
+    /// their place too.
     pub fn wait(self, wait: Duration) -> Acquire {
         Acquire { wait: Some(wait), ..self }
     }
@@ -246,7 +247,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = BoxFuture<'static, Result<Guard, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let until = self.wait.map_or(Until::Held, |wait| Until::At(Instant::now() + wait));
+        let until = self.wait.and_then(|wait| Instant::now().checked_add(wait)).map_or(Until::Held, Until::At);
         Box::pin(self.take(until))
     }
 }

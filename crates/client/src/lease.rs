@@ -23,7 +23,7 @@ const RENEWALS_PER_TTL: u32 = 3;
 /// The least part of that time: renewals of many clients spread.
 const JITTER_LEAST: f64 = 0.8;
 /// The part of the ttl that one node gets to answer a renewal.
-const TRIES_PER_TTL: u32 = 8;
+const TRIES_PER_TTL: u32 = 6;
 /// The longest that one node gets.
 const TRY_MAX: Duration = Duration::from_secs(3);
 
