@@ -78,7 +78,6 @@ fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
         let client = client_of(&cluster);
         let free = acquires(&cluster, &client, "free").await;
 
-        let session = client.session().ttl(TTL).await.unwrap();
         let of_session = {
             let session = client.session().ttl(TTL).await.unwrap();
             let make = |()| session.lock("of-session").into_future();

@@ -232,7 +232,12 @@ async fn pursue(
         let claim = Claim::new(client, session, wish);
         match claim.pursue(until, begun, told).await? {
             Pursued::Held(guard) => return Ok(guard),
-            Pursued::Again(why) if until.is_over() => return Err(Error::Unavailable { last: why.to_owned() }),
+            Pursued::Again(why) if until.is_over() => {
+                return Err(match until {
+                    Until::At(_) => Error::WaitTimeout { lock: wish.lock.clone(), holder: None, waited: begun.elapsed() },
+                    Until::Held | Until::Now(_) => Error::Unavailable { last: why.to_owned() },
+                });
+            }
             Pursued::Again(why) => tracing::info!(why, "the place in the queue is gone; it is claimed again"),
         }
         if let Some(session) = session {

@@ -138,10 +138,16 @@ impl Trouble {
         }
     }
 
+    /// Whether no try failed so far.
+    pub(crate) fn is_none(&self) -> bool {
+        self.last.is_empty()
+    }
+
     /// The same for what is taken back in any case.
     pub(crate) fn error_of_nothing(self) -> Error {
         match self.busy {
             Some(retry_after) => Error::Busy { detail: self.last, retry_after },
+            None if self.is_none() => Error::Unavailable { last: "the first request is not answered".to_owned() },
             None => Error::Unavailable { last: self.last },
         }
     }

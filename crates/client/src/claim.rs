@@ -140,6 +140,8 @@ struct UnderWay {
     /// From before the newest keepalive that was acknowledged.
     proved: Option<Moment>,
     told: Option<QueuePlace>,
+    /// A node said that the grant has ended, while the request for it is still open.
+    seems_ended: bool,
 }
 
 impl UnderWay {
@@ -156,6 +158,7 @@ impl UnderWay {
             trouble: Trouble::default(),
             proved: None,
             told: None,
+            seems_ended: false,
         }
     }
 
@@ -205,13 +208,23 @@ impl<'a> Claim<'a> {
                 }
                 lost = session_lost(self.session) => return Err(Error::Lost(lost)),
                 () = sleep_until(give_up_at.unwrap_or(begun)), if give_up_at.is_some() => {
-                    return Err(way.trouble.error_of_nothing());
+                    return Err(self.too_late(way.trouble, until, begun));
                 }
                 () = sleep_until(way.post_at), if way.posts.len() < POSTS_MAX => self.post(&mut way, until),
                 () = sleep_until(way.probe_at), if way.probes.is_empty() && !way.posts.is_empty() => {
                     self.ask_beside(&mut way, told.is_some());
                 }
             }
+        }
+    }
+
+    /// The caller's time is up, and there is no answer. Whatever was asked for is taken back.
+    fn too_late(&self, trouble: Trouble, until: Until, begun: Instant) -> Error {
+        match until {
+            Until::At(_) if trouble.is_none() => {
+                Error::WaitTimeout { lock: self.wish.lock.clone(), holder: None, waited: begun.elapsed() }
+            }
+            Until::Held | Until::At(_) | Until::Now(_) => trouble.error_of_nothing(),
         }
     }
 
@@ -281,6 +294,11 @@ impl<'a> Claim<'a> {
             Probe::NotThereYet => {}
             // Its session says so too, and knows better how.
             Probe::Ended if self.session.is_some() => {}
+            // The request itself is about to be told, and how: a withdrawal at the end of a wait is answered after it.
+            Probe::Ended if !way.seems_ended => {
+                way.seems_ended = true;
+                way.probe_at = Instant::now() + FIRST_PROBE_AFTER;
+            }
             Probe::Ended => {
                 self.is_settled = true;
                 return Some(Pursued::Again("it ended while it waited"));
