@@ -156,7 +156,10 @@ fn meaning(reply: Reply) -> Tried {
     let retry_after = retry_after.map(Duration::from_secs);
     let why = |problem: &Problem| format!("{} {}", reply.status, problem.detail);
     match reply.status.as_u16() {
-        503 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: false },
+        503 => {
+            let problem = reply.problem();
+            Tried::Nothing { why: why(&problem), retry_after, busy: problem.code == Some(Code::Overloaded) }
+        }
         429 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
             let problem = reply.problem();
