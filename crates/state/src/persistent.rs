@@ -1,5 +1,5 @@
-//! Reading persistent maps from bytes. `imbl` itself makes room for as many entries as a length announces, before the first of them
-//! is there: a wrong length would end the process.
+//! Reading persistent maps from bytes. `imbl` itself makes room for as many entries as a length announces, before the first of
+//! them is there: a wrong length would end the process.
 
 use imbl::OrdMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
