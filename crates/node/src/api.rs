@@ -1,10 +1,14 @@
 //! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
 
+mod tree;
+
+pub use tree::{Children, Fence, NodeRow, NodeView, Precondition, TransactCall, Transacted, WriteCall};
+
 use fairhold_raft::{
     HandoverError,
     error::{ProposeError, ReadError},
 };
-use fairhold_state::command::{Acquire, Condition, HolderFacts, Meta, Operation, OperationResult, Rejection};
+use fairhold_state::command::{Acquire, HolderFacts, Meta, Rejection};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
     limits::INITIAL_WITHIN, time::WallMillis,
@@ -337,94 +341,6 @@ pub struct QueueItem {
     pub held_since: Option<WallMillis>,
     /// The number and the owner of the one that it waits for.
     pub waits_for: Option<(GrantNumber, String)>,
-}
-
-/// A node of the tree with its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeView {
-    /// Its stat and value, as the state has them.
-    pub node: fairhold_state::record::Znode,
-}
-
-/// A node of a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeRow {
-    /// Its path.
-    pub path: Path,
-    /// Its stat and value, as the state has them.
-    pub node: fairhold_state::record::Znode,
-}
-
-/// A part of what is below a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Children {
-    /// The node whose children they are.
-    pub parent: fairhold_state::record::Znode,
-    /// They, in the order of their paths.
-    pub rows: Vec<NodeRow>,
-    /// Whether there are more behind the last.
-    pub more: bool,
-}
-
-/// Does one operation on the tree.
-#[derive(Debug, Clone)]
-pub struct WriteCall {
-    /// Its idempotency key.
-    pub key: GrantId,
-    /// What is done.
-    pub operation: Operation,
-    /// `If-Match` and `If-None-Match`.
-    pub precondition: Option<Precondition>,
-    /// `Fairhold-Fence`.
-    pub fence: Option<Fence>,
-    /// How long the server may work on it.
-    pub timeout: Duration,
-}
-
-/// What a node must be before it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Precondition {
-    /// It has this version.
-    Version(Path, i32),
-    /// It does not exist.
-    Absent(Path),
-    /// It exists, whatever its version.
-    Exists(Path),
-}
-
-/// Checks conditions and does operations in one step.
-#[derive(Debug, Clone)]
-pub struct TransactCall {
-    /// Its idempotency key.
-    pub key: GrantId,
-    /// What must hold.
-    pub conditions: Vec<Condition>,
-    /// What is done where all hold.
-    pub then: Vec<Operation>,
-    /// What is done where one does not; `None`: it is refused.
-    pub otherwise: Option<Vec<Operation>>,
-    /// How long the server may work on it.
-    pub timeout: Duration,
-}
-
-/// What a transaction did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transacted {
-    /// Whether all conditions held.
-    pub succeeded: bool,
-    /// What each operation of the branch that was taken did, in order.
-    pub results: Vec<OperationResult>,
-}
-
-/// `Fairhold-Fence`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
-    /// The lock.
-    pub lock: LockName,
-    /// The token.
-    pub token: FencingToken,
-    /// The grant, where it is named.
-    pub grant: Option<GrantId>,
 }
 
 /// An administrator's order to take a lock from those who hold it.

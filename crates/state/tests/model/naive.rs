@@ -713,6 +713,7 @@ impl Naive {
             return Err(Rejection::NoSession);
         }
         self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
+        self.end_nodes(number);
         let (mine, others): (Vec<Stand>, Vec<Stand>) =
             self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
         self.stands = others;
