@@ -8,6 +8,7 @@ mod area_grants;
 mod area_locks;
 mod area_nodes;
 mod area_sessions;
+mod area_txn;
 mod area_watch;
 mod describe;
 mod parameter;
@@ -48,6 +49,7 @@ fn areas(describe: &mut Describer) -> Vec<Operation> {
     operations.extend(area_grants::operations(describe));
     operations.extend(area_sessions::operations(describe));
     operations.extend(area_nodes::operations(describe));
+    operations.extend(area_txn::operations(describe));
     operations.extend(area_watch::operations(describe));
     operations.extend(area_cluster::operations(describe));
     operations

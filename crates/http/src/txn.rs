@@ -21,7 +21,7 @@ use fairhold_types::{
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-const TXN: Known = Known { now: &[], later: &[] };
+pub(crate) const TXN: Known = Known { now: &[], later: &[] };
 
 /// `POST /v1/txn`
 pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {

@@ -19,10 +19,15 @@ pub(super) struct Operation {
     pub(super) value: Value,
 }
 
-/// Collects the schemas of what calls answer.
+/// Collects the schemas of what calls answer and of what they take.
 pub(super) struct Describer {
     generator: SchemaGenerator,
+    requests: SchemaGenerator,
+    refined: Vec<(&'static str, Refine)>,
 }
+
+/// Adds to a schema what its type cannot say.
+pub(super) type Refine = fn(&mut Value);
 
 /// What a call answers, apart from its own refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,18 +44,39 @@ pub(super) enum Kind {
 
 impl Describer {
     pub(super) fn new() -> Describer {
-        let settings = SchemaSettings::draft2020_12().for_serialize().with(|settings| {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
-        Describer { generator: settings.into_generator() }
+        Describer {
+            generator: settings.clone().for_serialize().into_generator(),
+            requests: settings.for_deserialize().into_generator(),
+            refined: Vec::new(),
+        }
     }
 
     /// All schemas that were asked for.
     pub(super) fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.generator.take_definitions(true);
         schemas.values_mut().for_each(left_out_rather_than_null);
+        let mut requests = self.requests.take_definitions(true);
+        for (name, refine) in self.refined {
+            let Some(schema) = requests.get_mut(name) else { panic!("no request has a {name}") };
+            refine(schema);
+        }
+        for schemas in [&mut schemas, &mut requests] {
+            schemas.values_mut().for_each(bound_integers);
+        }
+        for (name, schema) in requests {
+            let other = schemas.insert(name.clone(), schema.clone());
+            assert!(other.is_none_or(|other| other == schema), "an answer and a request have different schemas named {name}");
+        }
         schemas
+    }
+
+    /// Adds to the schema of that name, in a request, what its type cannot say.
+    pub(super) fn refine(&mut self, name: &'static str, refine: Refine) {
+        self.refined.push((name, refine));
     }
 
     pub(super) fn schema<T: JsonSchema>(&mut self) -> Value {
@@ -106,6 +132,14 @@ impl Call<'_> {
         call
     }
 
+    /// A JSON body that is more than a list of parameters.
+    pub(super) fn request<T: JsonSchema>(mut self, example: Value) -> Self {
+        let schema = self.describe.requests.subschema_for::<T>().to_value();
+        let content = json!({ "application/json": { "schema": schema, "example": example } });
+        self.value["requestBody"] = json!({ "required": true, "content": content });
+        self
+    }
+
     /// A body of bytes.
     pub(super) fn octets(mut self, about: &str) -> Self {
         self.value["requestBody"] = json!({ "description": about, "content": { "application/octet-stream": { "schema": {} } } });
@@ -126,6 +160,17 @@ impl Call<'_> {
             content["example"] = example;
         }
         self.answer(status, about)["content"]["application/json"] = content;
+        self
+    }
+
+    /// An answer whose JSON body has one of several forms; this is a further one.
+    pub(super) fn or_json<T: JsonSchema>(mut self, status: StatusCode) -> Self {
+        let schema = self.describe.schema::<T>();
+        let content = &mut self.answer(status, "")["content"]["application/json"]["schema"];
+        match content.get_mut("anyOf").and_then(Value::as_array_mut) {
+            Some(forms) => forms.push(schema),
+            None => *content = json!({ "anyOf": [content.take(), schema] }),
+        }
         self
     }
 
@@ -188,7 +233,14 @@ impl Call<'_> {
             self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and `Fairhold-Route: redirect` was sent.");
             let location = json!({ "type": "string" });
             self = self.answer_header(StatusCode::TEMPORARY_REDIRECT, "Location", "The same resource at the leader.", location);
-            self = self.codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown, Code::RateLimited, Code::DeadlineExceeded]);
+            self = self.codes(&[
+                Code::BadRequest,
+                Code::NoQuorum,
+                Code::Overloaded,
+                Code::ShuttingDown,
+                Code::RateLimited,
+                Code::DeadlineExceeded,
+            ]);
         }
         match kind {
             Kind::Read => {
@@ -265,5 +317,25 @@ fn left_out_rather_than_null(schema: &mut Value) {
                 _ => property["anyOf"] = choices.into(),
             }
         }
+    }
+}
+
+/// Gives every integer the bounds of its type.
+fn bound_integers(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(bound_integers);
+            let bounds = match fields.get("format").and_then(Value::as_str) {
+                Some("int32") => Some((json!(i32::MIN), json!(i32::MAX))),
+                Some("uint64") => Some((json!(0), json!(u64::MAX))),
+                _ => None,
+            };
+            if let Some((least, most)) = bounds {
+                fields.insert("minimum".to_owned(), least);
+                fields.insert("maximum".to_owned(), most);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound_integers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -91,6 +91,12 @@ pub(super) fn only_false(name: &'static str, about: &str) -> Parameter {
     Parameter::new(name, about, schema.clone(), schema)
 }
 
+/// A flag without which the call is refused.
+pub(super) fn only_true(name: &'static str, about: &str) -> Parameter {
+    let schema = json!({ "type": "boolean", "enum": [true] });
+    Parameter::new(name, about, schema.clone(), schema).required()
+}
+
 pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Parameter {
     let schema = json!({ "type": "string", "maxLength": bytes_max, "x-max-bytes": bytes_max });
     Parameter::new(name, about, schema.clone(), schema)

@@ -1,0 +1,131 @@
+//! Transactions, described. Their body is made from its types; what no single field can say is added to their schemas here.
+
+use super::{
+    describe::{Describer, Kind, Operation},
+    pattern,
+};
+use crate::txn::TXN;
+use fairhold_types::{
+    Code,
+    limits::{NODE_TTL_MAX, NODE_TTL_MIN, PATH_BYTES_MAX, TRANSACTION_STEPS_MAX, VALUE_BYTES_MAX},
+    txn,
+};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+/// Base64 with padding, and no bits behind the last byte.
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+/// What a sequential name begins with: a part of one level.
+pub(super) const NAME_PREFIX: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]*$";
+
+pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+    describe.refine("Transaction", refine_transaction);
+    describe.refine("Condition", refine_condition);
+    describe.refine("Span", refine_span);
+    describe.refine("Create", refine_create);
+    describe.refine("Put", refine_put);
+    describe.refine("Set", refine_value);
+    vec![transact(describe)]
+}
+
+fn transact(describe: &mut Describer) -> Operation {
+    let example = json!({
+        "if": [{ "path": "/jobs/7", "version": 3 }, { "fence": { "lock": "deploy", "token": 42 } }],
+        "then": [{ "put": { "path": "/jobs/7", "value": "done" } }, { "delete": { "path": "/jobs/7/owner" } }],
+    });
+    let done = json!({
+        "succeeded": true,
+        "results": [
+            { "put": { "path": "/jobs/7", "created": false, "version": 4 } },
+            { "delete": { "path": "/jobs/7/owner", "count": 1 } },
+        ],
+        "revision": 57,
+    });
+    describe
+        .call(Method::POST, "/v1/txn", "transact", "nodes", "Change several nodes in one step, if conditions hold.")
+        .about(
+            "All or nothing, and at one revision. Where all conditions hold, `then` is done, else `else`; without an `else` the \
+             transaction is refused then. An operation sees what those before it did. A refusal says in `failed` which entry of \
+             which list was refused, and nothing was changed.",
+        )
+        .query(&TXN, vec![])
+        .request::<txn::Transaction>(example)
+        .json::<txn::Transacted>(StatusCode::OK, "It was done.", done)
+        .codes(&[
+            Code::Denied,
+            Code::NoNode,
+            Code::SessionNotFound,
+            Code::NodeExists,
+            Code::EphemeralParent,
+            Code::NotEmpty,
+            Code::VersionMismatch,
+            Code::TooLarge,
+        ])
+        .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
+        .done(Kind::Keyed)
+}
+
+fn refine_transaction(schema: &mut Value) {
+    for part in ["if", "then", "else"] {
+        schema["properties"][part]["maxItems"] = TRANSACTION_STEPS_MAX.into();
+    }
+}
+
+/// A condition is one of four; a field of another one may be there as `null`.
+fn refine_condition(schema: &mut Value) {
+    let one = |given: &[&str]| {
+        let absent: Vec<Value> = ["path", "version", "exists", "fence", "session"]
+            .iter()
+            .filter(|name| !given.contains(name))
+            .map(|name| json!({ "properties": { *name: { "type": "null" } } }))
+            .collect();
+        let there: Vec<Value> = given.iter().map(|name| is_given(name)).collect();
+        json!({ "allOf": there.into_iter().chain(absent).collect::<Vec<Value>>() })
+    };
+    schema["anyOf"] = json!([one(&["path", "version"]), one(&["path", "exists"]), one(&["fence"]), one(&["session"])]);
+}
+
+fn refine_span(schema: &mut Value) {
+    let (least, most) = (NODE_TTL_MIN, NODE_TTL_MAX);
+    schema["anyOf"] = json!([
+        { "type": "integer", "minimum": least.as_secs().max(1), "maximum": most.as_secs() },
+        { "type": "string", "pattern": pattern::duration(least, most) },
+    ]);
+}
+
+fn refine_create(schema: &mut Value) {
+    refine_put(schema);
+    schema["properties"]["name"]["pattern"] = NAME_PREFIX.into();
+    schema["properties"]["name"]["maxLength"] = PATH_BYTES_MAX.into();
+    let sequential = json!({ "required": ["sequential"], "properties": { "sequential": { "const": true } } });
+    add_rule(schema, json!({ "anyOf": [sequential, { "not": is_given("name") }] }));
+}
+
+fn refine_put(schema: &mut Value) {
+    refine_value(schema);
+    let container = json!({ "required": ["container"], "properties": { "container": { "const": true } } });
+    for (one, other) in
+        [(is_given("session"), is_given("ttl")), (is_given("session"), container.clone()), (is_given("ttl"), container)]
+    {
+        add_rule(schema, json!({ "not": { "allOf": [one, other] } }));
+    }
+}
+
+fn refine_value(schema: &mut Value) {
+    schema["properties"]["value"]["maxLength"] = VALUE_BYTES_MAX.into();
+    schema["properties"]["value"]["x-max-bytes"] = VALUE_BYTES_MAX.into();
+    schema["properties"]["value_base64"]["pattern"] = BASE64.into();
+    add_rule(schema, json!({ "not": { "allOf": [is_given("value"), is_given("value_base64")] } }));
+}
+
+/// A field that is there, and not `null`.
+fn is_given(name: &str) -> Value {
+    json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
+}
+
+fn add_rule(schema: &mut Value, rule: Value) {
+    match schema.get_mut("allOf").and_then(Value::as_array_mut) {
+        Some(rules) => rules.push(rule),
+        None => schema["allOf"] = json!([rule]),
+    }
+}
