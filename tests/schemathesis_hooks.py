@@ -12,6 +12,7 @@ WAIT_MAX_MS = 200
 TIMEOUT_MIN_MS = 5000
 UNKNOWN_HEADER = "x-schemathesis-unknown-property"
 UNIT_MS = {"ms": 1, "s": 1000, "": 1000, "m": 60000, "h": 3600000}
+SEQUENTIAL_BYTES_MAX = 1000
 BYTES_MAX = {"owner": 256, "name": 256, "reason": 256, "prefix": 512, "meta": 1024}
 
 
@@ -39,6 +40,11 @@ def is_positive(case):
     return meta is None or meta.generation.mode.is_positive or UNKNOWN_HEADER in (case.headers or {})
 
 
+def is_one_of_a_sequence(case):
+    meta = getattr(case, "meta", None)
+    return meta is not None and meta.phase.name.value == "stateful"
+
+
 class Parameters:
     """Those of the query and those of a JSON body, as one."""
 
@@ -52,6 +58,28 @@ class Parameters:
         for place in self.places:
             for name in names:
                 place.pop(name, None)
+
+
+def is_on(value):
+    """Of a flag: bare, or true."""
+    return value in (True, "true", "")
+
+
+def keep_to_the_words_of_nodes(case, parameters):
+    if not case.operation.path.startswith("/v1/nodes/"):
+        return
+    # Of what ends a node at most one.
+    if parameters.get("session") is not None:
+        parameters.drop("container")
+    if parameters.get("ttl") is not None and is_on(parameters.get("container")):
+        parameters.drop("container")
+    # Pages are those of a listing.
+    if not is_on(parameters.get("children")) and not is_on(parameters.get("recursive")):
+        parameters.drop("limit")
+    # The path with the name and the number must fit.
+    path = (case.path_parameters or {}).get("path")
+    if bytes_of(path) + bytes_of(parameters.get("name")) > SEQUENTIAL_BYTES_MAX:
+        parameters.drop("name")
 
 
 def drop_what_cannot_be_waited_for(case, parameters):
@@ -93,11 +121,15 @@ def keep_to_the_words(case, parameters):
     headers = case.headers or {}
     if "If-Match" in headers:
         headers.pop("If-None-Match", None)
+    keep_to_the_words_of_nodes(case, parameters)
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     parameters = Parameters(case)
+    if is_one_of_a_sequence(case):
+        # A redirect says nothing of what became of what was made before.
+        (case.headers or {}).pop("Fairhold-Route", None)
     drop_what_cannot_be_waited_for(case, parameters)
     if is_positive(case):
         keep_to_the_words(case, parameters)

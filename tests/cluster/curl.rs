@@ -136,6 +136,10 @@ fn who_asks_to_be_redirected_is_sent_to_the_leader() {
                 let answer = answer.expect_status(307);
                 assert_eq!(answer.header("location"), Some(format!("{}{path}", cluster.nodes[leader].url).as_str()));
             }
+            // What needs no other node is answered by the one that was asked.
+            for (path, status) in [("/v1/locks/signpost?consistency=local", 200), ("/v1/nothing", 404)] {
+                client.once(&Call::get(path).with("fairhold-route", "redirect")).await.expect_status(status);
+            }
         }
         assert!(cluster.client(leader).queue("signpost").await.is_empty(), "who was redirected stands nowhere");
     });

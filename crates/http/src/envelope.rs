@@ -108,13 +108,19 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
 
 /// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
 fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Option<Response>, Problem> {
-    if !wants_redirect(request)? || node.is_leader() {
+    if !wants_redirect(request)? || is_served_here(request) || node.is_leader() {
         return Ok(None);
     }
     let Some(leader) = node.leader_url() else { return Ok(None) };
     let mut response = answer::empty(StatusCode::TEMPORARY_REDIRECT, node.revision());
     response.headers_mut().insert(header::LOCATION, answer::header_value(location(&leader, request.uri()))?);
     Ok(Some(response))
+}
+
+/// What needs no other node: that there is nothing at a path, and a read of what this one has.
+fn is_served_here(request: &Request) -> bool {
+    let mut query = request.uri().query().unwrap_or_default().split('&');
+    request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
 }
 
 /// What a node alone can say of itself it says itself.

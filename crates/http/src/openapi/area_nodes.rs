@@ -173,7 +173,7 @@ fn lifetime() -> Vec<Parameter> {
 }
 
 fn if_match(call: Call<'_>) -> Call<'_> {
-    let versions = json!({ "type": "string", "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
+    let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
     call.header("If-Match", "The version that it must have, in quotes, or `*`: it must exist.", versions)
 }
 
@@ -183,7 +183,7 @@ fn write(call: Call<'_>) -> Call<'_> {
 }
 
 fn fenced(call: Call<'_>) -> Call<'_> {
-    let fence = json!({ "type": "string", "pattern": FENCE, "example": "deploy=42" });
+    let fence = json!({ "type": "string", "minLength": 1, "pattern": FENCE, "example": "deploy=42" });
     call.header("Fairhold-Fence", "LOCK=TOKEN, or LOCK=TOKEN;grant=ID: write only while that token is current.", fence)
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
 }
