@@ -116,7 +116,7 @@ fn not_there_not_allowed_or_too_large() -> Vec<Case> {
         (raw("POST", LOCK).json(&format!("{{\"owner\":\"{}\"}}", "x".repeat(2 * mebibyte))), 413, "too_large", ""),
         (raw("PUT", "/v1/nodes/locks/x").body(b"x".to_vec()), 403, "denied", ""),
         (raw("POST", "/v1/sessions/1/keepalive"), 403, "denied", "secret id"),
-        (raw("DELETE", "/v1/sessions/1"), 403, "denied", "secret id"),
+        (raw("DELETE", "/v1/sessions/1"), 404, "session_not_found", ""),
         (raw("GET", LOCK).with(&format!("X: {}", "x".repeat(100_000))), 431, "too_large", "16384 bytes"),
         (raw("GET", &format!("/v1/locks/{}", "x".repeat(20_000))), 431, "too_large", "16384 bytes"),
         (raw("GET", "/v1/locks/a b"), 400, "bad_request", "HTTP/1.1"),
