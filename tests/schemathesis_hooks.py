@@ -149,7 +149,8 @@ def before_call(context, case, kwargs):
         (case.headers or {}).pop("Fairhold-Route", None)
     right = is_positive(case)
     drop_what_cannot_be_waited_for(case, parameters)
-    if right:
+    # Without what was dropped it may have become right.
+    if right or is_positive(case):
         keep_to_the_words(case, parameters)
     elif (case.headers or {}).get("Fairhold-Route") == "redirect":
         # A redirect comes before the request is read: the leader is the one who refuses it.
