@@ -12,7 +12,7 @@ pub(super) fn duration(least: Duration, most: Duration) -> String {
     let mut forms = Vec::new();
     let whole = 1_000;
     if least / whole < most / whole {
-        let (from, to) = (if least < whole { 0 } else { least.div_ceil(whole) }, most / whole - 1);
+        let (from, to) = (least.div_ceil(whole), most / whole - 1);
         forms.push(format!("{}\\.[0-9]+", number(from, to)));
     }
     for (unit, millis) in UNITS {
