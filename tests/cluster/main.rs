@@ -26,6 +26,7 @@ mod leader_killed;
 mod leases;
 mod limits;
 mod listing;
+mod lock_command;
 mod metrics;
 mod overload;
 mod paused;

@@ -1,5 +1,17 @@
 //! The command line as it is typed. What it means, with environment, file and defaults, is `config.rs`.
 
+use crate::{
+    cluster::ClusterArgs,
+    completions::CompletionsArgs,
+    config_show::ConfigCommand,
+    lock::{ExecArgs, LockArgs, SupervisorArgs},
+    locks::LocksArgs,
+    node::NodeArgs,
+    sessions::SessionsArgs,
+    top::TopArgs,
+    txn::TxnArgs,
+    watch::WatchArgs,
+};
 use clap::{Parser, Subcommand, value_parser};
 use fairhold_types::NodeId;
 use std::path::PathBuf;
@@ -20,8 +32,37 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run a whole cluster of real processes on this machine, to try it out
     Dev(DevArgs),
+    /// Run a command while holding a lock
+    Lock(Box<LockArgs>),
+    /// List locks, show who holds and who waits, break one
+    Locks(LocksArgs),
+    /// List sessions, show what one owns, end one
+    Sessions(SessionsArgs),
+    /// Read and write the tree of nodes
+    Node(NodeArgs),
+    /// Check conditions and write several nodes in one step
+    Txn(TxnArgs),
+    /// Follow what happens
+    Watch(WatchArgs),
+    /// Show locks, queues and nodes on the terminal, live
+    Top(TopArgs),
+    /// Show the cluster and its members
+    Cluster(ClusterArgs),
     /// Look whether a cluster is well, and say what to do where it is not
     Doctor(DoctorArgs),
+    /// Show or check what `serve` would run with
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man,
+    /// Between `lock` and the command
+    #[command(hide = true)]
+    LockSupervisor(SupervisorArgs),
+    /// Before the command
+    #[command(hide = true)]
+    LockExec(ExecArgs),
     /// Print the version of this program and of all that it writes to disk and to other nodes
     Version,
 }

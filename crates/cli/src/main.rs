@@ -1,16 +1,27 @@
 //! `fairhold`: the one binary. Each command is a file; this one only chooses.
 
 mod args;
+mod cluster;
+mod completions;
 mod config;
+mod config_show;
 mod demo;
 mod dev;
 mod doctor;
+mod lock;
+mod locks;
 mod member;
+mod node;
 mod output;
+mod remote;
 mod serve;
+mod sessions;
 mod signals;
 mod telemetry;
+mod top;
+mod txn;
 mod version;
+mod watch;
 
 use crate::{
     args::{Args, Command},
@@ -38,6 +49,19 @@ fn main() -> ExitCode {
             Ok(plan) => ended(dev::run(plan, args)),
             Err(error) => failed(EXIT_USAGE, &error),
         },
+        Command::Lock(args) => lock::main(&args),
+        Command::Locks(args) => locks::main(&args),
+        Command::Sessions(args) => sessions::main(&args),
+        Command::Node(args) => node::main(&args),
+        Command::Txn(args) => txn::main(&args),
+        Command::Watch(args) => watch::main(&args),
+        Command::Top(args) => top::main(&args),
+        Command::Cluster(args) => cluster::main(&args),
+        Command::Config(command) => config_show::main(command),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Man => completions::man(),
+        Command::LockSupervisor(args) => lock::supervise(&args),
+        Command::LockExec(args) => lock::exec(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Version => ended(output::unless_closed(output::write_stdout(&version::text()))),
     }

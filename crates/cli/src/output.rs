@@ -4,8 +4,13 @@ use std::io::{self, Write};
 
 /// Writes all of it at once, and at once to whoever reads.
 pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
+    write_bytes(text.as_bytes())
+}
+
+/// The same with bytes.
+pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
+    stdout.write_all(bytes)?;
     stdout.flush()
 }
 

@@ -5,7 +5,7 @@ use crate::{
     backoff::Backoff,
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Call, Connections, Reply, Tried, leader_of},
+    exchange::{Call, Caller, Connections, Reply, Tried, leader_of},
 };
 use fairhold_types::dto;
 use reqwest::Method;
@@ -39,13 +39,13 @@ impl Patience {
 }
 
 impl Calls {
-    pub(crate) fn new(endpoints: Arc<Endpoints>, program: &str) -> Result<Calls, Error> {
-        Ok(Calls { endpoints, connections: Connections::new(program)? })
+    pub(crate) fn new(endpoints: Arc<Endpoints>, caller: &Caller) -> Result<Calls, Error> {
+        Ok(Calls { endpoints, connections: Connections::new(caller)? })
     }
 
     /// The same over connections of its own.
-    pub(crate) fn on_connections_of_its_own(&self, program: &str) -> Result<Calls, Error> {
-        Calls::new(Arc::clone(&self.endpoints), program)
+    pub(crate) fn on_connections_of_its_own(&self, caller: &Caller) -> Result<Calls, Error> {
+        Calls::new(Arc::clone(&self.endpoints), caller)
     }
 
     /// Sends a call until a node gives a definite answer; a refusal is one.

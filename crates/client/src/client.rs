@@ -6,6 +6,7 @@ use crate::{
     calls::Calls,
     endpoints::{Endpoint, Endpoints},
     error::Error,
+    exchange::{AuthToken, Caller},
     ids::Ids,
     nodes::Nodes,
     session::OpenSession,
@@ -39,6 +40,7 @@ pub struct ClientBuilder {
     endpoints: Vec<String>,
     timeout: Duration,
     owner: Option<String>,
+    auth_token: Option<AuthToken>,
     discover: bool,
 }
 
@@ -57,6 +59,11 @@ impl ClientBuilder {
     /// Who this program is, for people who read queues. Without it: the program's name and its process number.
     pub fn owner(self, owner: impl Into<String>) -> ClientBuilder {
         ClientBuilder { owner: Some(owner.into()), ..self }
+    }
+
+    /// Shows this token with every request, as `Authorization: Bearer`.
+    pub fn auth_token(self, token: impl Into<String>) -> ClientBuilder {
+        ClientBuilder { auth_token: Some(AuthToken(token.into())), ..self }
     }
 
     /// Whether the addresses that the cluster names of itself are used besides those given here; they are, if this is not
@@ -79,10 +86,11 @@ impl ClientBuilder {
         })?;
         let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let program = program();
-        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &program)?;
+        let caller = Caller { program: program.clone(), auth_token: self.auth_token };
+        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &caller)?;
         Ok(Client(Arc::new(Inner {
-            renewals: calls.on_connections_of_its_own(&program)?,
-            background: Background::new(runtime, calls.on_connections_of_its_own(&program)?),
+            renewals: calls.on_connections_of_its_own(&caller)?,
+            background: Background::new(runtime, calls.on_connections_of_its_own(&caller)?),
             ids: Ids::default(),
             timeout: self.timeout,
             owner: self.owner.unwrap_or_else(|| format!("{program}-{}", std::process::id())),
@@ -111,7 +119,7 @@ impl Client {
 
     /// A client with settings of its own.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder { endpoints: Vec::new(), timeout: TIMEOUT_DEFAULT, owner: None, discover: true }
+        ClientBuilder { endpoints: Vec::new(), timeout: TIMEOUT_DEFAULT, owner: None, auth_token: None, discover: true }
     }
 
     /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.

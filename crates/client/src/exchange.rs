@@ -97,18 +97,42 @@ pub(crate) enum Tried {
     Unknown { why: String },
 }
 
+/// Who asks, as every request says it.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) program: String,
+    pub(crate) auth_token: Option<AuthToken>,
+}
+
+/// What is shown as `Authorization: Bearer`.
+#[derive(Clone)]
+pub(crate) struct AuthToken(pub(crate) String);
+
+impl std::fmt::Debug for AuthToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AuthToken(secret)")
+    }
+}
+
 /// Connections of one kind of request. Each request over HTTP/1.1 has a connection for itself as long as it is open.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections(reqwest::Client);
 
 impl Connections {
-    pub(crate) fn new(program: &str) -> Result<Connections, Error> {
+    pub(crate) fn new(caller: &Caller) -> Result<Connections, Error> {
         let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
         let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
         #[cfg(target_os = "linux")]
         let builder = builder.tcp_user_timeout(SILENT_MAX);
-        let built = builder.user_agent(program).build();
+        let mut headers = header::HeaderMap::new();
+        if let Some(AuthToken(token)) = &caller.auth_token {
+            let bearer = header::HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut bearer = bearer.map_err(|_| Error::Invalid("the token holds what cannot stand in a header".to_owned()))?;
+            bearer.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, bearer);
+        }
+        let built = builder.user_agent(&caller.program).default_headers(headers).build();
         built.map(Connections).map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))
     }
 

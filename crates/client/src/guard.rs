@@ -9,7 +9,7 @@ use crate::{
     session::Session,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, dto};
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::AbortHandle};
 
 /// A grant that was given to this program. Clones speak of the same grant; they keep nothing alive and give nothing back, which
@@ -71,6 +71,22 @@ impl Held {
         &self.0.lock
     }
 
+    /// The grant's secret id: who knows it can renew and release. To be handed to none but what works under this lock.
+    #[must_use]
+    pub fn id(&self) -> GrantId {
+        self.0.id
+    }
+
+    /// For how long it may be believed in from now on if no further keepalive is acknowledged; as [`token`](Held::token), by
+    /// this program's clock alone.
+    ///
+    /// # Errors
+    /// How it was lost, or that it was given back.
+    pub fn left(&self) -> Result<Duration, Lost> {
+        let ended = *self.0.ended.borrow();
+        ended.map_or_else(|| self.0.lease.left(), Err)
+    }
+
     /// The grant's public number, as queues and logs show it.
     #[must_use]
     pub fn number(&self) -> GrantNumber {
@@ -98,8 +114,7 @@ impl Held {
     }
 
     fn check(&self) -> Result<(), Lost> {
-        let ended = *self.0.ended.borrow();
-        ended.map_or_else(|| self.0.lease.check(), Err)
+        self.left().map(|_| ())
     }
 }
 

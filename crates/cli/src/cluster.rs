@@ -1,0 +1,63 @@
+//! `fairhold cluster`: how the cluster is, and who its members are.
+
+use crate::remote::{
+    self, Api, Failure, RemoteArgs, Request,
+    form::{self, Form, Table, cell},
+};
+use clap::Subcommand;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// What `cluster` was told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    command: ClusterCommand,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Show the node that answers: role, term, leader, revision
+    Status,
+    /// List the members, with how far each is behind
+    Members,
+}
+
+/// Asks and writes.
+pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
+    remote::run(&args.remote, async |api| run(api, args).await)
+}
+
+async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
+    let asked = args.remote.output;
+    let reply = api.call(&Request::get("/v1/cluster")).await?;
+    if asked == Some(Form::Json) {
+        return form::write_body(&reply);
+    }
+    let cluster: Value = reply.read()?;
+    match &args.command {
+        ClusterCommand::Status => {
+            if asked == Some(Form::Ndjson) {
+                return form::write_line(&cluster);
+            }
+            let mut table = Table::new(&["FIELD", "VALUE"]);
+            for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
+                table.row(vec![name.clone(), cell(&cluster, name)]);
+            }
+            form::write(&table.text(Form::of(asked)))
+        }
+        ClusterCommand::Members => {
+            let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR"]);
+            for member in cluster["members"].as_array().into_iter().flatten() {
+                if asked == Some(Form::Ndjson) {
+                    form::write_line(member)?;
+                }
+                let cells = ["id", "role", "url", "peer", "lag", "silent_for"].map(|field| cell(member, field));
+                table.row(cells.to_vec());
+            }
+            if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! `fairhold completions` and `fairhold man`: from the same description of the command line that reads it.
+
+use crate::{args::Args, output};
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use std::{io, process::ExitCode};
+
+/// What `completions` was told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Writes the script for a shell.
+pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "fairhold", &mut script);
+    written(output::write_bytes(&script))
+}
+
+/// Writes the manual page, with a part for each command.
+pub(crate) fn man() -> ExitCode {
+    written(pages().and_then(|pages| output::write_bytes(&pages)))
+}
+
+fn pages() -> io::Result<Vec<u8>> {
+    let mut command = Args::command();
+    command.build();
+    let mut pages = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut pages)?;
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set() && part.get_name() != "help") {
+        let name = format!("fairhold-{}", part.get_name());
+        clap_mangen::Man::new(part.clone()).title(name).render(&mut pages)?;
+    }
+    Ok(pages)
+}
+
+fn written(result: io::Result<()>) -> ExitCode {
+    crate::ended(output::unless_closed(result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_every_command_and_nothing_hidden() {
+        let text = String::from_utf8(pages().unwrap()).unwrap();
+        assert!(text.contains("on\\-lost") && text.contains("queue") && !text.contains("supervisor"), "{text}");
+    }
+}

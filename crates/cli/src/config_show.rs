@@ -1,0 +1,130 @@
+//! `fairhold config`: what a node would run with, where each value comes from, and whether it can be right.
+
+use crate::{
+    args::ServeArgs,
+    config::{ConfigError, ServeConfig},
+    output,
+};
+use clap::Subcommand;
+use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
+
+/// What `config` was told.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print what `serve` would run with, as a file for --config
+    Show {
+        /// Say behind each value where it comes from
+        #[arg(long)]
+        origin: bool,
+        /// The flags of `serve`.
+        #[command(flatten)]
+        serve: Box<ServeArgs>,
+    },
+    /// Say nothing if `serve` could run with it, else what is wrong
+    Check {
+        /// The flags of `serve`.
+        #[command(flatten)]
+        serve: Box<ServeArgs>,
+    },
+}
+
+/// Resolves and writes.
+pub(crate) fn main(command: ConfigCommand) -> ExitCode {
+    let (serve, shown) = match command {
+        ConfigCommand::Show { origin, serve } => (serve, Some(origin)),
+        ConfigCommand::Check { serve } => (serve, None),
+    };
+    let file = serve.config.clone();
+    match (ServeConfig::resolve(*serve), shown) {
+        (Ok(_), None) => ExitCode::SUCCESS,
+        (Ok(config), Some(origin)) => {
+            let origins = origin.then(|| Origins::new(file, env::args().collect()));
+            crate::ended(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
+        }
+        (Err(error), _) => fail(&error),
+    }
+}
+
+fn fail(error: &ConfigError) -> ExitCode {
+    crate::failed(crate::EXIT_USAGE, error)
+}
+
+/// Where values can come from besides their defaults.
+struct Origins {
+    file: Option<PathBuf>,
+    in_file: BTreeSet<String>,
+    typed: Vec<String>,
+}
+
+impl Origins {
+    fn new(file: Option<PathBuf>, typed: Vec<String>) -> Origins {
+        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let table: toml::Table = text.parse().unwrap_or_default();
+        Origins { file, in_file: table.keys().cloned().collect(), typed }
+    }
+
+    /// In the order in which the sources go before one another.
+    fn of(&self, name: &str) -> String {
+        let (flag, variable) = (format!("--{name}"), format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase()));
+        let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
+        if self.typed.iter().any(is_typed) {
+            return format!("flag {flag}");
+        }
+        if env::var_os(&variable).is_some() {
+            return format!("environment {variable}");
+        }
+        match &self.file {
+            Some(file) if self.in_file.contains(name) => format!("file {}", file.display()),
+            Some(_) | None => "default".to_owned(),
+        }
+    }
+}
+
+fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let members = config.members.iter().map(|(id, member)| quoted(&format!("{id}={},{}", member.url, member.peer)));
+    let mut lines = vec![
+        ("id", config.id.to_string()),
+        ("data", quoted(&config.data.to_string_lossy())),
+        ("member", format!("[{}]", members.collect::<Vec<_>>().join(", "))),
+        ("listen", quoted(&config.listen)),
+        ("peer-listen", quoted(&config.peer_listen)),
+        ("connections-max", config.limits.connections.to_string()),
+        ("connections-per-address-max", config.limits.per_address.to_string()),
+        ("event-ring-bytes", config.event_ring_bytes.to_string()),
+        ("log", quoted(&config.log)),
+    ];
+    if let Some(path) = &config.admin_token_file {
+        lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
+    }
+    let line = |(name, value): (&str, String)| match origins {
+        Some(origins) => format!("{name} = {value}  # {}\n", origins.of(name)),
+        None => format!("{name} = {value}\n"),
+    };
+    lines.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_read_again_and_says_where_it_comes_from() {
+        let args = || ServeArgs {
+            id: Some(1),
+            data: Some("a \"b\"".into()),
+            member: vec!["1=http://a:7171,a:7271".to_owned()],
+            ..ServeArgs::default()
+        };
+        let config = ServeConfig::resolve(args()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("fairhold.toml");
+        fs::write(&file, text(&config, None)).unwrap();
+        let again = ServeConfig::resolve(ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }).unwrap();
+        assert_eq!(again, config);
+        fs::write(&file, "listen = \"a:1\"\n").unwrap();
+        let origins = Origins::new(Some(file), vec!["--id=1".to_owned()]);
+        assert_eq!((origins.of("id").as_str(), origins.of("log").as_str()), ("flag --id", "default"));
+        assert!(origins.of("listen").starts_with("file "));
+    }
+}

@@ -1,0 +1,176 @@
+//! `fairhold lock NAME -- CMD…`: runs a command while holding a lock.
+//!
+//! `waiting` tells of the queue, `running` starts the supervisor and keeps it informed, `supervisor` is the other process.
+
+mod args;
+mod channel;
+mod group;
+mod running;
+mod supervisor;
+mod terminal;
+mod waiting;
+
+pub(crate) use args::LockArgs;
+pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
+
+use crate::remote::{Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
+use fairhold_client::{Acquire, Client, Error, Guard};
+use rustix::process::Signal;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+use supervisor::exit_number;
+use tokio::sync::mpsc;
+
+/// The lock was not acquired. Not 1, as with flock, so that it differs from a command that failed.
+pub(crate) const EXIT_NOT_ACQUIRED: u8 = 75;
+/// The lock was lost while the command ran.
+const EXIT_LOST: u8 = 79;
+/// How long leaving the queue and giving the lock back may take at the end.
+const SETTLE_WITHIN: Duration = Duration::from_secs(2);
+/// Signals that are passed on to the command, and that end the wait.
+const PASSED_ON: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// Places in the queue that wait to be told; an old one is of no use.
+const PLACES_MAX: usize = 4;
+
+/// What came of the wait.
+enum Waited {
+    Held(Guard),
+    Not(u8, String),
+    Signalled(Signal),
+}
+
+/// Waits, runs and ends as the command does.
+pub(crate) fn main(args: &LockArgs) -> ExitCode {
+    let usage = |why: String| crate::failed(crate::EXIT_USAGE, &Failure::Usage(why));
+    let [name] = &args.names[..] else {
+        let names = args.names.join(" ");
+        return usage(format!("several locks at once ({names}) cannot be taken yet; name one, and put -- before the command"));
+    };
+    // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return crate::failed(crate::EXIT_FAILURE, &error),
+    };
+    let code = runtime.block_on(async {
+        match hold_and_run(args, name).await {
+            Ok(code) => code,
+            Err(failure) => {
+                say(&failure.to_string());
+                failure.code()
+            }
+        }
+    });
+    ExitCode::from(code)
+}
+
+async fn hold_and_run(args: &LockArgs, name: &str) -> Result<u8, Failure> {
+    let api = Api::new(&args.connect)?;
+    let client = client(args)?;
+    let mut signals = group::listen(&PASSED_ON)?;
+    let code = match wait(args, name, &api, &client, &mut signals).await {
+        Waited::Held(guard) => {
+            if args.connect.verbose {
+                say(&format!("{name} is held, token {}", guard.token().map_or(0, |token| token.0)));
+            }
+            let code = running::run(args, guard.held().clone(), &mut signals).await?;
+            match tokio::time::timeout(args.connect.timeout, guard.release()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) | Err(_) if args.connect.quiet => {}
+                Ok(Err(error)) => say(&format!("{name} could not be given back: {error}")),
+                Err(_) => say(&format!("{name} could not be given back in time; it ends with its ttl")),
+            }
+            code
+        }
+        Waited::Not(code, why) => {
+            if code != args.conflict_exit_code || !args.connect.quiet {
+                say(&why);
+            }
+            code
+        }
+        Waited::Signalled(signal) => 128_u8.saturating_add(exit_number(signal.as_raw())),
+    };
+    // What cannot be given back in time ends with its ttl.
+    tokio::time::timeout(SETTLE_WITHIN, client.settled()).await.ok();
+    Ok(code)
+}
+
+fn client(args: &LockArgs) -> Result<Client, Failure> {
+    let connect = &args.connect;
+    let mut builder = Client::builder().timeout(connect.timeout).owner(args.owner.clone().unwrap_or_else(owner));
+    for url in &connect.endpoint {
+        builder = builder.endpoint(crate::remote::api::endpoint(url)?);
+    }
+    if let Some(token) = connect.auth_token()? {
+        builder = builder.auth_token(token);
+    }
+    builder.build().map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// Who runs this, for people.
+fn owner() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let user = user.unwrap_or_else(|_| format!("uid-{}", rustix::process::getuid().as_raw()));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{user}@{host}:{}", std::process::id())
+}
+
+fn wish(args: &LockArgs, name: &str, client: &Client) -> Acquire {
+    let mut wish = if args.shared { client.read_lock(name) } else { client.lock(name) };
+    wish = wish.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
+    if let Some(limit) = args.limit {
+        wish = wish.limit(limit);
+    }
+    if let Some(wait) = args.wait {
+        wish = wish.wait(wait);
+    }
+    wish
+}
+
+async fn wait(args: &LockArgs, name: &str, api: &Api, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
+    let (tell, places) = mpsc::channel(PLACES_MAX);
+    let wish = wish(args, name, client).on_queue(move |place| drop(tell.try_send(place.clone())));
+    let acquiring = async { if args.nonblock { wish.try_now().await } else { wish.await } };
+    let telling = async {
+        if args.connect.quiet {
+            std::future::pending().await
+        } else {
+            waiting::tell(api, name, places, args.connect.verbose).await
+        }
+    };
+    tokio::select! {
+        biased;
+        acquired = acquiring => match acquired {
+            Ok(guard) => Waited::Held(guard),
+            Err(error) => not_acquired(args, &error),
+        },
+        Some(signal) = signals.recv() => Waited::Signalled(signal),
+        () = waiting::nobody_answers(api) => {
+            let asked = args.connect.endpoint.join(", ");
+            Waited::Not(EXIT_UNAVAILABLE, format!("no endpoint answered within {:?}: {asked}", api.timeout()))
+        }
+        () = telling => Waited::Not(EXIT_UNAVAILABLE, "nothing is told any more".to_owned()),
+    }
+}
+
+fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
+    let code = match error {
+        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } => EXIT_UNAVAILABLE,
+        Error::Refused { status: 401 | 403, .. } => EXIT_DENIED,
+        Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => crate::EXIT_USAGE,
+        // Held by another, a full queue, a place that was taken away.
+        Error::LockHeld { .. } | Error::WaitTimeout { .. } | Error::Busy { .. } | Error::Lost(_) => args.conflict_exit_code,
+        Error::Refused { .. } | Error::StaleToken { .. } | Error::VersionMismatch { .. } | Error::NoNode { .. } => {
+            crate::EXIT_FAILURE
+        }
+        _ => crate::EXIT_FAILURE,
+    };
+    Waited::Not(code, error.to_string())
+}
+
+fn say(text: &str) {
+    // Where it goes may be gone: the exit code says what can be said.
+    writeln!(io::stderr(), "fairhold: {text}").ok();
+}

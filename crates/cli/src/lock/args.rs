@@ -1,0 +1,114 @@
+//! What `lock` was told.
+
+use crate::remote::ConnectArgs;
+use clap::{ValueEnum, value_parser};
+use fairhold_types::duration;
+use std::time::Duration;
+
+const LONG_ABOUT: &str = "\
+Run a command while holding a lock, as flock does, over all machines.
+
+Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended, \
+and ends with the command's exit code. While it waits it says on stderr who holds the lock and how many stand before it.
+
+Unlike flock, the lock is a lease: it can be lost while the command runs, when no node of the cluster can be reached \
+for too long, or when an administrator breaks it. Then the command and all processes of its process group are stopped, by \
+SIGTERM and after --kill-after by SIGKILL, BEFORE anybody else can be given a lock that was not renewed, and the exit code is \
+79. The same happens when fairhold itself is killed. What has left the process group (setsid, a daemon) is out of reach. A \
+write that must not come late has to carry FAIRHOLD_TOKEN and have it checked where the data is.
+
+What the command left running in the background, in its process group, is stopped when the command has ended: nothing of it \
+works on without the lock.";
+
+const AFTER_HELP: &str = "\
+The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id).
+
+Exit codes: the command's own, 128+N when signal N ended it; 126 it cannot be run; 127 it is not found;
+  2 wrong usage; 69 no endpoint answered for --timeout; 75 not acquired (-E changes it); 77 denied; 79 the lock was lost.
+
+Examples:
+  fairhold lock nightly -n -- ./backup.sh                 run it unless it runs already somewhere (cron)
+  fairhold lock deploy -w 10m -- make deploy              wait for at most 10 minutes
+  fairhold lock table -s -- ./report.sh                   together with other readers
+  fairhold lock gpu -l 4 -p 2 -- ./train.sh               two of four permits
+  fairhold lock deploy -- sh -c './build && ./ship'       a shell only where one is asked for";
+
+/// What `lock` was told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+pub(crate) struct LockArgs {
+    /// The lock's name
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+
+    /// The command and its arguments, after --
+    #[arg(value_name = "CMD", required = true, last = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+
+    /// Do not wait: fail at once if the lock is not free
+    #[arg(short = 'n', long, conflicts_with = "wait")]
+    pub(crate) nonblock: bool,
+
+    /// Wait for at most so long [default: for ever]
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Hold it together with other shared holders
+    #[arg(short, long, conflicts_with = "exclusive")]
+    pub(crate) shared: bool,
+
+    /// Hold it alone: this is the default
+    #[arg(short = 'x', long)]
+    pub(crate) exclusive: bool,
+
+    /// How many permits the lock has in all: the first who names it sets it
+    #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) limit: Option<u32>,
+
+    /// How many permits to take
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
+    pub(crate) permits: u32,
+
+    /// Stand before those of lower priority
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i32,
+
+    /// How long the lock outlives this program if it is killed, and how long the cluster may be out of reach
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// Who you are, for people who look at the queue [default: USER@HOST:PID]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) owner: Option<String>,
+
+    /// How long the lock stays blocked after a holder that was not heard of any more
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub(crate) lock_delay: Duration,
+
+    /// The exit code where the lock was not acquired
+    #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// What to do with the command when the lock is lost: SIGTERM and then SIGKILL, SIGKILL at once, or nothing
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    pub(crate) on_lost: OnLost,
+
+    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lock could not be renewed
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub(crate) kill_after: Duration,
+
+    /// The cluster.
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+/// What becomes of the command when the lock is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLost {
+    /// SIGTERM, and SIGKILL after a while
+    Term,
+    /// SIGKILL at once
+    Kill,
+    /// Let it run on
+    Ignore,
+}

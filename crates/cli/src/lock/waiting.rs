@@ -1,0 +1,98 @@
+//! What is said on stderr while the lock is waited for.
+
+use crate::remote::{
+    Api, Request,
+    api::encode,
+    form::{cell, harmless},
+};
+use fairhold_client::QueuePlace;
+use serde_json::Value;
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
+
+/// How often the spinner moves.
+const SPIN_EVERY: Duration = Duration::from_millis(120);
+const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+/// Clears the line.
+const CLEAR: &str = "\r\x1b[K";
+/// How long a question for the holder may take.
+const HOLDER_WITHIN: Duration = Duration::from_secs(2);
+/// How often is asked whether anybody is there, as a part of the time in which nobody may be.
+const LOOKS_PER_TIMEOUT: u32 = 4;
+
+/// Tells of the place in the queue until it is dropped; never returns.
+pub(super) async fn tell(api: &Api, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
+    let Some(first) = places.recv().await else { return std::future::pending().await };
+    let mut line = describe(api, name, &first).await;
+    if !io::stderr().is_terminal() {
+        say(&format!("fairhold: {line}\n"));
+        loop {
+            let Some(place) = places.recv().await else { return std::future::pending().await };
+            if is_verbose {
+                say(&format!("fairhold: {}\n", describe(api, name, &place).await));
+            }
+        }
+    }
+    let _cleared = ClearLine;
+    let (mut spins, begun, mut turn) = (interval(SPIN_EVERY), Instant::now(), 0);
+    spins.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            biased;
+            Some(place) = places.recv() => line = describe(api, name, &place).await,
+            _ = spins.tick() => {
+                turn = (turn + 1) % SPINNER.len();
+                let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col.max(20));
+                let text = format!("{} {line} ({} s)", SPINNER[turn], begun.elapsed().as_secs());
+                let text: String = text.chars().take(usize::from(columns) - 1).collect();
+                say(&format!("{CLEAR}{text}"));
+            }
+        }
+    }
+}
+
+struct ClearLine;
+
+impl Drop for ClearLine {
+    fn drop(&mut self) {
+        say(CLEAR);
+    }
+}
+
+fn say(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // Where it goes may be gone: the lock is what matters.
+    stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
+}
+
+async fn describe(api: &Api, name: &str, place: &QueuePlace) -> String {
+    let asked = timeout(HOLDER_WITHIN, api.call(&Request::get(format!("/v1/locks/{}?consistency=local", encode(name))))).await;
+    let lock: Option<Value> = asked.ok().and_then(Result::ok).and_then(|reply| reply.read().ok());
+    let holder = lock.as_ref().and_then(|lock| lock["holders"].as_array()?.first());
+    let held = holder.map(|holder| {
+        format!("held by {} (#{}) for {}", harmless(&cell(holder, "owner")), cell(holder, "number"), cell(holder, "held_for"))
+    });
+    let held = held.unwrap_or_else(|| "not held now".to_owned());
+    format!("waiting for {}: {held}; your place is {}", harmless(name), place.position)
+}
+
+/// Waits until no endpoint has answered for as long as the caller allows.
+pub(super) async fn nobody_answers(api: &Api) {
+    let every = (api.timeout() / LOOKS_PER_TIMEOUT).min(Duration::from_secs(5));
+    let mut answered = Instant::now();
+    loop {
+        let begun = Instant::now();
+        if api.anybody_answers(every.max(Duration::from_millis(100))).await {
+            answered = Instant::now();
+        } else if answered.elapsed() >= api.timeout() {
+            return;
+        }
+        sleep(every.saturating_sub(begun.elapsed())).await;
+    }
+}

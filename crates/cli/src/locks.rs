@@ -1,0 +1,183 @@
+//! `fairhold locks`: which locks there are, who holds them and who waits; and breaking one.
+
+use crate::remote::{
+    self, Api, Failure, RemoteArgs, Request,
+    api::encode,
+    form::{self, Form, Table, cell},
+};
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// What `locks` was told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LocksArgs {
+    #[command(subcommand)]
+    command: LocksCommand,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum LocksCommand {
+    /// List the locks
+    Ls {
+        /// Only those whose name begins so
+        #[arg(value_name = "PREFIX")]
+        prefix: Option<String>,
+        /// Only those that are held, queued for, cooling or idle
+        #[arg(long, value_name = "held|queued|cooling|idle")]
+        state: Option<String>,
+        /// By name, by waiters or by longest_wait
+        #[arg(long, value_name = "name|waiters|longest_wait")]
+        sort: Option<String>,
+        /// The page to show.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Show who holds a lock, and how many wait
+    Show {
+        /// The lock
+        name: String,
+    },
+    /// Show everybody who stands in a lock, in order, holders first
+    Queue {
+        /// The lock
+        name: String,
+    },
+    /// Take a lock away from all who hold it (for administrators)
+    Break {
+        /// The lock
+        name: String,
+        /// Why, for those who look at the history
+        #[arg(long)]
+        reason: Option<String>,
+    },
+}
+
+/// Which page of a listing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageArgs {
+    /// Show one page of at most so many [default: all; one page with -o json]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Begin where an earlier page ended: its next_cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) cursor: Option<String>,
+}
+
+/// Asks and writes.
+pub(crate) fn main(args: &LocksArgs) -> ExitCode {
+    remote::run(&args.remote, async |api| run(api, args).await)
+}
+
+async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
+    let asked = args.remote.output;
+    match &args.command {
+        LocksCommand::Ls { prefix, state, sort, page } => {
+            let request = Request::get("/v1/locks").parameter("prefix", prefix.as_ref());
+            let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
+            let fields = Fields(
+                &["LOCK", "STATE", "HOLDERS", "WAITING", "LIMIT", "HELD FOR"],
+                &["lock", "state", "holders", "queue_length", "limit", "held_for"],
+            );
+            list(api, &request, page, asked, &fields).await
+        }
+        LocksCommand::Show { name } => {
+            let reply = api.call(&Request::get(format!("/v1/locks/{}", encode(name)))).await?;
+            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+                return form::write_body(&reply);
+            }
+            let lock: Value = reply.read()?;
+            let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
+            let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
+            for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
+                let of = |field| cell(&holder, field);
+                table.row(vec![
+                    cell(&lock, "lock"),
+                    of("number"),
+                    of("owner"),
+                    of("mode"),
+                    of("token"),
+                    of("held_for"),
+                    cell(&lock, "queue_length"),
+                ]);
+            }
+            form::write(&table.text(Form::of(asked)))
+        }
+        LocksCommand::Queue { name } => {
+            let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
+            let reply = api.call(&request).await?;
+            let fields = Fields(
+                &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR"],
+                &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number"],
+            );
+            show_items(&reply, asked, &fields)
+        }
+        LocksCommand::Break { name, reason } => {
+            let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
+            api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
+        }
+    }
+}
+
+/// Headings, and the field below each; a dot goes one level down.
+pub(crate) struct Fields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
+
+impl Fields {
+    fn add(&self, table: &mut Table, item: &Value) {
+        let find = |field: &&str| match field.split_once('.') {
+            Some((outer, inner)) => cell(&item[outer], inner),
+            None => cell(item, field),
+        };
+        table.row(self.1.iter().map(find).collect());
+    }
+}
+
+/// Writes the items of one answer.
+pub(crate) fn show_items(reply: &remote::api::Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
+    if asked == Some(Form::Json) {
+        return form::write_body(reply);
+    }
+    let body: Value = reply.read()?;
+    let mut table = Table::new(fields.0);
+    for item in body["items"].as_array().into_iter().flatten() {
+        if asked == Some(Form::Ndjson) {
+            form::write_line(item)?;
+        } else {
+            fields.add(&mut table, item);
+        }
+    }
+    if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
+}
+
+/// Writes a listing: page after page, or the one that was asked for.
+pub(crate) async fn list(
+    api: &Api,
+    request: &Request,
+    page: &PageArgs,
+    asked: Option<Form>,
+    fields: &Fields,
+) -> Result<(), Failure> {
+    let (mut cursor, mut table) = (page.cursor.clone(), Table::new(fields.0));
+    loop {
+        let request = request.clone().parameter("limit", page.limit).parameter("cursor", cursor.as_ref());
+        let reply = api.call(&request).await?;
+        if asked == Some(Form::Json) {
+            return form::write_body(&reply);
+        }
+        let body: Value = reply.read()?;
+        for item in body["items"].as_array().into_iter().flatten() {
+            match asked {
+                Some(Form::Ndjson) => form::write_line(item)?,
+                Some(Form::Table | Form::Plain | Form::Json) | None => fields.add(&mut table, item),
+            }
+        }
+        cursor = body["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() || page.limit.is_some() {
+            break;
+        }
+    }
+    if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
+}

@@ -1,0 +1,81 @@
+//! What all commands share that ask a cluster: where it is, how answers are written, and what the exit codes mean.
+
+pub(crate) mod api;
+pub(crate) mod failure;
+pub(crate) mod form;
+
+pub(crate) use api::{Api, Request};
+pub(crate) use failure::Failure;
+
+use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
+
+/// Where the cluster is, and how patient to be.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "The cluster")]
+pub(crate) struct ConnectArgs {
+    /// A node's URL for clients; several, each after -e or with commas in between, are asked in turn
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "URL",
+        env = "FAIRHOLD_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:7171"
+    )]
+    pub(crate) endpoint: Vec<String>,
+
+    /// How long to try for an answer
+    #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
+    pub(crate) timeout: Duration,
+
+    /// Show the token in this file, as administrators do
+    #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
+    pub(crate) auth_token_file: Option<PathBuf>,
+
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more on stderr
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+impl ConnectArgs {
+    /// The token, where there is a file of it.
+    pub(crate) fn auth_token(&self) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.auth_token_file else { return Ok(None) };
+        let unusable = |why: String| Failure::Usage(format!("--auth-token-file {}: {why}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+        match text.trim() {
+            "" => Err(unusable("it is empty".to_owned())),
+            token => Ok(Some(token.to_owned())),
+        }
+    }
+}
+
+/// The same, and how answers are written.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RemoteArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+
+    /// How to write the answer [default: table on a terminal, else plain]
+    #[arg(short, long, global = true, value_enum)]
+    pub(crate) output: Option<form::Form>,
+}
+
+/// Runs what asks the cluster, on a runtime of one thread.
+pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
+    let done = (|| {
+        let api = Api::new(&remote.connect)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(work(&api))
+    })();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit(remote.output == Some(form::Form::Json)),
+    }
+}

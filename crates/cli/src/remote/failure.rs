@@ -1,0 +1,88 @@
+//! Why a client command failed, and its exit code.
+
+use crate::output;
+use serde::Deserialize;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+/// No endpoint answered in time.
+pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
+/// The caller may not.
+pub(crate) const EXIT_DENIED: u8 = 77;
+
+/// Why it failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// What was typed cannot be right.
+    #[error("{0}")]
+    Usage(String),
+    /// Nobody answered who could serve.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The cluster says no; the body says why.
+    #[error("{}", explain(*status, body))]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The answer.
+        body: Vec<u8>,
+    },
+    /// Something on this machine.
+    #[error(transparent)]
+    Local(#[from] io::Error),
+    /// A stream ended that has no end.
+    #[error("{0}")]
+    Ended(String),
+}
+
+impl Failure {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) => crate::EXIT_USAGE,
+            Failure::Unavailable(_) => EXIT_UNAVAILABLE,
+            Failure::Refused { status: 401 | 403, .. } => EXIT_DENIED,
+            Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => crate::EXIT_FAILURE,
+        }
+    }
+
+    /// Says it and ends. A refusal's body goes to standard output where exactly the body was asked for.
+    pub(crate) fn exit(&self, body_wanted: bool) -> ExitCode {
+        if let (Failure::Refused { body, .. }, true) = (self, body_wanted) {
+            // The exit code says what can be said where nobody reads.
+            output::write_bytes(body).ok();
+        }
+        writeln!(io::stderr(), "fairhold: {self}").ok();
+        ExitCode::from(self.code())
+    }
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    detail: String,
+}
+
+fn explain(status: u16, body: &[u8]) -> String {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(Problem { code, detail }) => format!("{detail} ({code})"),
+        Err(_) => format!("the answer is {status}, and not one of a fairhold node"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_has_its_code_and_says_why() {
+        let refused = |status, body: &str| Failure::Refused { status, body: body.as_bytes().to_vec() };
+        let problem = refused(404, r#"{"code":"no_node","detail":"there is no node /a"}"#);
+        assert_eq!((problem.code(), problem.to_string().as_str()), (1, "there is no node /a (no_node)"));
+        assert_eq!([refused(401, "").code(), refused(403, "").code(), refused(500, "").code()], [77, 77, 1]);
+        assert_eq!((Failure::Usage(String::new()).code(), Failure::Unavailable(String::new()).code()), (2, 69));
+        assert!(refused(502, "<html>").to_string().contains("502"));
+    }
+}

@@ -1,0 +1,119 @@
+//! How answers are written: a table for people, tab-separated lines for `cut`, and the HTTP body for programs.
+
+use super::{Failure, api::Reply};
+use crate::output;
+use serde_json::Value;
+use std::io::{self, IsTerminal as _};
+
+/// A form of output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Form {
+    /// Columns under a heading
+    Table,
+    /// Exactly the HTTP body
+    Json,
+    /// One JSON object a line
+    Ndjson,
+    /// Tab-separated, without a heading
+    Plain,
+}
+
+impl Form {
+    /// As was asked for, else by what standard output is.
+    pub(crate) fn of(asked: Option<Form>) -> Form {
+        asked.unwrap_or_else(|| if io::stdout().is_terminal() { Form::Table } else { Form::Plain })
+    }
+}
+
+/// Rows under headings.
+#[derive(Debug)]
+pub(crate) struct Table {
+    headings: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Without rows.
+    pub(crate) fn new(headings: &'static [&'static str]) -> Table {
+        Table { headings, rows: Vec::new() }
+    }
+
+    /// One row more, with a cell for each heading. Nothing in a cell can move a cursor or begin another cell.
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
+    }
+
+    /// As text.
+    pub(crate) fn text(&self, form: Form) -> String {
+        match form {
+            Form::Plain | Form::Json | Form::Ndjson => self.rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect(),
+            Form::Table => self.columns(),
+        }
+    }
+
+    fn columns(&self) -> String {
+        let headings: Vec<String> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let all: Vec<&Vec<String>> = std::iter::once(&headings).chain(&self.rows).collect();
+        let width = |column: usize| all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..headings.len()).map(|column| width(column).unwrap_or(0)).collect();
+        let line = |row: &Vec<String>| {
+            let cells: String = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+            format!("{}\n", cells.trim_end())
+        };
+        all.into_iter().map(line).collect()
+    }
+}
+
+/// Without control characters, so that a name somebody else chose cannot write to a terminal what it likes.
+pub(crate) fn harmless(text: &str) -> String {
+    let is_bad = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if is_bad(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// A field as a cell: a dash where it is not there.
+pub(crate) fn cell(object: &Value, field: &str) -> String {
+    match &object[field] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
+    }
+}
+
+/// Writes a text; that nobody reads it is no failure.
+pub(crate) fn write(text: &str) -> Result<(), Failure> {
+    Ok(output::unless_closed(output::write_stdout(text))?)
+}
+
+/// Writes the body as it came, and ends the line.
+pub(crate) fn write_body(reply: &Reply) -> Result<(), Failure> {
+    output::unless_closed(output::write_bytes(&reply.body))?;
+    match reply.body.last() {
+        None | Some(b'\n') => Ok(()),
+        Some(_) => write("\n"),
+    }
+}
+
+/// Writes one JSON object on one line.
+pub(crate) fn write_line(value: &Value) -> Result<(), Failure> {
+    write(&format!("{value}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_columns_and_plain_has_tabs() {
+        let mut table = Table::new(&["LOCK", "OWNER"]);
+        table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
+        table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
+        assert_eq!(table.text(Form::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
+        assert_eq!(table.text(Form::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
+    }
+
+    #[test]
+    fn what_is_not_there_is_a_dash() {
+        let object = serde_json::json!({"a": "x", "n": 3});
+        assert_eq!([cell(&object, "a"), cell(&object, "n"), cell(&object, "b")], ["x", "3", "-"]);
+    }
+}

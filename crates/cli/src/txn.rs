@@ -1,0 +1,53 @@
+//! `fairhold txn`: conditions and operations from a file, in one step.
+
+use crate::remote::{
+    self, RemoteArgs, Request,
+    form::{self, Form, cell},
+};
+use reqwest::Method;
+use serde_json::Value;
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+/// The conditions did not hold.
+const EXIT_ELSE: u8 = 1;
+
+/// What `txn` was told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (what stands in `else` was done) or it was refused.")]
+pub(crate) struct TxnArgs {
+    /// The transaction as JSON: {"if": […], "then": […], "else": […]}; - reads standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+/// Asks and writes.
+pub(crate) fn main(args: &TxnArgs) -> ExitCode {
+    let mut succeeded = true;
+    let code = remote::run(&args.remote, async |api| {
+        let mut body = Vec::new();
+        if args.file.as_os_str() == "-" {
+            io::stdin().lock().read_to_end(&mut body)?;
+        } else {
+            body = fs::read(&args.file)?;
+        }
+        let request = Request::change(Method::POST, "/v1/txn").header("content-type", "application/json".to_owned());
+        let reply = api.call(&request.body(body)).await?;
+        let answer: Value = reply.read()?;
+        succeeded = answer["succeeded"] == true;
+        match Form::of(args.remote.output) {
+            Form::Json | Form::Ndjson => form::write_body(&reply),
+            Form::Table | Form::Plain => {
+                let done = if succeeded { "then" } else { "else" };
+                form::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
+            }
+        }
+    });
+    if succeeded { code } else { ExitCode::from(EXIT_ELSE) }
+}
