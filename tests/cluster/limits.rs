@@ -232,10 +232,18 @@ async fn connections(address: &str, limit: &'static str, value: String, sources:
     Row { limit, value, seen }
 }
 
+/// The bytes that a server has read from its clients.
+async fn received(address: &str) -> u64 {
+    let text = reqwest::get(format!("http://{address}/metrics")).await.expect("an answer").text().await.expect("a text");
+    let line = text.lines().find_map(|line| line.strip_prefix("fairhold_http_received_bytes_total "));
+    line.and_then(|count| count.parse().ok()).expect("the bytes that were received are counted")
+}
+
 /// Bodies that do not end fill all the room of one address but for so much as one more body may just have.
 async fn bodies(address: &str) -> Row {
     const HELD: usize = 127;
     const EACH: usize = BODY_BYTES_MAX / 3 * 2;
+    let before = received(address).await;
     let mut open = Vec::new();
     for number in 0..HELD {
         let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
@@ -246,7 +254,11 @@ async fn bodies(address: &str) -> Row {
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
     let [within, at, beyond] = sizes(rest).map(|bytes| raw("POST", "/v1/sessions").json(&padded(bytes)));
-    // All that was sent has arrived when there is no more room for this.
+    // One more body that came earlier could take the room of one of these.
+    eventually("all bodies have arrived", Duration::from_secs(30), || async {
+        (received(address).await >= before + (HELD * EACH) as u64).then_some(())
+    })
+    .await;
     let beyond = eventually("a body finds no room", Duration::from_secs(30), || async {
         Some(seen(address, &beyond).await).filter(|seen| seen.starts_with("503"))
     })

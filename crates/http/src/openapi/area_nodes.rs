@@ -69,7 +69,7 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
     let mut call = describe.call(Method::GET, at, id, TAG, summary).about(
         "The value is bytes. The stat stands in the headers, and with `meta` in a JSON body instead of the value. With \
          `children` or `recursive` it is a page of what is below the node: the names of its children, or the paths of all, and \
-         with `meta` the stat of each. `limit` and `cursor` are for these alone. With `wait` or `after` it is answered when there \
+         with `meta` the stat of each. `limit` and `cursor` are for these. With `wait` or `after` it is answered when there \
          is something newer: of the node, of its children, or of all below it.",
     );
     if at == NODE {
