@@ -77,7 +77,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Who you are, for people who look at the queue [default: USER@HOST:PID]
+    /// Who you are, for people who look at the queue; USER@HOST:PID where you do not say
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
 
