@@ -75,16 +75,11 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
             error = parts.failed(&config) => Err(error),
         }
     });
-    match &result {
-        Ok(()) => {
-            http.shutdown_timeout(RUNTIME_END_TIMEOUT);
-            raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
-            tracing::info!("ended");
-        }
-        Err(_) => {
-            http.shutdown_background();
-            raft.shutdown_background();
-        }
+    // Also after a failure: the log's library has threads and globals of its own, and aborts a process that exits between them.
+    http.shutdown_timeout(RUNTIME_END_TIMEOUT);
+    raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
+    if result.is_ok() {
+        tracing::info!("ended");
     }
     result
 }
