@@ -8,7 +8,10 @@ use crate::{
 use rustix::process::Signal;
 use serde_json::json;
 use std::time::{Duration, Instant};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
 
 #[test]
 fn a_waiter_of_a_node_that_stops_is_told_where_to_go_with_what_and_another_node_leads_by_then() {
@@ -56,8 +59,12 @@ fn a_second_signal_ends_a_node_at_once() {
         // A request that is never complete holds the end up, for as long as a node waits for what runs.
         let address = cluster.nodes[at].url.trim_start_matches("http://").to_owned();
         let mut stuck = TcpStream::connect(&address).await.expect("it takes connections");
-        let head = b"PUT /v1/nodes/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx";
+        let head = b"PUT /v1/nodes/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
         stuck.write_all(head).await.expect("a request can be sent");
+        // Asked for its body, it runs: without that, the signal may come before the node has even taken the connection.
+        let mut asked = [0; 12];
+        stuck.read_exact(&mut asked).await.expect("an answer");
+        assert_eq!(&asked, b"HTTP/1.1 100");
         cluster.nodes[at].signal(Signal::TERM);
         eventually("it says that it stops", Duration::from_secs(10), || async {
             cluster.nodes[at].log_text().contains("ending in good order").then_some(())
