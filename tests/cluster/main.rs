@@ -22,6 +22,7 @@ mod fairness;
 mod going_away;
 mod hostile;
 mod idle;
+mod large_tree;
 mod leader_killed;
 mod leases;
 mod limits;

@@ -1,11 +1,13 @@
 //! A mixed load for long: everybody gets on, and no node grows without end.
 
 use crate::{
-    client::{Call, Client},
+    client::{Call, Client, new_key},
     harness::{Cluster, LONG, NODES, alone, pass, report},
+    metrics::value,
     procfs::Usage,
     trial,
 };
+use serde_json::json;
 use std::{
     sync::{
         Arc,
@@ -21,6 +23,10 @@ const GROWTH_MAX: f64 = 48.0;
 const DISK_MAX: f64 = 512.0;
 /// How much more open files it may have in the end than in the middle.
 const FILES_MORE_MAX: usize = 64;
+/// Where the ring of events is taken for full, in bytes: it is of 64 MiB, and one revision is not split.
+const RING_FULL: f64 = 63.0 * 1024.0 * 1024.0;
+/// Changes in one of the transactions that fill it.
+const FILLING: u64 = 1_000;
 /// Looks at each node in all.
 const LOOKS: u32 = 120;
 /// Between two calls of one client: it is to be long, not hard.
@@ -82,6 +88,27 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
         Kind::Read => {
             client.queue("soak-0").await;
             client.holders("soak-book").await;
+        }
+    }
+}
+
+/// Fills the ring of events at every node: what it takes up until then would look like growth.
+async fn fill_rings(cluster: &Cluster) {
+    let started = Instant::now();
+    let client = cluster.client(0);
+    let then: Vec<_> = (0..FILLING).map(|number| json!({"put": {"path": format!("/soak-{}", number % PATHS)}})).collect();
+    let fill = Call::post("/v1/txn").json(&json!({"then": then}));
+    loop {
+        let mut fullest = Vec::new();
+        for node in 0..NODES {
+            let page = client.send_to(node, &Call::get("/metrics")).await.expect("the node runs").expect_status(200);
+            fullest.push(value(&page.text, "fairhold_watch_ring_bytes"));
+        }
+        if fullest.iter().all(|bytes| *bytes >= RING_FULL) {
+            break report(&format!("every node's ring of events was full after {:.0?}", started.elapsed()));
+        }
+        for _ in 0..10 {
+            client.write(&fill.clone().key(&new_key())).await;
         }
     }
 }
@@ -168,6 +195,9 @@ fn soak() {
     let length = length();
     alone(length + LONG, async {
         let cluster = Cluster::start().await;
+        if trial::size(false, true) {
+            fill_rings(&cluster).await;
+        }
         let mut load = Load::start(&cluster);
         let started = Instant::now();
         let mut looks: Vec<(Duration, Vec<Usage>)> = Vec::new();

@@ -5,6 +5,7 @@ use crate::remote::{
     form::{self, Form, Table, cell},
 };
 use clap::Subcommand;
+use reqwest::Method;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -23,6 +24,13 @@ enum ClusterCommand {
     Status,
     /// List the members, with how far each is behind
     Members,
+    /// Hand the leadership to another member; an administrator's call
+    TransferLeader {
+        /// Its id
+        to: u64,
+    },
+    /// Have the node that answers take a snapshot of its state now; an administrator's call
+    Snapshot,
 }
 
 /// Asks and writes.
@@ -32,13 +40,19 @@ pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
 
 async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
-    let reply = api.call(&Request::get("/v1/cluster")).await?;
+    let order = |path: &str| Request::change(Method::POST, format!("/v1/cluster/{path}"));
+    let request = match &args.command {
+        ClusterCommand::Status | ClusterCommand::Members => Request::get("/v1/cluster"),
+        ClusterCommand::TransferLeader { to } => order("leader").parameter("to", Some(to)),
+        ClusterCommand::Snapshot => order("snapshot"),
+    };
+    let reply = api.call(&request).await?;
     if asked == Some(Form::Json) {
         return form::write_body(&reply);
     }
     let cluster: Value = reply.read()?;
     match &args.command {
-        ClusterCommand::Status => {
+        ClusterCommand::Status | ClusterCommand::TransferLeader { .. } | ClusterCommand::Snapshot => {
             if asked == Some(Form::Ndjson) {
                 return form::write_line(&cluster);
             }

@@ -19,6 +19,7 @@ use openraft_rt::AsyncRuntime;
 
 pub(crate) const CLUSTER: Known = Known { now: &["digest"], later: &[] };
 pub(crate) const LEADER: Known = Known { now: &["to"], later: &[] };
+pub(crate) const SNAPSHOT: Known = Known { now: &[], later: &[] };
 pub(crate) const READY: Known = Known { now: &["verbose"], later: &[] };
 const PROGRAM: &str = "fairhold";
 
@@ -92,6 +93,17 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     node.hand_over(to, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let view = node.cluster();
     answer::json(StatusCode::OK, view.revision, &dto::Leader { leader: to, leader_url: node.leader_url(), term: view.raft.term })
+}
+
+/// `POST /v1/cluster/snapshot`
+pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.require_admin()?;
+    received.params(&SNAPSHOT)?;
+    received.key()?;
+    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let view = node.cluster();
+    answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
 }
 
 /// `GET /livez`: the process runs.

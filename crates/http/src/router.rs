@@ -68,6 +68,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/watch", get(watch::watch::<RT>))
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
+        .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
         .route("/livez", get(cluster::live))
         .route("/readyz", get(show_ready))
         .route("/version", get(show_version))

@@ -7,6 +7,7 @@ use crate::{
     api::{Acquired, CallError},
     hub::Hub,
     node::Parts,
+    watchers::Watchers,
 };
 use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, Scrape, WAIT_SECONDS, collect};
 use fairhold_state::{
@@ -270,11 +271,21 @@ impl Drop for OpenStream {
 /// Registers all that the node counts, and what its state has at a scrape.
 pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut Registry) {
     parts.hub.metrics.register(registry);
+    let help = "Watches that this node ended because their watchers were too slow, or because its history broke off";
+    registry.register("watchers_cut", help, parts.hub.watchers.cut.clone());
     let parts = Arc::clone(parts);
     collect(registry, move |scrape| {
         write_census(scrape, parts.replica.read(fairhold_state::State::census))?;
-        scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))
+        scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
+        write_watching(scrape, &parts.hub.watchers)
     });
+}
+
+fn write_watching(scrape: &mut Scrape<'_>, watchers: &Watchers) -> fmt::Result {
+    let (bytes, revisions) = watchers.ring.kept();
+    scrape.gauge("watchers_open", "Watches and long polls that are open at this node", watchers.count())?;
+    scrape.gauge("watch_ring_bytes", "Bytes of the newest events, kept for those who watch", bytes)?;
+    scrape.gauge("watch_ring_revisions", "Revisions whose events are kept", revisions)
 }
 
 fn write_census(scrape: &mut Scrape<'_>, census: Census) -> fmt::Result {

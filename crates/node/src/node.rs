@@ -127,6 +127,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.hand_over(to, RT::Instant::now() + timeout).await?)
     }
 
+    /// Takes a snapshot of this node's state, unless there is one of it, and waits until it is stored. Gives the index of the
+    /// last log entry that it covers. Past the timeout it is written all the same.
+    pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
+        Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
+    }
+
     /// Ends all that waits here with `CallError::Detached`, and the node's own work. Nobody loses a place in a queue by it.
     pub async fn shutdown(&self) {
         self.0.stop.ask();

@@ -100,6 +100,12 @@ impl Ring {
         Ok(kept.list.range(skip..).take(max).cloned().collect())
     }
 
+    /// How much is kept: bytes, of so many at most, and revisions.
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        let kept = self.read();
+        (kept.bytes, kept.list.len())
+    }
+
     /// The first position that is kept, and the revision before which nothing is.
     pub(crate) fn first(&self) -> (Position, Revision) {
         let kept = self.read();

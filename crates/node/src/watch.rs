@@ -8,9 +8,9 @@ use crate::{
     initial::Initial,
     node::Node,
     scope::Scope,
-    watchers::{Watcher, let_others_run},
+    watchers::Watcher,
 };
-use fairhold_raft::error::NotProposed;
+use fairhold_raft::{error::NotProposed, let_others_run};
 use fairhold_types::{Revision, limits::BOOKMARK_EVERY};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
@@ -190,7 +190,11 @@ impl<RT: AsyncRuntime> Watch<RT> {
                 self.told = *revision;
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);
             }
-            Tidings::GoAway(_) | Tidings::Failed(..) => self.ended = true,
+            Tidings::GoAway(_) => self.ended = true,
+            Tidings::Failed(..) => {
+                self.node.0.hub.watchers.cut.inc();
+                self.ended = true;
+            }
         }
         Some(next)
     }

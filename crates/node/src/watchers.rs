@@ -9,11 +9,12 @@ use crate::{
     ring::{Compacted, Position, Ring},
     scope::Scope,
 };
+use fairhold_metrics::Counter;
+use fairhold_raft::let_others_run;
 use fairhold_types::{Revision, limits::WATCHERS_MAX};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::Poll,
 };
 use tokio::sync::Notify;
 
@@ -22,6 +23,8 @@ const AT_ONCE: usize = 256;
 
 pub(crate) struct Watchers {
     pub(crate) ring: Ring,
+    /// Those that were told that they will not be told everything.
+    pub(crate) cut: Counter,
     bell: Notify,
     table: Mutex<Table>,
 }
@@ -45,7 +48,7 @@ struct Slot {
 
 impl Watchers {
     pub(crate) fn new(ring_bytes: u64) -> Watchers {
-        Watchers { ring: Ring::new(ring_bytes), bell: Notify::new(), table: Mutex::default() }
+        Watchers { ring: Ring::new(ring_bytes), cut: Counter::default(), bell: Notify::new(), table: Mutex::default() }
     }
 
     /// Adds what a revision changed. Nobody is waited for.
@@ -77,6 +80,11 @@ impl Watchers {
         drop(table);
         let position = self.ring.end();
         Some(Watcher { watchers: Arc::clone(self), id, wake, scopes, position, from: Revision(0) })
+    }
+
+    /// How many watch here.
+    pub(crate) fn count(&self) -> usize {
+        self.table().watchers.len()
     }
 
     /// The crier: wakes those whom new changes concern, until it is dropped.
@@ -227,19 +235,6 @@ impl Drop for Watcher {
             }
         }
     }
-}
-
-/// Gives the runtime's other tasks a turn, on any runtime.
-pub(crate) async fn let_others_run() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[cfg(test)]

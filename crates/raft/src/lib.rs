@@ -28,8 +28,10 @@ mod proposals;
 mod replica;
 mod service;
 pub mod snapshot;
+mod snapshot_schedule;
 mod start;
 mod status;
+mod turns;
 pub mod types;
 mod wire;
 
@@ -42,3 +44,4 @@ pub use replica::Replica;
 pub use service::Reception;
 pub use start::{FatalReason, StartError};
 pub use status::{MemberStatus, ReplicaStatus, Role};
+pub use turns::let_others_run;

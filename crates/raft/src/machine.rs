@@ -4,6 +4,7 @@ use crate::{
     aliases::{LogId, Members},
     metrics::ReplicaMetrics,
     snapshot::{SnapshotImage, SnapshotStore},
+    turns::let_others_run,
     types::{Answers, Batch, Types},
 };
 use bytes::Bytes;
@@ -24,7 +25,6 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    task::Poll,
 };
 
 /// The version byte of a snapshot's header: the last log entry and the membership that it covers.
@@ -314,17 +314,4 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
         self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot })
     }
-}
-
-/// Gives the runtime's other tasks a turn, on any runtime.
-async fn let_others_run() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -8,6 +8,7 @@ use crate::{
     peer::Service,
     proposals,
     service::Reception,
+    snapshot_schedule,
     start::FatalReason,
     status::ReplicaStatus,
     types::{Answers, Batch, Member, Types},
@@ -136,6 +137,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Waits until the state here has a revision.
     pub async fn wait_for_revision(&self, revision: Revision, deadline: RT::Instant) -> Result<(), ReadError> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
+    }
+
+    /// Takes a snapshot of what is applied here now, unless there is one, and waits until it is stored. Gives the index of the
+    /// last log entry that it covers.
+    pub async fn take_snapshot(&self, deadline: RT::Instant) -> Result<u64, ProposeError> {
+        snapshot_schedule::take_snapshot(&self.core, deadline).await
     }
 
     /// Reads the state as it is here and now. No change is applied meanwhile: be quick.

@@ -6,7 +6,7 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     formation::{self, FormationError},
-    machine::{Audience, Machine, Progress},
+    machine::{Audience, Machine},
     metrics,
     network::Network,
     peer::Peer,
@@ -14,6 +14,7 @@ use crate::{
     replica::{Replica, stop},
     service::{Reception, known},
     snapshot::SnapshotStore,
+    snapshot_schedule::take_snapshots,
     types::Types,
 };
 use fairhold_types::NodeId;
@@ -158,22 +159,5 @@ async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
             None => tracing::info!(term, "no leader is known"),
         }
         last = (leader, term);
-    }
-}
-
-/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
-/// items, whichever is more. So the log stays bounded, and a large state costs at most about one item written for each command.
-async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64, loaded: Progress) {
-    let mut last = loaded;
-    loop {
-        let enough = every.max(last.items);
-        if core.progressed(|progress| progress.commands - last.commands >= enough).await.is_none() {
-            return;
-        }
-        last = *core.shared.progress().borrow_watched();
-        if let Err(error) = core.raft.trigger().snapshot().await {
-            tracing::debug!(%error, "raft stops, no snapshot is taken");
-            return;
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 mod cluster;
 
-pub use cluster::{Cluster, Host, Leader, Member, Readiness, Version};
+pub use cluster::{Cluster, Host, Leader, Member, Readiness, SnapshotTaken, Version};
 
 /// Pairs of text, for people.
 pub type Meta = BTreeMap<String, String>;

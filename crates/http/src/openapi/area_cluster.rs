@@ -4,7 +4,7 @@ use super::{
     describe::{Describer, Kind, Operation},
     parameter::{flag, integer},
 };
-use crate::cluster::{CLUSTER, LEADER, READY};
+use crate::cluster::{CLUSTER, LEADER, READY, SNAPSHOT};
 use fairhold_types::{Code, NodeId, dto};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![
         cluster(describe),
         hand_over(describe),
+        take_snapshot(describe),
         live(describe),
         ready(describe),
         version(describe),
@@ -41,6 +42,17 @@ fn hand_over(describe: &mut Describer) -> Operation {
         .form(&LEADER, vec![to], None, Some(json!({ "to": 2 })))
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
+        .admin()
+        .done(Kind::Keyed)
+}
+
+fn take_snapshot(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/cluster/snapshot", "takeSnapshot", TAG, "Take a snapshot of this server's state now.")
+        .about("For administrators. Of the server that is asked; it takes them by itself too. Answered when it is stored.")
+        .form(&SNAPSHOT, vec![], None, Some(json!({})))
+        .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
+        .codes(&[Code::TooLarge])
         .admin()
         .done(Kind::Keyed)
 }

@@ -86,6 +86,16 @@ pub struct Leader {
     pub term: u64,
 }
 
+/// A snapshot that a node has taken of its state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SnapshotTaken {
+    /// The node's id.
+    pub id: NodeId,
+    /// The last log entry that it covers.
+    pub snapshot_index: u64,
+}
+
 /// Whether the node can serve, with the reason where it cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

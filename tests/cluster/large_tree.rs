@@ -1,0 +1,198 @@
+//! A large tree: what it costs in memory, that a snapshot of it delays nobody, and how soon a node is back that has it.
+
+use crate::{
+    client::{Answer, Call, Client},
+    harness::{Cluster, LONG, NODES, all, alone, report},
+    procfs::Usage,
+    trial,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// Nodes below one parent, made by one transaction.
+const BRANCH: usize = 1_000;
+const VALUE_BYTES: usize = 100;
+/// Transactions under way at once while the tree grows.
+const GROWERS: usize = 4;
+/// Clients that write while snapshots are taken, each one small value after the other.
+const WRITERS: usize = 4;
+/// How long they write for comparison, with no snapshot asked for.
+const QUIET: Duration = Duration::from_secs(3);
+/// A snapshot may take so long.
+const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);
+/// A snapshot may add so much to the slowest of a hundred writes.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+fn branches() -> usize {
+    trial::size(20, 1_000)
+}
+
+/// Makes the whole tree, and gives back how long that took.
+async fn grow(cluster: &Cluster) -> Duration {
+    let (started, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let growers = (0..GROWERS).map(|grower| {
+        let (client, next) = (cluster.client(grower % NODES), next.clone());
+        tokio::spawn(async move {
+            let value = "v".repeat(VALUE_BYTES);
+            loop {
+                let branch = next.fetch_add(1, Relaxed);
+                if branch >= branches() {
+                    return;
+                }
+                let node = |leaf: usize| {
+                    let path =
+                        if leaf == 0 { format!("/branch-{branch:04}") } else { format!("/branch-{branch:04}/leaf-{leaf:04}") };
+                    json!({"create": {"path": path, "value": value}})
+                };
+                let then: Vec<Value> = (0..BRANCH).map(node).collect();
+                client.write(&Call::post("/v1/txn").json(&json!({"then": then}))).await;
+            }
+        })
+    });
+    all(growers.collect()).await;
+    started.elapsed()
+}
+
+/// Clients that write on and on, and note when each write began and how long it took.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<Vec<(Instant, Duration)>>>,
+}
+
+impl Writers {
+    fn start(cluster: &Cluster) -> Writers {
+        let stop = Arc::new(AtomicBool::new(false));
+        let tasks = (0..WRITERS).map(|writer| {
+            let (client, stop) = (cluster.client(writer % NODES), stop.clone());
+            tokio::spawn(async move {
+                let mut took = Vec::new();
+                while !stop.load(Relaxed) {
+                    let begun = Instant::now();
+                    let path = format!("/v1/nodes/branch-{:04}/leaf-{:04}", took.len() % branches(), writer + 1);
+                    client.write(&Call::put(&path, "w".repeat(VALUE_BYTES))).await;
+                    took.push((begun, begun.elapsed()));
+                }
+                took
+            })
+        });
+        let tasks = tasks.collect();
+        Writers { stop, tasks }
+    }
+
+    async fn end(self) -> Vec<(Instant, Duration)> {
+        self.stop.store(true, Relaxed);
+        all(self.tasks).await.concat()
+    }
+}
+
+/// How long writes took, from the quickest to the slowest.
+struct Took(Vec<Duration>);
+
+impl Took {
+    /// Of those that were under way at some time between the two.
+    fn between(writes: &[(Instant, Duration)], from: Instant, to: Instant) -> Took {
+        let under_way = writes.iter().filter(|(begun, took)| *begun < to && *begun + *took > from);
+        let mut took: Vec<Duration> = under_way.map(|(_, took)| *took).collect();
+        took.sort_unstable();
+        assert!(took.len() >= trial::size(1, 100), "too few writes to say anything: {}", took.len());
+        Took(took)
+    }
+
+    fn p99(&self) -> Duration {
+        self.0[self.0.len() * 99 / 100]
+    }
+}
+
+impl std::fmt::Display for Took {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (count, max) = (self.0.len(), self.0[self.0.len() - 1]);
+        write!(f, "{count} writes, p50 {:.1?}, p99 {:.1?}, slowest {max:.1?}", self.0[count / 2], self.p99())
+    }
+}
+
+async fn take_snapshot(client: Client, node: usize) -> (Answer, Duration) {
+    let begun = Instant::now();
+    let call = Call::post("/v1/cluster/snapshot").with("fairhold-timeout", "120s").within(SNAPSHOT_WITHIN);
+    let answer = client.send_to(node, &call).await.expect("the node runs").expect_status(200);
+    (answer, begun.elapsed())
+}
+
+async fn snapshot_index(cluster: &Cluster, node: usize) -> u64 {
+    let view = cluster.client(node).send_to(node, &Call::get("/v1/cluster")).await.expect("the node runs");
+    view.expect_status(200).json["snapshot_index"].as_u64().unwrap_or(0)
+}
+
+/// Snapshots of one node after the other while clients write; the leader's last, so that nothing of it was paid before.
+async fn snapshots_delay_nobody(cluster: &Cluster) {
+    let leader = cluster.leader().await;
+    let writers = Writers::start(cluster);
+    let mut spans = BTreeMap::new();
+    let quiet = Instant::now();
+    crate::harness::pass(QUIET).await;
+    spans.insert("no snapshot".to_owned(), (quiet, Instant::now()));
+    for step in 1..=NODES {
+        let node = (leader + step) % NODES;
+        let (before, from) = (snapshot_index(cluster, node).await, Instant::now());
+        let (answer, took) = take_snapshot(cluster.client(node), node).await;
+        assert!(answer.number("snapshot_index") > before, "a new one: {}", answer.text);
+        let role = if node == leader { "the leader" } else { "a follower" };
+        report(&format!("node {}, {role}: its snapshot was stored after {took:.1?}", node + 1));
+        spans.insert(format!("snapshot of node {}, {role}", node + 1), (from, Instant::now()));
+    }
+    let writes = writers.end().await;
+    let span = |name: &str| Took::between(&writes, spans[name].0, spans[name].1);
+    let quiet = span("no snapshot");
+    for name in spans.keys() {
+        let took = span(name);
+        report(&format!("{name}: {took}"));
+        if trial::size(false, true) {
+            let more = took.p99().saturating_sub(quiet.p99());
+            assert!(more < PAUSE_MAX, "{name}: the slowest of a hundred writes took {more:?} longer than without");
+        }
+    }
+}
+
+#[test]
+fn a_large_tree_costs_little_its_snapshots_delay_nobody_and_it_is_there_again_after_a_restart() {
+    alone(3 * LONG, async {
+        let mut cluster = Cluster::start().await;
+        let before = Usage::of_all(&cluster.nodes);
+        let took = grow(&cluster).await;
+        let nodes = branches() * BRANCH;
+        report(&format!("{nodes} nodes of {VALUE_BYTES} bytes made in {took:.1?}, by transactions of {BRANCH}"));
+        for (index, (before, after)) in before.iter().zip(Usage::of_all(&cluster.nodes)).enumerate() {
+            let each = (after.resident - before.resident) * 1024.0 * 1024.0 / nodes as f64;
+            let (node, from, to) = (index + 1, before.resident, after.resident);
+            report(&format!("node {node}: {from:.0} MiB in RAM before, {to:.0} after: {each:.0} bytes a node of the tree"));
+        }
+        snapshots_delay_nobody(&cluster).await;
+        for (index, usage) in Usage::of_all(&cluster.nodes).iter().enumerate() {
+            report(&format!("node {}: {:.0} MiB in RAM after its snapshot", index + 1, usage.resident));
+        }
+
+        let [follower, _] = cluster.followers().await;
+        cluster.nodes[follower].terminate().await;
+        let begun = Instant::now();
+        cluster.restart(follower).await;
+        report(&format!("a node that was stopped in good order: ready {:.1?} after its start", begun.elapsed()));
+        cluster.nodes[follower].kill().await;
+        let begun = Instant::now();
+        cluster.restart(follower).await;
+        report(&format!("a node that was killed: ready {:.1?} after its start", begun.elapsed()));
+        let resident = Usage::of(&cluster.nodes[follower]).resident;
+        report(&format!("it has {resident:.0} MiB in RAM then"));
+
+        let client = cluster.client(follower);
+        let last = format!("branch-{:04}/leaf-{:04}", branches() - 1, BRANCH - 1);
+        assert_eq!(client.value(&last).await, "v".repeat(VALUE_BYTES), "what nobody wrote again");
+        let branch = client.send(&Call::get("/v1/nodes/branch-0000?meta")).await.expect_status(200);
+        assert_eq!(branch.number("num_children"), BRANCH as u64 - 1);
+    });
+}
