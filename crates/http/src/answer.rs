@@ -114,6 +114,7 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         queued_at: item.queued_at.to_rfc3339(),
         held_for: item.held_since.filter(|_| state == Standing::Held).map(|since| span(since, now)),
         waits_for: item.waits_for.map(waits_for),
+        estimate: item.estimate.map(duration::format),
         meta: item.meta,
     }
 }
@@ -227,6 +228,7 @@ mod tests {
             queued_at: WallMillis(1_000),
             held_since: token.map(|_| WallMillis(2_000)),
             waits_for: None,
+            estimate: None,
         };
         for (token, cooling, state, since) in [
             (Some(42), false, Standing::Held, "1970-01-01T00:00:02.000Z"),

@@ -17,6 +17,7 @@ mod envelope;
 mod error;
 mod grants;
 mod headers;
+mod history;
 mod hold;
 mod lifetime;
 mod listener;

@@ -3,7 +3,7 @@
 use crate::{
     answer,
     error::{Asked, Problem, lock_name},
-    paging,
+    history, paging,
     params::{Known, expected},
     request::{LongPoll, Received},
 };
@@ -92,6 +92,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         queue_length: info.waiting,
         limit: info.limit,
         last_token: info.last_token,
+        statistics: info.statistics.map(history::statistics),
     };
     answer::json(StatusCode::OK, found.revision, &lock)
 }

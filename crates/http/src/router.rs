@@ -5,7 +5,7 @@ use crate::{
     cluster,
     envelope::{self, Envelope},
     error::Problem,
-    grants, locks,
+    grants, history, locks,
     metrics::Exposition,
     nodes, openapi,
     routes::{Methods, Routes, delete, get, post},
@@ -54,6 +54,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/locks", post(grants::acquire_many).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
+        .route("/v1/locks/{name}/history", get(history::history::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))

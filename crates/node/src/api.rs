@@ -8,7 +8,10 @@ use fairhold_raft::{
     HandoverError,
     error::{ProposeError, ReadError},
 };
-use fairhold_state::command::{Acquire, HolderFacts, Meta, Rejection};
+use fairhold_state::{
+    command::{Acquire, HolderFacts, Meta, Rejection},
+    statistics::Statistics,
+};
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
     limits::INITIAL_WITHIN, time::WallMillis,
@@ -312,6 +315,8 @@ pub struct LockInfo {
     pub limit: u32,
     /// The token that was given out last.
     pub last_token: Option<FencingToken>,
+    /// What is counted of it.
+    pub statistics: Option<Statistics>,
 }
 
 /// One who stands in a queue, as everybody may see it.
@@ -341,6 +346,8 @@ pub struct QueueItem {
     pub held_since: Option<WallMillis>,
     /// The number and the owner of the one that it waits for.
     pub waits_for: Option<(GrantNumber, String)>,
+    /// How long those ahead may take yet, by what was usual: for people.
+    pub estimate: Option<Duration>,
 }
 
 /// An administrator's order to take a lock from those who hold it.

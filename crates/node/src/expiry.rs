@@ -4,7 +4,7 @@
 //! under the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
-use crate::{clock::wall_now, deadlines::Deadlines, sweeps::Sweeps};
+use crate::{clock::wall_now, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
 use fairhold_raft::{Leadership, Replica};
 use fairhold_state::{
     State,
@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(100);
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// How often it notes the revision, for what may be forgotten.
 const MARK_EVERY: Duration = Duration::from_secs(5);
+/// How often it does so for the history.
+const HISTORY_MARK_EVERY: Duration = Duration::from_secs(3_600);
 /// Expiries on their way at one time: each is an entry of its own.
 const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
 /// Other verdicts on their way at one time.
@@ -55,6 +57,8 @@ struct Watched<I> {
     sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
     marks: VecDeque<(I, Revision)>,
+    /// The same over the time that the history is kept.
+    history: Marks<I>,
 }
 
 /// A verdict that needs no proof of who is alive, because its object cannot come back.
@@ -64,6 +68,7 @@ enum Chore {
     ForgetLock(LockName, Revision),
     Forget(Revision),
     Sweep(Vec<Sweepable>),
+    ForgetHistory(Revision),
 }
 
 impl Chore {
@@ -73,6 +78,7 @@ impl Chore {
             Chore::ForgetLock(lock, since) => Command::ForgetLock { lock, since },
             Chore::Forget(through) => Command::Forget { through },
             Chore::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
+            Chore::ForgetHistory(through) => Command::ForgetHistory { through },
         }
     }
 }
@@ -149,6 +155,7 @@ impl<I: Instant> Watched<I> {
             idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
             sweeps: Sweeps::load(state, now),
             marks: VecDeque::from([(now, state.revision())]),
+            history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
             watched.sessions.insert(session.number, Duration::from_millis(session.timeout_ms), now);
@@ -264,6 +271,16 @@ impl<I: Instant> Watched<I> {
         through.filter(|through| oldest_remembered.is_some_and(|oldest| oldest <= *through)).map(Chore::Forget)
     }
 
+    /// What is old enough to leave the history, while no such verdict is on its way.
+    fn forget_history(&mut self, revision: Revision, oldest: Option<Revision>, now: I) -> Option<Chore> {
+        let passed = self.history.passed(now, revision);
+        let on_its_way = self.chores.iter().any(|chore| matches!(chore, Chore::ForgetHistory(_)));
+        let through = passed.filter(|passed| !on_its_way && oldest.is_some_and(|oldest| oldest <= *passed))?;
+        let verdict = Chore::ForgetHistory(through);
+        self.chores.insert(verdict.clone());
+        Some(verdict)
+    }
+
     /// A chore was answered. What is answered is done, also where the machine found nothing to do.
     fn done(&mut self, chore: &Chore, answered: bool) {
         self.chores.remove(chore);
@@ -310,13 +327,15 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
         let now = RT::Instant::now();
         let late = now.saturating_duration_since(last + TICK);
         (last, tick) = (now, Box::pin(RT::sleep(TICK)));
-        let (revision, span) = replica.read(|state| (state.revision(), state.remembered_span()));
+        let (revision, span, oldest) = replica.read(|state| (state.revision(), state.remembered_span(), state.oldest_history()));
         let decided = clock.with(|watched| {
             if late >= TICK_LATE {
                 tracing::debug!(?late, "the clock was held up, all deadlines move");
                 watched.shift(late);
             }
-            (watched.execute(now), watched.judge(now), watched.chores(revision, span.map(|(oldest, _)| oldest), now))
+            let mut chores = watched.chores(revision, span.map(|(oldest, _)| oldest), now);
+            chores.extend(watched.forget_history(revision, oldest, now));
+            (watched.execute(now), watched.judge(now), chores)
         });
         let Some((condemned, judged, chores)) = decided else { return };
         work.extend(condemned.into_iter().map(|session| expire(clock, replica, leadership, session).boxed()));

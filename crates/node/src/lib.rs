@@ -18,6 +18,7 @@ mod hold;
 mod hub;
 mod initial;
 mod keepalive;
+mod marks;
 mod metrics;
 pub mod node;
 mod open_request;

@@ -8,6 +8,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::Rejection,
+    history::{HistoryPage, HistoryQuery},
     listing::{LockPage, LockQuery},
     read::GrantStatus,
 };
@@ -65,6 +66,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.freshen(read).await?;
         let state = self.0.replica.state();
         Ok(At { value: state.locks_page(query), revision: state.revision() })
+    }
+
+    /// One page of a lock's history, gathered from a copy of the state.
+    pub async fn history(&self, query: &HistoryQuery, read: ReadOptions) -> Result<At<HistoryPage>, CallError> {
+        self.freshen(read).await?;
+        let state = self.0.replica.state();
+        Ok(At { value: state.history(query), revision: state.revision() })
     }
 
     /// The refusal of a grant that has ended so, with what is known of it here.

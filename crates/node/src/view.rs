@@ -60,11 +60,16 @@ pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
         waiting: lock.waiting as u64,
         limit: lock.limit.unwrap_or(1),
         last_token: lock.last_token,
+        statistics: state.statistics(name).cloned(),
     }
 }
 
 pub(crate) fn queue(state: &State, name: &LockName) -> Vec<QueueItem> {
-    let of = |entry: QueueEntry<'_>| item(entry.contender, entry.position, entry.waits_for);
+    let (usual, limit) = (state.usual_hold_ms(name), u64::from(state.lock(name).limit.unwrap_or(1)));
+    let of = |entry: QueueEntry<'_>| QueueItem {
+        estimate: entry.waits_for.and(usual).map(|usual| estimate(usual, entry.position, limit)),
+        ..item(entry.contender, entry.position, entry.waits_for)
+    };
     state.queue(name).into_iter().map(of).collect()
 }
 
@@ -106,5 +111,12 @@ fn item(contender: &Contender, position: u64, waits_for: Option<&Contender>) -> 
         queued_at: contender.queued_at,
         held_since: contender.held_since,
         waits_for: waits_for.map(|other| (other.number, other.owner.text.clone())),
+        estimate: None,
     }
+}
+
+/// How long it takes until those ahead have held, as many at a time as may, each for as long as is usual.
+fn estimate(usual_ms: u64, position: u64, limit: u64) -> Duration {
+    let turns = position.saturating_sub(1).div_ceil(limit.max(1));
+    Duration::from_millis(usual_ms.saturating_mul(turns))
 }

@@ -354,6 +354,7 @@ fn goes_first(command: &Command) -> bool {
         | Command::Acquire(_)
         | Command::Transact(_)
         | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
         | Command::ForgetLock { .. }
         | Command::Sweep { .. } => false,
     }

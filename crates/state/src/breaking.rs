@@ -20,7 +20,7 @@ impl Change<'_> {
         let queue = self.state.index.queues.get(&order.lock);
         let holders: Vec<GrantNumber> = queue.into_iter().flat_map(|queue| &queue.holders).copied().collect();
         for number in &holders {
-            self.break_contender(*number, &order.reason, Keeper::Session);
+            self.break_contender(*number, &order.by, &order.reason, Keeper::Session);
         }
         if !holders.is_empty() {
             self.events.push(Event::Broken { lock: order.lock.clone(), by: order.by, reason: order.reason });
@@ -42,7 +42,7 @@ impl Change<'_> {
         for grant in self.state.grants_of(number) {
             let contender = self.contender(grant);
             let (lock, held) = (contender.lock.clone(), contender.granted_at.is_some());
-            self.break_contender(grant, reason, Keeper::Table);
+            self.break_contender(grant, by, reason, Keeper::Table);
             if held && !locks.contains(&lock) {
                 self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
             }
@@ -54,7 +54,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    fn break_contender(&mut self, number: GrantNumber, note: &str, keeper: Keeper) {
+    fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: Keeper) {
         let contender = self.contender(number);
         let (cooling, lock, id) = (contender.cooling, contender.lock.clone(), contender.grant);
         if cooling {
@@ -63,6 +63,7 @@ impl Change<'_> {
             return;
         }
         self.end_contender(number, EndReason::Broken, keeper);
+        self.note_who_ended(&lock, number, by, note);
         if !note.is_empty() {
             // In the room that was reserved for the grant when it queued.
             self.state.memory.remember(id, self.revision, Remembered::Broken { note: note.to_owned() });

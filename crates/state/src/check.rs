@@ -15,6 +15,8 @@ impl State {
         self.check_tree()?;
         self.check_caches()?;
         self.check_sessions()?;
+        self.history.check(self.revision)?;
+        self.check_statistics()?;
         self.index.queues.keys().try_for_each(|lock| self.check_lock(lock))
     }
 

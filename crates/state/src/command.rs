@@ -118,6 +118,11 @@ pub enum Command {
         /// When the verdict was reached.
         at: WallMillis,
     },
+    /// The leader's verdict: what ended up to this revision is old enough to leave the history.
+    ForgetHistory {
+        /// The last revision to forget.
+        through: Revision,
+    },
 }
 
 impl Command {
@@ -140,6 +145,7 @@ impl Command {
             Command::FormCluster { .. }
             | Command::SetGrantTimeout { .. }
             | Command::Forget { .. }
+            | Command::ForgetHistory { .. }
             | Command::ForgetLock { .. } => WallMillis(0),
         }
     }

@@ -79,6 +79,7 @@ impl Change<'_> {
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> LockName {
         let contender = self.take_contender(number);
         self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, reason });
+        self.note_ended(&contender, reason);
         self.remember_ended(&contender, reason, keeper);
         if contender.anonymous && reason != EndReason::Expired {
             self.events.push(Event::SessionClosed { session: contender.session });
@@ -98,6 +99,7 @@ impl Change<'_> {
         }
         self.state.index.cool(&contender);
         self.remember_ended(&contender, EndReason::Expired, Keeper::Table);
+        self.note_ended(&contender, EndReason::Expired);
         self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, reason: EndReason::Expired });
         self.events.push(Event::Cooling { lock: contender.lock.clone(), grant: number, delay_ms: contender.lock_delay_ms });
     }

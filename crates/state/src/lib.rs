@@ -24,6 +24,7 @@ mod browse;
 mod check;
 pub mod command;
 mod grant;
+pub mod history;
 mod index;
 pub mod listing;
 mod lock;
@@ -34,13 +35,15 @@ pub mod read;
 pub mod record;
 mod session;
 pub mod snapshot;
+pub mod statistics;
 mod transact;
 mod tree;
 pub mod value;
 mod write;
 
-use fairhold_types::{ClusterId, Revision, SessionNumber};
+use fairhold_types::{ClusterId, LockName, Revision, SessionNumber};
 use imbl::OrdMap;
+use std::sync::Arc;
 
 /// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
 /// goes on.
@@ -51,6 +54,9 @@ pub struct State {
     sessions: OrdMap<SessionNumber, record::Session>,
     tree: tree::Tree,
     memory: memory::Memory,
+    history: history::History,
+    statistics: OrdMap<LockName, Arc<statistics::Statistics>>,
+    totals: Arc<statistics::Statistics>,
     index: index::Index,
 }
 
@@ -70,6 +76,9 @@ impl State {
             sessions: OrdMap::new(),
             tree: tree::Tree::new(),
             memory: memory::Memory::default(),
+            history: history::History::default(),
+            statistics: OrdMap::new(),
+            totals: Arc::default(),
             index: index::Index::default(),
         }
     }

@@ -154,6 +154,8 @@ impl Change<'_> {
             assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
             contender.granted_at = Some(revision);
             contender.held_since = Some(at);
+            let granted = contender.clone();
+            self.count_granted(&granted);
             self.state.index.grant(lock, place);
             let token = FencingToken(revision.0);
             let settings = self.state.settings_mut(lock);
@@ -177,6 +179,7 @@ impl Change<'_> {
         }
         self.state.tree.remove(&lock.path(), self.revision);
         self.state.index.locks.remove(&lock);
+        self.state.drop_statistics([lock.clone()]);
         self.events.push(Event::LockForgotten { lock });
         Effect::Changed(Outcome::Done)
     }

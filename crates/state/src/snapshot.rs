@@ -4,16 +4,19 @@
 
 use crate::{
     State,
+    history::{History, Past},
     index::Index,
     memory::{Memory, Remembered},
     record::{Role, Session, Znode},
+    statistics::Statistics,
     tree::Tree,
 };
 use fairhold_codec::DecodeError;
-use fairhold_types::{ClusterId, GrantId, Path, Revision, SessionNumber};
+use fairhold_types::{ClusterId, GrantId, LockName, Path, Revision, SessionNumber};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 1;
@@ -58,6 +61,9 @@ struct Header {
     sessions: u64,
     nodes: u64,
     remembered: u64,
+    history: u64,
+    statistics: u64,
+    totals: Statistics,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -66,6 +72,8 @@ enum Item {
     Session(Session),
     Node(Path, Znode),
     Remembered(GrantId, Revision, Remembered),
+    Past(Past),
+    Statistics(LockName, Statistics),
 }
 
 impl Item {
@@ -75,6 +83,8 @@ impl Item {
                 Item::Node(path, node) => path.as_str().len() + node.value.len(),
                 Item::Session(session) => session.ended.len() * 24,
                 Item::Header(_) | Item::Remembered(..) => 0,
+                Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
+                Item::Statistics(lock, _) => lock.as_str().len(),
             }
     }
 }
@@ -88,11 +98,16 @@ impl State {
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
             remembered: self.memory.len() as u64,
+            history: self.history.len() as u64,
+            statistics: self.statistics.len() as u64,
+            totals: Statistics::clone(&self.totals),
         });
         let sessions = self.sessions.values().map(|session| Item::Session(session.clone()));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
-        let mut items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
+        let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
+        let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
+        let mut items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered).chain(history).chain(statistics);
         std::iter::from_fn(move || {
             let (mut block, mut size) = (Vec::new(), 0);
             while size < BLOCK_BYTES
@@ -117,6 +132,9 @@ impl State {
             sessions: OrdMap::new(),
             tree: Tree::empty(),
             memory: Memory::default(),
+            history: History::default(),
+            statistics: OrdMap::new(),
+            totals: Arc::default(),
             index: Index::default(),
         };
         let mut header: Option<Header> = None;
@@ -132,6 +150,10 @@ impl State {
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Remembered(id, at, what), true) => state.memory.remember(id, at, what),
+                    (Item::Past(past), true) => state.history.insert(Arc::new(past)),
+                    (Item::Statistics(lock, counted), true) => {
+                        state.statistics.insert(lock, Arc::new(counted));
+                    }
                 }
             }
         }
@@ -140,13 +162,15 @@ impl State {
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
             ("remembered ids", header.remembered, state.memory.len()),
+            ("times of holding", header.history, state.history.len()),
+            ("locks' numbers", header.statistics, state.statistics.len()),
         ] {
             let found = found as u64;
             if expected != found {
                 return Err(SnapshotError::Incomplete { what, expected, found });
             }
         }
-        (state.revision, state.cluster) = (header.revision, header.cluster);
+        (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
         let (mut index, mut in_session) = (Index::default(), OrdMap::new());
         rebuild_caches(&state, &mut index, &mut in_session);
         (state.index, state.memory.in_session) = (index, in_session);

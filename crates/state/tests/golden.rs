@@ -211,6 +211,7 @@ fn commands() -> Vec<(String, Command)> {
         SetGrantTimeout => Command::SetGrantTimeout { grant: id, timeout_ms: 60_000 },
         EndCooling => Command::EndCooling { lock: lock("orders/42"), contender: number, at: AT },
         Forget => Command::Forget { through: Revision(70_000) },
+        ForgetHistory => Command::ForgetHistory { through: Revision(70_000) },
         ForgetLock => Command::ForgetLock { lock: lock("orders/42"), since: Revision(5_000_000_000) },
         Transact => Command::Transact(transact()),
         Break => Command::Break(Break {

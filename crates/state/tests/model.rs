@@ -13,11 +13,12 @@ mod random;
 use fairhold_state::{
     State,
     command::{Applied, Command, Event},
+    history::HistoryQuery,
     read::GrantStatus,
     record::Kind,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path};
-use naive::{Mistake, Naive};
+use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path, limits::PAGE_MAX};
+use naive::{Holding, Mistake, Naive};
 use naive_tree::Plain;
 use random::{Commands, Profile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,8 @@ const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 
 /// How often what costs much is looked at.
 const SNAPSHOT_EVERY: usize = 50;
+/// What ended stays as it ended, so that a mistake can be found later.
+const HISTORY_EVERY: usize = 20;
 
 type Checked = Result<(), String>;
 
@@ -106,6 +109,9 @@ impl Run {
             self.state.check()?;
             self.compare_ids()?;
         }
+        if step.is_multiple_of(HISTORY_EVERY) {
+            self.compare_history()?;
+        }
         if step.is_multiple_of(SNAPSHOT_EVERY) {
             self.go_through_a_snapshot()?;
         }
@@ -150,6 +156,33 @@ impl Run {
         idle.sort();
         ensure(idle == naive.idle(), || format!("idle {idle:?} and not {:?}", naive.idle()))?;
         self.compare_tree()
+    }
+
+    /// The newest of each lock's history, in order.
+    fn compare_history(&self) -> Checked {
+        for lock in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+            let page = self.state.history(&HistoryQuery { lock: lock.clone(), when: None, after: None, limit: PAGE_MAX });
+            let (items, more) = (page.items, page.next.is_some());
+            let past = items.into_iter().filter_map(|entry| Some((entry.holding, entry.ending?)));
+            let found: Vec<Holding> = past
+                .map(|(holding, ending)| Holding {
+                    lock: holding.lock,
+                    number: holding.number.0,
+                    token: holding.token.0,
+                    from: holding.from.at,
+                    ended: ending.to.revision.0,
+                    to: ending.to.at,
+                    how: ending.how,
+                    by: ending.by,
+                    reason: ending.reason,
+                })
+                .collect();
+            let mut expected = self.naive.history_of(&lock);
+            // Those who hold are on the page too, and leave less room.
+            expected.truncate(if more { found.len() } else { usize::MAX });
+            ensure(found == expected, || format!("the history of {lock} is {found:?} and not {expected:?}"))?;
+        }
+        Ok(())
     }
 
     fn compare_tree(&self) -> Checked {
@@ -346,6 +379,8 @@ fn each_mistake_is_found() {
         Mistake::SweepTakesWhatChanged,
         Mistake::ParentBeforeChild,
         Mistake::EphemeralsStay,
+        Mistake::HistoryHasWaiters,
+        Mistake::HistoryEndsWithCooling,
     ] {
         let found = (0..32).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");

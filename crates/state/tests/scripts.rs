@@ -58,6 +58,11 @@ fn memory_scripts() {
 }
 
 #[test]
+fn history_scripts() {
+    run_all("history");
+}
+
+#[test]
 fn tree_scripts() {
     run_all("tree");
 }

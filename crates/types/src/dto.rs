@@ -1,12 +1,14 @@
 //! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and what is not known is left out.
 
-use crate::{FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber};
+use crate::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 mod cluster;
+mod history;
 
 pub use cluster::{Cluster, Host, Leader, Member, Readiness, SnapshotTaken, Version};
+pub use history::{Holding, LockStatistics, Spans};
 
 /// Pairs of text, for people.
 pub type Meta = BTreeMap<String, String>;
@@ -119,6 +121,10 @@ pub struct QueueItem {
     /// The one that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
+    /// How long it may wait yet, if each of those ahead holds for as long as was usual of late, readers one after the other. A
+    /// guess for people; none where nobody held the lock before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<String>,
     /// Pairs of text, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
@@ -139,6 +145,9 @@ pub struct Lock {
     /// The token that was given out last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
+    /// What is counted of it; none where it was never held, or is forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<LockStatistics>,
 }
 
 /// What a lock is in the list of locks. One that is held or cools may be waited for too: `queue_length` says so.

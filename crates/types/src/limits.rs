@@ -100,3 +100,13 @@ pub const WATCHERS_MAX: usize = 20_000;
 pub const BOOKMARK_EVERY: Duration = Duration::from_secs(10);
 /// How long a watcher may take to read the state that its watch begins with.
 pub const INITIAL_WITHIN: Duration = Duration::from_secs(60);
+/// Times of holding that the history of one lock keeps; the oldest goes first.
+pub const HISTORY_PER_LOCK_MAX: usize = 1_000;
+/// Times of holding that the history of all locks together keeps.
+pub const HISTORY_MAX: usize = 100_000;
+/// How long a time of holding stays in the history, at least, where the bounds on its number leave it there.
+pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Times of holding that one verdict of the leader takes out of the history.
+pub const HISTORY_FORGOTTEN_MAX: usize = 1_000;
+/// Times of holding of which the middle one tells how long the next may take.
+pub const ESTIMATE_HOLDS: usize = 15;

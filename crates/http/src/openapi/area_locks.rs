@@ -5,7 +5,10 @@ use super::{
     describe::{Describer, Kind, Operation},
     parameter::{form, integer, one_of, text},
 };
-use crate::locks::{BREAK, FENCE, LIST, QUEUE, SHOW};
+use crate::{
+    history::HISTORY,
+    locks::{BREAK, FENCE, LIST, QUEUE, SHOW},
+};
 use fairhold_types::{
     Code, dto,
     limits::{LOCK_NAME_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX},
@@ -34,7 +37,7 @@ pub(super) fn consistency() -> super::parameter::Parameter {
 }
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
-    vec![list(describe), show(describe), queue(describe), fence(describe), break_lock(describe)]
+    vec![list(describe), show(describe), queue(describe), history(describe), fence(describe), break_lock(describe)]
 }
 
 fn list(describe: &mut Describer) -> Operation {
@@ -93,6 +96,36 @@ fn queue(describe: &mut Describer) -> Operation {
         .query(&QUEUE, with_long_poll(vec![consistency()]))
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": [] }))
+        .done(Kind::Read)
+}
+
+fn history(describe: &mut Describer) -> Operation {
+    let item = json!({
+        "number": 41, "session": 40, "owner": "ci-7", "mode": "exclusive", "permits": 1, "token": 42,
+        "queued_at": "2026-01-01T12:00:00.000Z", "from": "2026-01-01T12:00:07.000Z", "from_revision": 42,
+        "to": "2026-01-01T12:00:38.000Z", "to_revision": 57, "held_for": "31s", "ended": "released",
+    });
+    let line = describe.schema::<dto::Holding>();
+    describe
+        .call(Method::GET, "/v1/locks/{name}/history", "getHistory", TAG, "Show who held a lock, and how that ended.")
+        .about(
+            "Newest first, and those who hold it now before all. It outlives restarts and the lock itself: the newest 1,000 times \
+             of holding of each lock and 100,000 of all together, for at least a week. Times are those of the servers that took \
+             the requests; revisions are exact. One who ends between two pages may be on both.",
+        )
+        .in_path("name", NAME, lock_name())
+        .query(
+            &HISTORY,
+            vec![
+                text("at", "Only who held it then: a revision, or a time as RFC 3339 has it.", 64),
+                integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the page before, of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$"),
+                consistency(),
+            ],
+        )
+        .json::<dto::Page<dto::Holding>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
+        .content(StatusCode::OK, "", "application/x-ndjson", line)
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .done(Kind::Read)
 }
 

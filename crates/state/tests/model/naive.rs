@@ -36,6 +36,8 @@ pub(crate) enum Mistake {
     SweepTakesWhatChanged,
     ParentBeforeChild,
     EphemeralsStay,
+    HistoryHasWaiters,
+    HistoryEndsWithCooling,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +80,20 @@ struct Lock {
     since: u64,
 }
 
+/// A time of holding that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Holding {
+    pub(crate) lock: LockName,
+    pub(crate) number: u64,
+    pub(crate) token: u64,
+    pub(crate) from: WallMillis,
+    pub(crate) ended: u64,
+    pub(crate) to: WallMillis,
+    pub(crate) how: EndReason,
+    pub(crate) by: String,
+    pub(crate) reason: String,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 enum Past {
     Grant(EndReason),
@@ -97,6 +113,7 @@ pub(crate) struct Naive {
     pub(crate) stands: Vec<Stand>,
     locks: Vec<Lock>,
     past: Vec<(GrantId, u64, Past)>,
+    pub(crate) history: Vec<Holding>,
     pub(crate) tree: NaiveTree,
     facts: Vec<Event>,
     changed: bool,
@@ -165,6 +182,7 @@ impl Naive {
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
+            Command::ForgetHistory { through } => Ok(self.forget_history(through.0)),
         }
     }
 
@@ -253,6 +271,9 @@ impl Naive {
             }
         }
         for stand in cooled {
+            if !self.errs(Mistake::HistoryEndsWithCooling) {
+                self.write_down(&stand, EndReason::Expired);
+            }
             let (lock, grant) = (stand.lock.clone(), GrantNumber(stand.number));
             self.facts.push(Event::Ended { lock: lock.clone(), grant, reason: EndReason::Expired });
             self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
@@ -276,6 +297,7 @@ impl Naive {
         for stand in &mine {
             let as_it_stood = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             let reason = reason.unwrap_or(as_it_stood);
+            self.write_down(stand, reason);
             self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
             self.past.push((stand.id, self.now(), Past::Grant(reason)));
             self.touch(&stand.lock);
@@ -629,6 +651,7 @@ impl Naive {
     /// Ends one grant by its owner's wish.
     fn end(&mut self, stand: &Stand, reason: EndReason) -> Outcome {
         self.stands.retain(|other| other.number != stand.number);
+        self.write_down(stand, reason);
         self.touch(&stand.lock);
         self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
         if stand.anonymous {
@@ -653,6 +676,9 @@ impl Naive {
             return Outcome::Nothing;
         };
         self.stands.retain(|other| other.number != number);
+        if self.errs(Mistake::HistoryEndsWithCooling) {
+            self.write_down(&stand, EndReason::Expired);
+        }
         self.touch(&stand.lock);
         self.facts.push(Event::Cooled { lock: stand.lock.clone(), grant: GrantNumber(number) });
         self.settle(&stand.lock);
@@ -696,6 +722,7 @@ impl Naive {
             } else {
                 self.end(stand, EndReason::Broken);
                 self.note_broken(stand.id, &order.reason);
+                self.sign(stand.number, &order.by, &order.reason);
             }
         }
         if !broken.is_empty() {
@@ -724,10 +751,11 @@ impl Naive {
         for lock in held {
             self.facts.push(Event::Broken { lock, by: by.to_owned(), reason: reason.to_owned() });
         }
-        let ids: Vec<GrantId> = mine.iter().map(|stand| stand.id).collect();
+        let ended: Vec<(GrantId, u64)> = mine.iter().map(|stand| (stand.id, stand.number)).collect();
         self.bury(number, mine, Some(EndReason::Broken));
-        for id in ids {
+        for (id, number) in ended {
             self.note_broken(id, reason);
+            self.sign(number, by, reason);
         }
         Ok(self.done())
     }
@@ -736,6 +764,49 @@ impl Naive {
         let before = self.past.len();
         self.past.retain(|(_, since, _)| *since > through);
         if self.past.len() == before { Outcome::Nothing } else { self.done() }
+    }
+
+    // The history
+
+    fn write_down(&mut self, stand: &Stand, how: EndReason) {
+        let from = stand.granted.or(self.errs(Mistake::HistoryHasWaiters).then_some(stand.number));
+        self.history.extend(from.map(|token| Holding {
+            lock: stand.lock.clone(),
+            number: stand.number,
+            token,
+            from: stand.since,
+            ended: self.now(),
+            to: self.at,
+            how,
+            by: String::new(),
+            reason: String::new(),
+        }));
+        if self.history.iter().filter(|holding| holding.lock == stand.lock).count() > limits::HISTORY_PER_LOCK_MAX {
+            let of_lock = self.history.iter().enumerate().filter(|(_, holding)| holding.lock == stand.lock);
+            let oldest = of_lock.min_by_key(|(_, holding)| (holding.ended, holding.number)).map(|(index, _)| index);
+            self.history.remove(oldest.expect("there are many"));
+        }
+    }
+
+    fn sign(&mut self, number: u64, by: &str, reason: &str) {
+        for holding in self.history.iter_mut().filter(|holding| holding.number == number) {
+            (holding.by, holding.reason) = (by.to_owned(), reason.to_owned());
+        }
+    }
+
+    /// Newest first.
+    pub(crate) fn history_of(&self, lock: &LockName) -> Vec<Holding> {
+        let mut of_lock: Vec<Holding> = self.history.iter().filter(|holding| holding.lock == *lock).cloned().collect();
+        of_lock.sort_by_key(|holding| std::cmp::Reverse((holding.ended, holding.number)));
+        of_lock
+    }
+
+    fn forget_history(&mut self, through: u64) -> Outcome {
+        let age = |holding: &Holding| (holding.ended, holding.number, holding.lock.clone());
+        self.history.sort_by_key(age);
+        let old = self.history.iter().filter(|holding| holding.ended <= through).count();
+        self.history.drain(..old.min(limits::HISTORY_FORGOTTEN_MAX));
+        if old == 0 { Outcome::Nothing } else { self.done() }
     }
 
     // The tree

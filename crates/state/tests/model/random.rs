@@ -142,6 +142,10 @@ impl Commands {
                 let through = state.revision().0.saturating_sub(self.rng.random_range(0..60));
                 Command::Forget { through: Revision(through) }
             }
+            91..92 if self.one_in(3) => {
+                let through = state.revision().0.saturating_sub(self.rng.random_range(0..300));
+                Command::ForgetHistory { through: Revision(through) }
+            }
             91..92 => self.forget_lock(state),
             92..93 => self.sweep(state),
             _ => self.transact(state),

@@ -8,7 +8,8 @@
 //! [refuse]
 //!         and, refused by this version: [reentrant] [max_hold=] [value=] [and=LOCK]
 //! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
-//! forget through=7         forget-lock LOCK since=7
+//! forget through=7         forget-lock LOCK since=7         forget-history through=7
+//! show history LOCK [at=5s] [revision=7] [limit=2]         show statistics [LOCK]
 //! put|create|set PATH VALUE    seq PARENT PREFIX VALUE    delete|check PATH      each with flags behind it:
 //!         [parents] [s1|container|10s] [v3] [all]       lifetime, version, recursively
 //! transact put=PATH@VALUE[@FLAG] create=… seq=… set=… delete=… check=…   all with [fence=LOCK@TOKEN[@a]] [version=PATH@N]
@@ -86,6 +87,7 @@ impl Machine {
             }
             "forget" => Command::Forget { through: Revision(number(args, "through")?) },
             "forget-lock" => Command::ForgetLock { lock: LockName::parse(word(args)?)?, since: Revision(number(args, "since")?) },
+            "forget-history" => Command::ForgetHistory { through: Revision(number(args, "through")?) },
             "break" => self.break_lock(args)?,
             "end" => {
                 let session = self.session_of(word(args)?)?;
@@ -238,6 +240,8 @@ impl Machine {
             "memory" => show::memory(state),
             "cooling" => show::cooling(names, state),
             "idle" => show::idle(state),
+            "history" => show::history(names, state, args)?,
+            "statistics" => show::statistics(state, args.next_pos())?,
             "locks" => show::locks(state, &locks_query(args)?),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })

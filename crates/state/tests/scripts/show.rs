@@ -3,11 +3,13 @@
 use crate::names::{Names, grant_id};
 use fairhold_state::{
     State,
+    history::{HistoryQuery, When},
     listing::LockQuery,
     read::GrantStatus,
     record::{Contender, Kind, Role},
 };
-use fairhold_types::{LockName, Path};
+use fairhold_types::{LockName, Path, Revision, duration, time::WallMillis};
+use goldenscript::ArgumentConsumer;
 use std::error::Error;
 
 type Printed = Result<String, Box<dyn Error>>;
@@ -148,4 +150,59 @@ pub(crate) fn owned(names: &Names, state: &State, name: &str) -> Printed {
 
 pub(crate) fn sweepable(state: &State) -> String {
     list(state.sweepable().map(|node| format!("{} since @{}", node.path, node.since)))
+}
+
+/// One page of a history after another, until the last.
+pub(crate) fn history(names: &Names, state: &State, args: &mut ArgumentConsumer<'_>) -> Printed {
+    let lock = LockName::parse(args.next_pos().ok_or("a lock is missing")?)?;
+    let at = args.take_key("at").map(duration::parse).transpose()?;
+    let at = at.map(|at| u64::try_from(at.as_millis())).transpose()?.map(|at| When::At(WallMillis(at)));
+    let revision = args.take_key("revision").map(str::parse).transpose()?.map(|number| When::Revision(Revision(number)));
+    let limit = args.take_key("limit").unwrap_or("100").parse()?;
+    let (mut query, mut lines) = (HistoryQuery { lock, when: at.or(revision), after: None, limit }, Vec::new());
+    loop {
+        let page = state.history(&query);
+        lines.extend(page.items.iter().map(|entry| {
+            let holding = &entry.holding;
+            let from = format!("from @{} {}s", holding.from.revision, holding.from.at.0 / 1_000);
+            let ending = entry.ending.as_ref().map_or_else(
+                || ", holds".to_owned(),
+                |ending| {
+                    let by = if ending.by.is_empty() { String::new() } else { format!(" by {}: {:?}", ending.by, ending.reason) };
+                    format!(" to @{} {}s, {}{by}", ending.to.revision, ending.to.at.0 / 1_000, ending.how)
+                },
+            );
+            let session = names.of_session(holding.session);
+            format!("#{} of {session} {} token={} {from}{ending}", holding.number, holding.mode, holding.token)
+        }));
+        let Some(next) = page.next else { break };
+        lines.push(format!("-- after #{}", next.number));
+        query.after = Some(next);
+    }
+    Ok(list(lines.into_iter()))
+}
+
+/// What is counted of a lock, or of all.
+pub(crate) fn statistics(state: &State, lock: Option<&str>) -> Printed {
+    let counted = match lock {
+        Some(name) => state.statistics(&LockName::parse(name)?),
+        None => Some(state.totals()),
+    };
+    Ok(counted.map_or_else(
+        || "nothing is counted".to_owned(),
+        |counted| {
+            let spans = |spans: &fairhold_state::statistics::Histogram| format!("{} in {}s", spans.total(), spans.sum_ms / 1_000);
+            format!(
+                "waited {}, held {}, {} hand-overs; released {}, expired {}, broken {}, abandoned {}, gave up {}",
+                spans(&counted.waited),
+                spans(&counted.held),
+                counted.hand_overs,
+                counted.released,
+                counted.expired,
+                counted.broken,
+                counted.abandoned,
+                counted.gave_up
+            )
+        },
+    ))
 }

@@ -1,0 +1,376 @@
+//! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
+//!
+//! Only those who held are here: one who gave up waiting would push out what is looked for. What is kept grows old by the
+//! leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule reads one. A lock's
+//! history stays when its node goes.
+
+use crate::{
+    State,
+    apply::{Change, Effect},
+    command::Outcome,
+    record::Contender,
+};
+use fairhold_types::{
+    EndReason, FencingToken, GrantNumber, LockName, Mode, Revision, SessionNumber,
+    limits::{ESTIMATE_HOLDS, HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX, PAGE_MAX},
+    time::WallMillis,
+};
+use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A point in the history: the revision decides, the time is for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The revision.
+    pub revision: Revision,
+    /// The time that rode in the command, by the clock of the node that made it.
+    pub at: WallMillis,
+}
+
+/// One time of holding, without its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// The lock.
+    pub lock: LockName,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// Who owned it.
+    pub owner: String,
+    /// Alone or shared.
+    pub mode: Mode,
+    /// How many permits.
+    pub permits: u32,
+    /// Its fencing token.
+    pub token: FencingToken,
+    /// When it queued.
+    pub queued_at: WallMillis,
+    /// When it was granted.
+    pub from: Moment,
+}
+
+/// How a time of holding ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// When. A lock delay comes after it.
+    pub to: Moment,
+    /// How.
+    pub how: EndReason,
+    /// Which administrator ended it, in words; empty where none did.
+    pub by: String,
+    /// Why, in his words; may be empty.
+    pub reason: String,
+}
+
+/// A time of holding that is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Past {
+    pub(crate) holding: Holding,
+    pub(crate) ending: Ending,
+}
+
+/// What is asked of a lock's history.
+#[derive(Debug, Clone)]
+pub struct HistoryQuery {
+    /// The lock.
+    pub lock: LockName,
+    /// Only who held it then.
+    pub when: Option<When>,
+    /// The page begins after this.
+    pub after: Option<HistoryKey>,
+    /// How many at most; 1 to `PAGE_MAX`.
+    pub limit: usize,
+}
+
+/// A point that is asked for. Who was granted at it holds then, who ended at it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// By the times that rode in the commands.
+    At(WallMillis),
+    /// By revision, which is exact.
+    Revision(Revision),
+}
+
+/// A place in a lock's history: the newest end first, and those who hold before all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HistoryKey {
+    /// When it ended; the greatest revision for one who holds.
+    pub ended: Revision,
+    /// Which grant.
+    pub number: GrantNumber,
+}
+
+/// One entry of a lock's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// Who held it, and since when.
+    pub holding: Holding,
+    /// How it ended; none for one who holds.
+    pub ending: Option<Ending>,
+}
+
+/// A page of a lock's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// The entries, the newest end first.
+    pub items: Vec<HistoryEntry>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<HistoryKey>,
+}
+
+/// All that is kept of those who held.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct History {
+    table: OrdMap<(LockName, HistoryKey), Arc<Past>>,
+    /// The same by age: a cache.
+    by_age: OrdSet<(HistoryKey, LockName)>,
+    /// How many each lock has: a cache.
+    counts: OrdMap<LockName, usize>,
+}
+
+impl History {
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Past>> {
+        self.table.values()
+    }
+
+    pub(crate) fn count(&self, lock: &LockName) -> usize {
+        self.counts.get(lock).copied().unwrap_or(0)
+    }
+
+    /// Keeps one more, within no bounds yet.
+    pub(crate) fn insert(&mut self, past: Arc<Past>) {
+        let lock = past.holding.lock.clone();
+        let key = HistoryKey { ended: past.ending.to.revision, number: past.holding.number };
+        if self.table.insert((lock.clone(), key), past).is_none() {
+            *self.counts.entry(lock.clone()).or_default() += 1;
+            self.by_age.insert((key, lock));
+        }
+    }
+
+    /// Drops the oldest beyond the bounds, and says of which locks.
+    fn trim(&mut self, lock: &LockName) -> Vec<LockName> {
+        let mut dropped = Vec::new();
+        while self.count(lock) > HISTORY_PER_LOCK_MAX
+            && let Some(key) = self.oldest_of(lock)
+        {
+            self.remove(lock, key);
+            dropped.push(lock.clone());
+        }
+        while self.len() > HISTORY_MAX
+            && let Some((key, lock)) = self.by_age.get_min().cloned()
+        {
+            self.remove(&lock, key);
+            dropped.push(lock);
+        }
+        dropped
+    }
+
+    /// Drops those that ended up to that revision, so many at most, and says of which locks.
+    fn forget(&mut self, through: Revision) -> Vec<LockName> {
+        let old = self.by_age.iter().take_while(|(key, _)| key.ended <= through).take(HISTORY_FORGOTTEN_MAX);
+        let old: Vec<_> = old.cloned().collect();
+        old.iter().for_each(|(key, lock)| self.remove(lock, *key));
+        old.into_iter().map(|(_, lock)| lock).collect()
+    }
+
+    fn remove(&mut self, lock: &LockName, key: HistoryKey) {
+        let place = (lock.clone(), key);
+        if self.table.remove(&place).is_none() {
+            return;
+        }
+        self.by_age.remove(&(key, place.0));
+        match self.count(lock) {
+            0 | 1 => drop(self.counts.remove(lock)),
+            more => drop(self.counts.insert(lock.clone(), more - 1)),
+        }
+    }
+
+    /// Of one lock, the oldest end first.
+    fn of_lock(&self, lock: &LockName) -> impl DoubleEndedIterator<Item = (HistoryKey, &Arc<Past>)> {
+        let key = |ended: u64| (lock.clone(), HistoryKey { ended: Revision(ended), number: GrantNumber(ended) });
+        self.table.range(key(0)..=key(u64::MAX)).map(|((_, key), past)| (*key, past))
+    }
+
+    fn oldest_of(&self, lock: &LockName) -> Option<HistoryKey> {
+        self.of_lock(lock).next().map(|(key, _)| key)
+    }
+
+    /// Whether the caches say the same as the table, and the bounds hold.
+    pub(crate) fn check(&self, revision: Revision) -> Result<(), String> {
+        let mut counts: OrdMap<LockName, usize> = OrdMap::new();
+        for ((lock, key), past) in &self.table {
+            *counts.entry(lock.clone()).or_default() += 1;
+            let (from, to) = (past.holding.from.revision, past.ending.to.revision);
+            let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
+            if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
+                return Err(format!("the history keeps #{} of {lock} in the wrong place", key.number));
+            }
+            if from >= to || to > revision || from.0 < past.holding.number.0 {
+                return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", key.number));
+            }
+        }
+        if counts != self.counts || self.by_age.len() != self.table.len() {
+            return Err("the history's caches differ from what it keeps".to_owned());
+        }
+        if self.len() > HISTORY_MAX || self.counts.values().any(|count| *count > HISTORY_PER_LOCK_MAX) {
+            return Err(format!("the history keeps {} times of holding, or too many of one lock", self.len()));
+        }
+        Ok(())
+    }
+}
+
+impl Change<'_> {
+    /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
+    pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
+        self.count_ended(contender, how);
+        let Some(holding) = holding_of(contender) else { return };
+        let to = Moment { revision: self.revision, at: self.at };
+        let ending = Ending { to, how, by: String::new(), reason: String::new() };
+        self.state.history.insert(Arc::new(Past { holding, ending }));
+        let dropped = self.state.history.trim(&contender.lock);
+        self.state.drop_statistics(dropped);
+    }
+
+    /// Adds to what was just written down who ended it, and why.
+    pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
+        let key = HistoryKey { ended: self.revision, number };
+        if let Some(past) = self.state.history.table.get_mut(&(lock.clone(), key)) {
+            let past = Arc::make_mut(past);
+            (past.ending.by, past.ending.reason) = (by.to_owned(), reason.to_owned());
+        }
+    }
+
+    pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
+        let forgotten = self.state.history.forget(through);
+        if forgotten.is_empty() {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        self.state.drop_statistics(forgotten);
+        Effect::Changed(Outcome::Done)
+    }
+}
+
+impl State {
+    /// One page of a lock's history. One who ends between two pages may be on both, as a holder and as one who held.
+    #[must_use]
+    pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
+        let holders = self.lock(&query.lock).holders.into_iter().rev().filter(|holder| !holder.cooling);
+        let present = holders.filter_map(|holder| Some((holding_of(holder)?, None)));
+        let past = self.history.of_lock(&query.lock).rev();
+        let past = past.map(|(_, past)| (past.holding.clone(), Some(past.ending.clone())));
+        let limit = query.limit.clamp(1, PAGE_MAX);
+        let (mut items, mut next) = (Vec::new(), None);
+        for (holding, ending) in present.chain(past) {
+            let ended = ending.as_ref().map_or(Revision(u64::MAX), |ending| ending.to.revision);
+            let key = HistoryKey { ended, number: holding.number };
+            let entry = HistoryEntry { holding, ending };
+            if query.after.is_some_and(|after| key >= after) || !query.when.is_none_or(|when| entry.held(when)) {
+                continue;
+            }
+            if items.len() == limit {
+                return HistoryPage { items, next };
+            }
+            next = Some(key);
+            items.push(entry);
+        }
+        HistoryPage { items, next: None }
+    }
+
+    /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
+    #[must_use]
+    pub fn oldest_history(&self) -> Option<Revision> {
+        self.history.by_age.get_min().map(|(key, _)| key.ended)
+    }
+
+    /// How long those who held a lock last did so: the middle one of the newest `ESTIMATE_HOLDS`, in milliseconds by the times
+    /// that rode in the commands. For display: no rule reads it.
+    #[must_use]
+    pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
+        let newest = self.history.of_lock(lock).rev().take(ESTIMATE_HOLDS);
+        let mut holds: Vec<u64> = newest.map(|(_, past)| past.ending.to.at.0.saturating_sub(past.holding.from.at.0)).collect();
+        holds.sort_unstable();
+        holds.get(holds.len() / 2).copied()
+    }
+}
+
+impl HistoryEntry {
+    fn held(&self, when: When) -> bool {
+        let (from, to) = (self.holding.from, self.ending.as_ref().map(|ending| ending.to));
+        match when {
+            When::At(at) => from.at <= at && to.is_none_or(|to| at < to.at),
+            When::Revision(revision) => from.revision <= revision && to.is_none_or(|to| revision < to.revision),
+        }
+    }
+}
+
+/// A contender's time of holding, once it was granted.
+fn holding_of(contender: &Contender) -> Option<Holding> {
+    let revision = contender.granted_at?;
+    Some(Holding {
+        lock: contender.lock.clone(),
+        number: contender.number,
+        session: contender.session,
+        owner: contender.owner.text.clone(),
+        mode: contender.mode,
+        permits: contender.permits,
+        token: FencingToken(revision.0),
+        queued_at: contender.queued_at,
+        from: Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(lock: &str, ended: u64) -> Arc<Past> {
+        let moment = |revision: u64| Moment { revision: Revision(revision), at: WallMillis(revision) };
+        let holding = Holding {
+            lock: LockName::parse(lock).unwrap(),
+            number: GrantNumber(ended - 1),
+            session: SessionNumber(1),
+            owner: String::new(),
+            mode: Mode::Exclusive,
+            permits: 1,
+            token: FencingToken(ended - 1),
+            queued_at: WallMillis(0),
+            from: moment(ended - 1),
+        };
+        let ending = Ending { to: moment(ended), how: EndReason::Released, by: String::new(), reason: String::new() };
+        Arc::new(Past { holding, ending })
+    }
+
+    #[test]
+    fn over_all_locks_the_oldest_goes_where_there_is_no_room() {
+        let mut history = History::default();
+        let locks = HISTORY_MAX / HISTORY_PER_LOCK_MAX + 1;
+        let mut ended = 1;
+        for index in 0..=HISTORY_MAX {
+            ended += 1;
+            let name = format!("lock-{}", index % locks);
+            history.insert(past(&name, ended));
+            let dropped = history.trim(&LockName::parse(&name).unwrap());
+            let expected: &[LockName] = if index < HISTORY_MAX { &[] } else { &[LockName::parse("lock-0").unwrap()] };
+            assert_eq!(dropped, expected, "at {index}");
+        }
+        history.check(Revision(ended)).unwrap();
+        assert_eq!((history.len(), history.by_age.get_min().unwrap().0.ended), (HISTORY_MAX, Revision(3)));
+    }
+
+    #[test]
+    fn one_verdict_forgets_no_more_than_it_may() {
+        let mut history = History::default();
+        for ended in 2..=HISTORY_FORGOTTEN_MAX as u64 + 3 {
+            history.insert(past(if ended % 2 == 0 { "a" } else { "b" }, ended));
+        }
+        assert_eq!(history.forget(Revision(u64::MAX)).len(), HISTORY_FORGOTTEN_MAX);
+        assert_eq!((history.len(), history.forget(Revision(u64::MAX)).len(), history.len()), (2, 2, 0));
+        assert_eq!(history, History::default());
+    }
+}
