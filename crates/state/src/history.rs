@@ -198,7 +198,8 @@ impl History {
     }
 
     fn oldest_of(&self, lock: &LockName) -> Option<HistoryKey> {
-        self.of_lock(lock).next().map(|(key, _)| key)
+        let oldest = self.of_lock(lock).next();
+        oldest.map(|(key, _)| key)
     }
 
     /// Whether the caches say the same as the table, and the bounds hold.
