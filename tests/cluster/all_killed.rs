@@ -51,7 +51,7 @@ async fn start_waiters(cluster: &Cluster, lock: &str) -> Vec<JoinHandle<Grant>> 
     waiting
 }
 
-async fn kill_all_and_start_again(cluster: &mut Cluster) {
+pub(crate) async fn kill_all_and_start_again(cluster: &mut Cluster) {
     for node in &cluster.nodes {
         node.signal(rustix::process::Signal::KILL);
     }

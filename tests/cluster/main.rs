@@ -20,6 +20,7 @@ mod doctor;
 mod exactly_once;
 mod fairness;
 mod going_away;
+mod history;
 mod hostile;
 mod idle;
 mod large_tree;

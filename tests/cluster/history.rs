@@ -1,0 +1,87 @@
+//! Who held a lock is told by every node, page by page, also after all of them were killed.
+
+use crate::{
+    all_killed::kill_all_and_start_again,
+    client::{Answer, Call, Client, new_key},
+    harness::{Cluster, LONG, SHORT, alone, together},
+};
+
+fn items(page: &Answer) -> Vec<serde_json::Value> {
+    page.json["items"].as_array().unwrap_or_else(|| panic!("no items: {page:?}")).clone()
+}
+
+async fn history(client: &Client, query: &str) -> Vec<serde_json::Value> {
+    items(&client.send(&Call::get(&format!("/v1/locks/crane/history{query}"))).await.expect_status(200))
+}
+
+fn tokens(items: &[serde_json::Value]) -> Vec<u64> {
+    items.iter().map(|item| item["token"].as_u64().unwrap_or_else(|| panic!("no token: {item}"))).collect()
+}
+
+#[test]
+fn who_held_a_lock_is_told_newest_first_and_for_any_point_in_time() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let first = client.acquire("crane", "ttl=60s&owner=ann").await;
+        client.release(&first.id).await;
+        let second = client.acquire("crane", "ttl=60s&owner=bob").await;
+        let order = Call::delete("/v1/locks/crane/holders?reason=stuck").key(&new_key());
+        client.send(&order).await.expect_status(204);
+        let third = client.acquire("crane", "ttl=60s&owner=cy").await;
+
+        let newest_first = [third.token, second.token, first.token];
+        for node in 0..3 {
+            let found = history(&cluster.client(node), "").await;
+            assert_eq!(tokens(&found), newest_first, "at node {node}");
+            let owners: Vec<_> = found.iter().map(|item| (item["owner"].as_str(), item["ended"].as_str())).collect();
+            let expected = [(Some("cy"), None), (Some("bob"), Some("broken")), (Some("ann"), Some("released"))];
+            assert_eq!(owners, expected);
+            assert_eq!(found[1]["reason"], "stuck");
+            assert!(found[1]["by"].as_str().is_some_and(|by| !by.is_empty()) && found[0].get("to").is_none(), "{found:?}");
+            assert!(found.iter().all(|item| item.get("id").is_none()), "an id is a secret: {found:?}");
+            for (index, token) in newest_first.iter().enumerate() {
+                let then = history(&cluster.client(node), &format!("?at={token}")).await;
+                assert_eq!(tokens(&then), [*token], "at revision {token}");
+                // Two may have held within one millisecond, one after the other; never none.
+                let from = found[index]["from"].as_str().expect("a time");
+                let now_or_never = found[index]["to"].as_str() == Some(from);
+                let then = history(&cluster.client(node), &format!("?at={from}")).await;
+                assert!(now_or_never || tokens(&then).contains(token), "at {from}: {then:?}");
+            }
+        }
+        assert!(history(&client, "?at=1").await.is_empty(), "nobody held it at revision 1");
+        client.send(&Call::get("/v1/locks/crane/history?at=noon")).await.expect_problem(400, "bad_request");
+
+        let page = client.send(&Call::get("/v1/locks/crane/history?limit=2")).await.expect_status(200);
+        assert_eq!(tokens(&items(&page)), newest_first[..2]);
+        assert!(page.header("link").is_some_and(|link| link.ends_with("rel=\"next\"")), "{page:?}");
+        let rest = history(&client, &format!("?limit=2&cursor={}", page.string("next_cursor"))).await;
+        assert_eq!(tokens(&rest), newest_first[2..]);
+
+        let lock = client.send(&Call::get("/v1/locks/crane")).await.expect_status(200);
+        let counted = &lock.json["statistics"];
+        assert_eq!((&counted["waited"]["count"], &counted["held"]["count"]), (&3.into(), &2.into()), "{counted}");
+        assert_eq!((&counted["released"], &counted["broken"], &counted["hand_overs"]), (&1.into(), &1.into(), &0.into()));
+    });
+}
+
+#[test]
+fn history_and_numbers_are_there_after_all_nodes_were_killed() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        for owner in ["ann", "bob"] {
+            let grant = client.acquire("crane", &format!("ttl=60s&owner={owner}")).await;
+            client.release(&grant.id).await;
+        }
+        let before = (history(&client, "").await, client.send(&Call::get("/v1/locks/crane")).await.json["statistics"].clone());
+        assert_eq!(before.0.len(), 2);
+        kill_all_and_start_again(&mut cluster).await;
+        for node in 0..3 {
+            let client = cluster.client(node);
+            let lock = client.send(&Call::get("/v1/locks/crane")).await.expect_status(200);
+            assert_eq!((history(&client, "").await, lock.json["statistics"].clone()), before, "at node {node}");
+        }
+    });
+}
