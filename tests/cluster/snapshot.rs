@@ -121,7 +121,8 @@ fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_sa
             let numbers: Vec<u64> =
                 queue.json["items"].as_array().expect("items").iter().map(|item| crate::client::whole(item, "number")).collect();
             assert_eq!(numbers, [held.number, queued.number("number")], "node {}", node + 1);
-            let history = client.send_to(node, &local("/v1/locks/held-before/history")).await.expect("it runs").expect_status(200);
+            let history =
+                client.send_to(node, &local("/v1/locks/held-before/history")).await.expect("it runs").expect_status(200);
             let tokens: Vec<_> = history.json["items"].as_array().expect("items").iter().map(|item| &item["token"]).collect();
             assert_eq!(tokens, [&past.token], "node {}", node + 1);
         }

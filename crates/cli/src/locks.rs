@@ -46,6 +46,17 @@ enum LocksCommand {
         /// The lock
         name: String,
     },
+    /// Show who held a lock, the newest first, and how that ended
+    History {
+        /// The lock
+        name: String,
+        /// Only who held it then: a revision, or a time like 2026-11-21T14:03:27Z
+        #[arg(long, value_name = "TIME|REVISION")]
+        at: Option<String>,
+        /// The page to show.
+        #[command(flatten)]
+        page: PageArgs,
+    },
     /// Take a lock away from all who hold it (for administrators)
     Break {
         /// The lock
@@ -110,10 +121,18 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
             let reply = api.call(&request).await?;
             let fields = Fields(
-                &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR"],
-                &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number"],
+                &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
+                &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
             show_items(&reply, asked, &fields)
+        }
+        LocksCommand::History { name, at, page } => {
+            let request = Request::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
+            let fields = Fields(
+                &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
+                &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
+            );
+            list(api, &request, page, asked, &fields).await
         }
         LocksCommand::Break { name, reason } => {
             let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));

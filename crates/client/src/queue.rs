@@ -1,6 +1,10 @@
 //! Where a waiting grant stands.
 
-use fairhold_types::dto::{Contender, Grant};
+use fairhold_types::{
+    dto::{Contender, Grant},
+    duration,
+};
+use std::time::Duration;
 
 /// A place in a lock's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,11 +14,16 @@ pub struct QueuePlace {
     pub position: u64,
     /// The one that it waits for: whose leaving makes it the holder.
     pub waits_for: Option<Contender>,
+    /// The first of those ahead, in order, holders first.
+    pub ahead: Vec<Contender>,
+    /// How long it may wait yet, as the server guesses by how long others held of late; none where nobody held it before.
+    pub estimate: Option<Duration>,
 }
 
 impl QueuePlace {
     /// The place of a grant that waits.
     pub(crate) fn of(grant: Grant) -> Option<QueuePlace> {
-        grant.position.map(|position| QueuePlace { position, waits_for: grant.waits_for })
+        let estimate = grant.estimate.and_then(|text| duration::parse(&text).ok());
+        grant.position.map(|position| QueuePlace { position, waits_for: grant.waits_for, ahead: grant.ahead, estimate })
     }
 }

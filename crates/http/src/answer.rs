@@ -3,7 +3,7 @@
 use crate::error::{NO_STORE, Problem, span};
 use axum::response::Response;
 use bytes::Bytes;
-use fairhold_node::api::{GrantView, QueueItem, SessionView};
+use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
 use fairhold_state::{command::HolderFacts, listing::LockEntry};
 use fairhold_types::{
     Code, GrantNumber, Revision,
@@ -69,8 +69,10 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
         number: view.number,
         session: view.session,
         permits: view.permits,
-        position: view.position,
-        waits_for: view.waits_for.map(|holder| ahead(holder, now)),
+        position: view.in_the_way.as_ref().map(|in_the_way| in_the_way.position),
+        waits_for: view.waits_for.map(|holder| contender(holder, Some(now))),
+        estimate: view.in_the_way.as_ref().and_then(|in_the_way| in_the_way.estimate).map(duration::format),
+        ahead: view.in_the_way.into_iter().flat_map(|in_the_way| in_the_way.ahead).map(|one| ahead(one, Some(now))).collect(),
         queued_at: view.queued_at.to_rfc3339(),
         held_since: view.held_since.map(WallMillis::to_rfc3339),
         meta: view.meta,
@@ -82,14 +84,21 @@ pub(crate) fn renewed(expires_in: Duration, now: WallMillis) -> dto::Renewed {
     dto::Renewed { expires_in: duration::format(expires_in), expires_at: after(now, expires_in) }
 }
 
-fn ahead(holder: HolderFacts, now: WallMillis) -> Contender {
+/// One who holds a lock or stands in a caller's way; for how long it has held where the time is known.
+pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contender {
     Contender {
         number: holder.number,
         owner: holder.owner,
         since: Some(holder.since.to_rfc3339()),
         token: holder.token,
-        held_for: holder.token.map(|_| span(holder.since, now)),
+        held_for: now.and_then(|now| holder.token.map(|_| span(holder.since, now))),
+        meta: dto::Meta::new(),
     }
+}
+
+/// One of those ahead of a caller.
+pub(crate) fn ahead(ahead: Ahead, now: Option<WallMillis>) -> Contender {
+    Contender { meta: ahead.meta, ..contender(ahead.facts, now) }
 }
 
 /// One who stands in a queue.
@@ -99,8 +108,14 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         (false, Some(_)) => Standing::Held,
         (false, None) => Standing::Queued,
     };
-    let waits_for =
-        |(number, owner): (GrantNumber, String)| Contender { number, owner, since: None, token: None, held_for: None };
+    let waits_for = |(number, owner): (GrantNumber, String)| Contender {
+        number,
+        owner,
+        since: None,
+        token: None,
+        held_for: None,
+        meta: dto::Meta::new(),
+    };
     dto::QueueItem {
         number: item.number,
         session: item.session,
@@ -164,6 +179,7 @@ pub(crate) fn session(view: SessionView) -> dto::Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_node::api::InTheWay;
     use fairhold_types::{FencingToken, GrantId, LockName, Mode, SessionNumber};
 
     fn view(token: Option<u64>) -> GrantView {
@@ -179,7 +195,7 @@ mod tests {
             permits: 1,
             owner: "curl@127.0.0.1".to_owned(),
             meta: dto::Meta::new(),
-            position: None,
+            in_the_way: None,
             waits_for: None,
             queued_at: WallMillis(1_000),
             held_since,
@@ -205,12 +221,16 @@ mod tests {
             token: Some(FencingToken(9)),
             since: WallMillis(1_000),
         };
-        let queued = GrantView { position: Some(2), waits_for: Some(holder), ..view(None) };
+        let meta = dto::Meta::from([("build".to_owned(), "7".to_owned())]);
+        let in_the_way =
+            InTheWay { position: 2, ahead: vec![Ahead { facts: holder.clone(), meta }], estimate: Some(Duration::from_secs(40)) };
+        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(holder), ..view(None) };
         let json = serde_json::to_value(grant(queued, WallMillis(5_000))).unwrap();
         assert_eq!((&json["state"], &json["position"], json.get("token")), (&"queued".into(), &2.into(), None));
         let waits_for =
             serde_json::json!({"number": 7, "owner": "ci-7", "since": "1970-01-01T00:00:01.000Z", "token": 9, "held_for": "4s"});
         assert_eq!(json["waits_for"], waits_for);
+        assert_eq!((&json["ahead"][0]["meta"]["build"], &json["estimate"]), (&"7".into(), &"40s".into()));
     }
 
     #[test]

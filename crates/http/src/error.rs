@@ -1,13 +1,14 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
+use crate::answer;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use fairhold_node::api::CallError;
+use fairhold_node::api::{CallError, InTheWay};
 use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
-use fairhold_state::command::{HolderFacts, Part, Rejection};
+use fairhold_state::command::{Part, Rejection};
 use fairhold_types::{
     Code, GrantId, LockName, Path,
     dto::Contender,
@@ -158,8 +159,14 @@ impl Problem {
             CallError::Read(ReadError::Deadline) => {
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
             }
-            CallError::WaitTimeout { holder } => {
-                let facts = Facts { holder: holder.map(|holder| contender(holder, asked)), ..Facts::default() };
+            CallError::LockHeld { refused, in_the_way } => {
+                let mut problem = of_rejection(refused, detail, asked);
+                problem.facts = Box::new(blocked(*problem.facts, *in_the_way, asked));
+                problem
+            }
+            CallError::WaitTimeout { holder, in_the_way } => {
+                let holder = holder.map(|holder| answer::contender(holder, asked.now()));
+                let facts = blocked(Facts { holder, ..Facts::default() }, *in_the_way, asked);
                 // The grant has ended: only a request that gets a new id may still succeed.
                 Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
             }
@@ -206,6 +213,14 @@ impl Asked {
         }
     }
 
+    /// When a grant was asked for.
+    pub(crate) fn now(self) -> Option<WallMillis> {
+        match self {
+            Asked::Acquire { now, .. } => Some(now),
+            Asked::Change | Asked::Write { .. } | Asked::Read => None,
+        }
+    }
+
     fn key_given(self) -> bool {
         match self {
             Asked::Acquire { given, .. } => given,
@@ -221,7 +236,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
         Rejection::LockHeld { holder, ahead } => {
             let position = Some(ahead.saturating_add(1));
-            (Code::LockHeld, Facts { holder: Some(contender(holder, asked)), position, ..Facts::default() })
+            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, asked.now())), position, ..Facts::default() })
         }
         Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
@@ -303,17 +318,17 @@ fn limited(limit: u64) -> Facts {
     Facts { limit: Some(limit), ..Facts::default() }
 }
 
-fn contender(holder: HolderFacts, asked: Asked) -> Contender {
-    let held_for = match asked {
-        Asked::Acquire { now, .. } => holder.token.map(|_| span(holder.since, now)),
-        Asked::Change | Asked::Write { .. } | Asked::Read => None,
-    };
-    Contender {
-        number: holder.number,
-        owner: holder.owner,
-        since: Some(holder.since.to_rfc3339()),
-        token: holder.token,
-        held_for,
+/// Adds who is in the caller's way. Where the holder is known, its pairs of text are the first one's.
+fn blocked(facts: Facts, in_the_way: InTheWay, asked: Asked) -> Facts {
+    let InTheWay { position, ahead, estimate } = in_the_way;
+    let ahead: Vec<Contender> = ahead.into_iter().map(|ahead| answer::ahead(ahead, asked.now())).collect();
+    let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();
+    Facts {
+        holder: facts.holder.map(|holder| same(&holder).unwrap_or(holder)),
+        position: (position > 0).then_some(position),
+        ahead,
+        estimate: estimate.map(duration::format),
+        ..facts
     }
 }
 
@@ -371,6 +386,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_state::command::HolderFacts;
     use fairhold_types::{EndReason, FencingToken, GrantNumber, SessionNumber};
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
@@ -592,8 +608,22 @@ mod tests {
         use serde_json::json;
         let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
         // With a key of the caller's own the same request would name the ended grant.
-        check(CallError::WaitTimeout { holder: Some(holder(None)) }, acquire(true), 409, "wait_timeout", false, &facts);
-        check(CallError::WaitTimeout { holder: None }, acquire(false), 409, "wait_timeout", true, &json!({}));
+        check(
+            CallError::WaitTimeout { holder: Some(holder(None)), in_the_way: Box::default() },
+            acquire(true),
+            409,
+            "wait_timeout",
+            false,
+            &facts,
+        );
+        check(
+            CallError::WaitTimeout { holder: None, in_the_way: Box::default() },
+            acquire(false),
+            409,
+            "wait_timeout",
+            true,
+            &json!({}),
+        );
         let path = Path::parse("/a").unwrap();
         check(CallError::NoNode { path }, Asked::Read, 404, "no_node", false, &json!({"path": "/a"}));
     }

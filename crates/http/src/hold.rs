@@ -11,8 +11,8 @@ use fairhold_node::{
     Node,
     api::{AcquireCall, At, HoldEvent, Silence},
 };
-use fairhold_state::command::{Claimant, HolderFacts};
-use fairhold_types::{Code, GrantId, dto::Contender, hold::Line};
+use fairhold_state::command::Claimant;
+use fairhold_types::{Code, GrantId, duration, hold::Line};
 use http::{HeaderValue, header};
 use hyper::body::Frame;
 use openraft_rt::AsyncRuntime;
@@ -103,8 +103,14 @@ impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for Lines<W> {
 fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
     let mut shortest = 0;
     let line = match event.value {
-        HoldEvent::Queued { view, ahead } => {
-            Line::Queued { id, position: view.position.unwrap_or(1), ahead: ahead.into_iter().map(contender).collect() }
+        HoldEvent::Queued { view } => {
+            let in_the_way = view.in_the_way.unwrap_or_default();
+            Line::Queued {
+                id,
+                position: in_the_way.position,
+                ahead: in_the_way.ahead.into_iter().map(|ahead| answer::ahead(ahead, asked.now())).collect(),
+                estimate: in_the_way.estimate.map(duration::format),
+            }
         }
         HoldEvent::Held(view) => match view.token {
             Some(token) => Line::Held { id, token },
@@ -131,11 +137,6 @@ fn error(problem: Problem) -> Line {
     Line::Error(Box::new(problem.into()))
 }
 
-/// One of those ahead, by number and owner: the rest is in the queue's own listing.
-fn contender(ahead: HolderFacts) -> Contender {
-    Contender { number: ahead.number, owner: ahead.owner, since: None, token: None, held_for: None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +146,10 @@ mod tests {
     #[test]
     fn an_error_is_a_line_with_all_that_the_problem_says() {
         let id = GrantId::from_ulid(1);
-        let event = At { value: HoldEvent::Failed(CallError::WaitTimeout { holder: None }), revision: Revision(7) };
+        let event = At {
+            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, in_the_way: Box::default() }),
+            revision: Revision(7),
+        };
         let bytes = line(event, Asked::Acquire { id, given: true, now: WallMillis(0) }, id);
         assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();

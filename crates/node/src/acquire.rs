@@ -163,7 +163,14 @@ impl<RT: AsyncRuntime> Request<RT> {
         let command = Command::Acquire(Acquire { if_busy, at: wall_now(), ..self.call.acquire.clone() });
         let answer = self.node.0.replica.propose(command, deadline).await?;
         let revision = answer.revision;
-        match answer.result? {
+        let outcome = match answer.result {
+            Err(refused @ Rejection::LockHeld { ahead, .. }) => {
+                let in_the_way = self.node.0.replica.read(|state| view::front(state, self.lock(), ahead));
+                return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
+            }
+            result => result?,
+        };
+        match outcome {
             Outcome::Held(Held { number, token, session, attempt }) => {
                 Ok(Standing { number, session, attempt, token: Some(token), revision })
             }
@@ -233,12 +240,15 @@ impl<RT: AsyncRuntime> Request<RT> {
 
     /// Gives up waiting, unless it was granted by then.
     pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
+        let state = self.node.0.replica.state();
+        let in_the_way = self.node.0.positions.of(&state, self.lock(), standing.number).unwrap_or_default();
+        drop(state);
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| view::holder(state, self.lock()));
-                Err(CallError::WaitTimeout { holder })
+                Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
             }
             Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
@@ -290,7 +300,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
         let grant = self.call.acquire.grant;
         self.node.0.replica.read(|state| {
-            let value = view::grant_in_queue(state, &grant).ok_or(UNKNOWN)?;
+            let value = view::grant_in_queue(state, &grant, &self.node.0.positions).ok_or(UNKNOWN)?;
             let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
             Ok(At { value: acquired, revision: state.revision() })
         })
@@ -310,7 +320,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             permits: acquire.permits,
             owner: acquire.owner.text.clone(),
             meta: acquire.meta.clone(),
-            position: None,
+            in_the_way: None,
             waits_for: None,
             queued_at: at,
             held_since: Some(at),
@@ -357,6 +367,7 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
         CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),
         CallError::Rejected(_)
+        | CallError::LockHeld { .. }
         | CallError::WaitTimeout { .. }
         | CallError::Superseded
         | CallError::NoNode { .. }

@@ -37,11 +37,21 @@ pub enum CallError {
     /// A read that could not be served.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The lock is not free, and the caller does not wait.
+    #[error("{refused}")]
+    LockHeld {
+        /// The machine's answer.
+        refused: Rejection,
+        /// What this node knows besides of who is in the way.
+        in_the_way: Box<InTheWay>,
+    },
     /// The wait is over, and the withdrawal is committed.
     #[error("the lock was not free within the time waited")]
     WaitTimeout {
         /// Who holds it, as far as this node knows.
         holder: Option<HolderFacts>,
+        /// Where the caller stood, as far as this node knows.
+        in_the_way: Box<InTheWay>,
     },
     /// Another request with the same key took this one's place over.
     #[error("another request with the same key took over")]
@@ -131,6 +141,26 @@ pub struct AcquireCall {
     pub timeout: Duration,
 }
 
+/// Who stands ahead of a caller, as far as this node knows: for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InTheWay {
+    /// Those ahead and 1; 0 where it is not known.
+    pub position: u64,
+    /// The first of those ahead, in order, holders first.
+    pub ahead: Vec<Ahead>,
+    /// How long those ahead may take yet, by what was usual.
+    pub estimate: Option<Duration>,
+}
+
+/// One who stands ahead of a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ahead {
+    /// Who it is.
+    pub facts: HolderFacts,
+    /// Its pairs of text, for people; of the first one only.
+    pub meta: Meta,
+}
+
 /// What came of asking for a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquired {
@@ -172,10 +202,8 @@ impl Silence {
 pub enum HoldEvent {
     /// It waits.
     Queued {
-        /// The grant.
+        /// The grant, with its place.
         view: Box<GrantView>,
-        /// The first of those ahead, in order, holders among them.
-        ahead: Vec<HolderFacts>,
     },
     /// It is held.
     Held(Box<GrantView>),
@@ -212,8 +240,8 @@ pub struct GrantView {
     pub owner: String,
     /// Pairs of text, for people.
     pub meta: Meta,
-    /// Those ahead and 1, while it waits.
-    pub position: Option<u64>,
+    /// Its place, while it waits.
+    pub in_the_way: Option<InTheWay>,
     /// The number of the one it waits for, with the owner, while it waits.
     pub waits_for: Option<HolderFacts>,
     /// When it queued.

@@ -212,9 +212,10 @@ impl<RT: AsyncRuntime> Holder<RT> {
             return None;
         }
         let view = view::grant_of(&state, grant)?;
-        let (position, ahead) = node.0.positions.of(&state, self.request.lock(), standing.number)?;
-        let view = Box::new(GrantView { position: Some(position), ..view });
-        Some((position, At { value: HoldEvent::Queued { view, ahead }, revision: state.revision() }))
+        let in_the_way = node.0.positions.of(&state, self.request.lock(), standing.number)?;
+        let position = in_the_way.position;
+        let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
+        Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 
     /// Shows that the connection stands: by the place in the queue where that is another one than was told last, and gives the

@@ -169,7 +169,7 @@ impl<I: Instant> NodeMetrics<I> {
             None => &acquires.caller_gone,
             Some(Ok(Acquired::Held(_))) => &acquires.held,
             Some(Ok(Acquired::Queued(_))) => &acquires.queued,
-            Some(Err(CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
+            Some(Err(CallError::LockHeld { .. } | CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
             Some(Err(CallError::Rejected(_))) => &acquires.refused,
             Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
             Some(Err(

@@ -1,8 +1,11 @@
 //! Where everybody stands in a queue: a long one is counted once for all who wait here, and not again for a while, because
 //! every count walks all of it.
 
-use crate::view;
-use fairhold_state::{State, command::HolderFacts};
+use crate::{
+    api::{Ahead, InTheWay},
+    view::{self, Usual},
+};
+use fairhold_state::State;
 use fairhold_types::{GrantNumber, LockName};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
@@ -12,7 +15,7 @@ use std::{
 };
 
 /// How many of those ahead are named.
-const AHEAD_MAX: usize = 16;
+pub(crate) const AHEAD_MAX: usize = 16;
 /// A queue with no more waiters than this is counted for everyone who asks.
 const SHORT_QUEUE_MAX: usize = 64;
 /// How old the count of a longer one may be.
@@ -31,7 +34,8 @@ struct Standings {
     /// The position of each.
     positions: BTreeMap<GrantNumber, u64>,
     /// The first ones, in order.
-    first: Vec<HolderFacts>,
+    first: Vec<Ahead>,
+    usual: Usual,
 }
 
 impl Standings {
@@ -39,13 +43,15 @@ impl Standings {
         let queue = state.queue(lock);
         Standings {
             positions: queue.iter().map(|entry| (entry.contender.number, entry.position)).collect(),
-            first: queue.iter().take(AHEAD_MAX).map(|entry| view::facts(entry.contender)).collect(),
+            first: view::first_ahead(queue.iter().take(AHEAD_MAX).map(|entry| entry.contender)),
+            usual: Usual::of(state, lock),
         }
     }
 
-    fn of(&self, number: GrantNumber) -> Option<(u64, Vec<HolderFacts>)> {
+    fn of(&self, number: GrantNumber) -> Option<InTheWay> {
         let position = *self.positions.get(&number)?;
-        Some((position, self.first.iter().take_while(|ahead| ahead.number != number).cloned().collect()))
+        let ahead = self.first.iter().take_while(|ahead| ahead.facts.number != number).cloned().collect();
+        Some(InTheWay { position, ahead, estimate: self.usual.estimate(position) })
     }
 }
 
@@ -56,7 +62,7 @@ impl<RT: AsyncRuntime> Positions<RT> {
 
     /// The position of a grant, and the first of those ahead. In a long queue it may be as old as the last count; a grant that
     /// came after that has it counted anew.
-    pub(crate) fn of(&self, state: &State, lock: &LockName, number: GrantNumber) -> Option<(u64, Vec<HolderFacts>)> {
+    pub(crate) fn of(&self, state: &State, lock: &LockName, number: GrantNumber) -> Option<InTheWay> {
         if state.lock(lock).waiting <= SHORT_QUEUE_MAX {
             return Standings::count(state, lock).of(number);
         }

@@ -3,6 +3,7 @@
 use crate::{
     api::{At, CallError, Freshness, GrantLookup, LockInfo, NodeView, QueueItem, ReadOptions, SessionRef, SessionView},
     node::Node,
+    positions::Positions,
     view,
 };
 use fairhold_state::{
@@ -47,7 +48,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         loop {
             // Parked before the look, so that whatever happens after it is noticed.
             let mut place = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.park(number));
-            let found = self.0.replica.read(|state| At { value: lookup(state, &id), revision: state.revision() });
+            let look = |state: &State| At { value: lookup(state, &id, &self.0.positions), revision: state.revision() };
+            let found = self.0.replica.read(look);
             let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
             let (Some(place), true) = (place.as_mut(), waits && RT::Instant::now() < until) else {
                 return Ok(found);
@@ -138,10 +140,10 @@ fn waiting(state: &State, id: &GrantId) -> Option<GrantNumber> {
     }
 }
 
-fn lookup(state: &State, id: &GrantId) -> GrantLookup {
+fn lookup<RT: AsyncRuntime>(state: &State, id: &GrantId, positions: &Positions<RT>) -> GrantLookup {
     match state.grant(id) {
         GrantStatus::Live(_) => {
-            view::grant_in_queue(state, id).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
+            view::grant_in_queue(state, id, positions).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
         }
         GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
         GrantStatus::Unknown => GrantLookup::Unknown,

@@ -1,13 +1,17 @@
 //! Views: what callers are shown of the state. Ids go to their owners only.
 
-use crate::api::{GrantView, LockInfo, QueueItem, SessionView};
+use crate::{
+    api::{Ahead, GrantView, InTheWay, LockInfo, QueueItem, SessionView},
+    positions::{AHEAD_MAX, Positions},
+};
 use fairhold_state::{
     State,
-    command::HolderFacts,
+    command::{HolderFacts, Meta},
     read::{GrantStatus, QueueEntry},
     record::{Contender, Session},
 };
 use fairhold_types::{GrantId, LockName, limits::SESSION_NODES_SHOWN_MAX};
+use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
 /// A live grant for its owner, without its place in the queue.
@@ -26,7 +30,7 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         permits: contender.permits,
         owner: contender.owner.text.clone(),
         meta: contender.meta.clone(),
-        position: None,
+        in_the_way: None,
         waits_for: None,
         queued_at: contender.queued_at,
         held_since: contender.held_since,
@@ -36,15 +40,30 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
 }
 
 /// A live grant for its owner, with its place in the queue where it waits.
-pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
+pub(crate) fn grant_in_queue<RT: AsyncRuntime>(state: &State, id: &GrantId, positions: &Positions<RT>) -> Option<GrantView> {
     let mut view = grant_of(state, id)?;
-    if view.token.is_none()
-        && let Some(entry) = state.queue(&view.lock).into_iter().find(|entry| entry.contender.number == view.number)
-    {
-        view.position = Some(entry.position);
-        view.waits_for = entry.waits_for.map(facts);
+    if view.token.is_none() {
+        view.in_the_way = positions.of(state, &view.lock, view.number);
+        let entry = state.queue(&view.lock).into_iter().find(|entry| entry.contender.number == view.number);
+        view.waits_for = entry.and_then(|entry| entry.waits_for).map(facts);
     }
     Some(view)
+}
+
+/// Who would stand ahead of one who does not wait, of so many in all.
+pub(crate) fn front(state: &State, lock: &LockName, ahead: u64) -> InTheWay {
+    let position = ahead.saturating_add(1);
+    let count = usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX);
+    InTheWay { position, ahead: first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
+}
+
+/// Those ahead, as a caller is told of them.
+pub(crate) fn first_ahead<'a>(contenders: impl Iterator<Item = &'a Contender>) -> Vec<Ahead> {
+    let with_meta = |(place, contender): (usize, &Contender)| Ahead {
+        facts: facts(contender),
+        meta: if place == 0 { contender.meta.clone() } else { Meta::default() },
+    };
+    contenders.enumerate().map(with_meta).collect()
 }
 
 /// The first of those who hold a lock.
@@ -65,9 +84,9 @@ pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
 }
 
 pub(crate) fn queue(state: &State, name: &LockName) -> Vec<QueueItem> {
-    let (usual, limit) = (state.usual_hold_ms(name), u64::from(state.lock(name).limit.unwrap_or(1)));
+    let usual = Usual::of(state, name);
     let of = |entry: QueueEntry<'_>| QueueItem {
-        estimate: entry.waits_for.and(usual).map(|usual| estimate(usual, entry.position, limit)),
+        estimate: entry.waits_for.and(usual.estimate(entry.position)),
         ..item(entry.contender, entry.position, entry.waits_for)
     };
     state.queue(name).into_iter().map(of).collect()
@@ -115,8 +134,39 @@ fn item(contender: &Contender, position: u64, waits_for: Option<&Contender>) -> 
     }
 }
 
-/// How long it takes until those ahead have held, as many at a time as may, each for as long as is usual.
-fn estimate(usual_ms: u64, position: u64, limit: u64) -> Duration {
-    let turns = position.saturating_sub(1).div_ceil(limit.max(1));
-    Duration::from_millis(usual_ms.saturating_mul(turns))
+/// What is usual in a lock, of which estimates are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usual {
+    hold_ms: Option<u64>,
+    limit: u64,
+}
+
+impl Usual {
+    pub(crate) fn of(state: &State, lock: &LockName) -> Usual {
+        Usual { hold_ms: state.usual_hold_ms(lock), limit: state.lock(lock).limit.unwrap_or(1).max(1).into() }
+    }
+
+    /// How long it takes until those ahead have held, as many at a time as may, each for as long as is usual; nothing where
+    /// nobody has held yet.
+    pub(crate) fn estimate(self, position: u64) -> Option<Duration> {
+        let turns = position.saturating_sub(1).div_ceil(self.limit);
+        self.hold_ms.map(|hold_ms| Duration::from_millis(hold_ms.saturating_mul(turns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_counts_turns_of_as_many_as_may_hold_together() {
+        let usual = |hold_ms, limit| Usual { hold_ms, limit };
+        for (position, seconds) in [(1, 0), (2, 10), (4, 30)] {
+            assert_eq!(usual(Some(10_000), 1).estimate(position), Some(Duration::from_secs(seconds)), "{position}");
+        }
+        for (position, seconds) in [(3, 10), (4, 10), (5, 20)] {
+            assert_eq!(usual(Some(10_000), 3).estimate(position), Some(Duration::from_secs(seconds)), "{position}");
+        }
+        assert_eq!(usual(None, 1).estimate(2), None);
+    }
 }

@@ -179,6 +179,14 @@ impl State {
         entries
     }
 
+    /// The first so many of those who stand in a lock: those who hold it, then those who wait, in their order.
+    pub fn front(&self, name: &LockName, count: usize) -> impl Iterator<Item = &Contender> {
+        let queue = self.index.queues.get(name);
+        let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
+        let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|place| place.number());
+        holders.chain(waiting).take(count).filter_map(|number| self.contender(number))
+    }
+
     /// Passes exactly while a held grant has that token, and is that grant where one is named.
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
         let holders = self.lock(lock).holders;

@@ -61,6 +61,12 @@ pub struct Grant {
     /// The one that it waits for, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
+    /// The first of those ahead, in order, while it waits: holders first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<Contender>,
+    /// How long it may wait yet, as a queue's entries have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<String>,
     /// When it queued.
     pub queued_at: String,
     /// When it was granted.
@@ -88,6 +94,9 @@ pub struct Contender {
     /// For how long it has held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
+    /// Pairs of text, for people: of the first of those ahead.
+    #[serde(default, skip_serializing_if = "Meta::is_empty")]
+    pub meta: Meta,
 }
 
 /// One who stands in a queue, as everybody may see it.

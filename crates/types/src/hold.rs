@@ -16,6 +16,9 @@ pub enum Line {
         position: u64,
         /// The first of those ahead, in order.
         ahead: Vec<Contender>,
+        /// How long it may wait yet, as a queue's entries have it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        estimate: Option<String>,
     },
     /// The grant is held.
     Held {
@@ -53,10 +56,12 @@ mod tests {
     #[test]
     fn the_lines_read_as_the_contract_has_them() {
         let id = GrantId::from_ulid(1);
-        let first = Contender { number: GrantNumber(41), owner: "ci-7".to_owned(), since: None, token: None, held_for: None };
+        let owner = "ci-7".to_owned();
+        let first =
+            Contender { number: GrantNumber(41), owner, since: None, token: None, held_for: None, meta: Default::default() };
         for (line, text) in [
             (
-                Line::Queued { id, position: 2, ahead: vec![first] },
+                Line::Queued { id, position: 2, ahead: vec![first], estimate: None },
                 r#"{"event":"queued","id":"ID","position":2,"ahead":[{"number":41,"owner":"ci-7"}]}"#,
             ),
             (Line::Held { id, token: FencingToken(43) }, r#"{"event":"held","id":"ID","token":43}"#),

@@ -80,9 +80,15 @@ pub struct Facts {
     /// Who holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Contender>,
-    /// Where the caller would have stood in the queue.
+    /// Where the caller would have stood in the queue, or stood at the end of its wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
+    /// The first of those ahead of it there, in order: holders first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<Contender>,
+    /// How long it may take from now on, if each of those ahead holds for as long as was usual of late: a guess for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<String>,
     /// The token of the present holder: `Some(None)`, `null`, where nobody holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_token: Option<Option<FencingToken>>,

@@ -79,7 +79,20 @@ async fn describe(api: &Api, name: &str, place: &QueuePlace) -> String {
         format!("held by {} (#{}) for {}", harmless(&cell(holder, "owner")), cell(holder, "number"), cell(holder, "held_for"))
     });
     let held = held.unwrap_or_else(|| "not held now".to_owned());
-    format!("waiting for {}: {held}; your place is {}", harmless(name), place.position)
+    let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
+    let estimate = estimate.map_or_else(String::new, |estimate| format!(", usually {} from here", rough(estimate)));
+    format!("waiting for {}: {held}; your place is {}{estimate}", harmless(name), place.position)
+}
+
+/// A guess, no more exact than it is.
+fn rough(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0 => "less than 1s".to_owned(),
+        1..120 => format!("{seconds}s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    }
 }
 
 /// Waits until no endpoint has answered for as long as the caller allows.
@@ -94,5 +107,17 @@ pub(super) async fn nobody_answers(api: &Api) {
             return;
         }
         sleep(every.saturating_sub(begun.elapsed())).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guess_is_told_in_one_unit() {
+        for (millis, text) in [(40, "less than 1s"), (1_900, "1s"), (119_000, "119s"), (120_000, "2 min"), (7_200_000, "2 h")] {
+            assert_eq!(rough(Duration::from_millis(millis)), text);
+        }
     }
 }
