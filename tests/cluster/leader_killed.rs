@@ -2,17 +2,14 @@
 
 use crate::{
     client::{Call, Client, Grant, Session},
-    fairness::{Room, assert_in_order},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    fairness::assert_in_order,
+    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    load::{Load, count_up, read_counter},
     trial,
 };
 use futures_util::future::join_all;
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
     time::{Duration, Instant},
 };
 
@@ -34,58 +31,14 @@ fn kills() -> usize {
     trial::size(10, 50)
 }
 
-/// What the clients of a load have in common.
-#[derive(Debug, Clone, Default)]
-struct Load {
-    over: Arc<AtomicBool>,
-    successes: Arc<Mutex<Vec<Instant>>>,
-    grants: Arc<AtomicUsize>,
-    room: Room,
-}
-
-impl Load {
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-
-    fn succeeded(&self) {
-        self.successes.lock().expect("no holder panics").push(Instant::now());
-    }
-
-    fn count(&self) -> usize {
-        self.successes.lock().expect("no holder panics").len()
-    }
-
-    async fn at_work(&self) {
-        let grants = || self.grants.load(Ordering::SeqCst);
-        let before = (self.count(), grants());
-        eventually("the clients are at work", Duration::from_secs(60), || async {
-            (self.count() >= before.0 + AT_WORK && grants() >= before.1 + AT_WORK_GRANTS).then_some(())
-        })
-        .await;
-    }
-
-    /// The longest time without a success that ended between the two moments.
-    fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
-        let mut moments = self.successes.lock().expect("no holder panics").clone();
-        moments.sort();
-        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
-        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed around each kill")
-    }
-}
-
 /// Counts under the lock until the load is over: how often, and with which grants.
 async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     let mut grants = Vec::new();
     while !load.is_over() {
         let grant = client.acquire(LOCK, "wait=10m&ttl=60s").await;
         load.room.enter(grant.token);
-        load.grants.fetch_add(1, Ordering::SeqCst);
-        load.succeeded();
-        let (count, token) = read_counter(&client).await;
-        assert!(token < grant.token, "the counter was written with token {token}, and {} was given after it", grant.token);
-        let write = Call::put(&format!("/v1/nodes/{COUNTER}"), format!("{} {}", count + 1, grant.token));
-        client.write(&write.fenced(LOCK, grant.token)).await;
+        load.granted();
+        count_up(&client, COUNTER, LOCK, grant.token).await;
         load.succeeded();
         load.room.leave(grant.token);
         client.release(&grant.id).await;
@@ -93,12 +46,6 @@ async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
         grants.push(grant);
     }
     grants
-}
-
-async fn read_counter(client: &Client) -> (u64, u64) {
-    let text = client.value(COUNTER).await;
-    let (count, token) = text.split_once(' ').expect("a count and a token");
-    (count.parse().expect("a count"), token.parse().expect("a token"))
 }
 
 /// Writes one node after the other until the load is over: how many.
@@ -148,15 +95,15 @@ async fn assert_written(client: &Client, written: &[usize]) {
 async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
     let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..kills() {
-        load.at_work().await;
+        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
         let leader = cluster.leader().await;
         places.extend(cluster.client(leader).queue_numbers(LOCK).await);
         killed.push(Instant::now());
         cluster.nodes[leader].kill().await;
-        load.at_work().await;
+        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
         cluster.restart(leader).await;
     }
-    load.at_work().await;
+    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
     killed.push(Instant::now());
     (killed, places)
 }
@@ -184,7 +131,7 @@ fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order
             (0..CLIENTS).map(|number| tokio::spawn(count_under_the_lock(cluster.client(number), load.clone()))).collect();
 
         let (killed, places) = kill_leaders(&mut cluster, &load).await;
-        load.over.store(true, Ordering::SeqCst);
+        load.end();
         let mut grants: Vec<Grant> = all(counting).await.into_iter().flatten().collect();
         let written = all(writers).await;
         let kept = all(kept).await;
@@ -197,7 +144,7 @@ fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order
             load.count()
         ));
         assert_in_order(&mut grants);
-        let (count, last) = read_counter(&client).await;
+        let (count, last) = read_counter(&client, COUNTER).await;
         assert_eq!((count, last), (grants.len() as u64, grants[grants.len() - 1].token), "each grant counted once");
         let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
         let lost: Vec<&u64> = places.difference(&granted).collect();

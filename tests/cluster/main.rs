@@ -3,6 +3,7 @@
 mod client;
 mod disk_double;
 mod harness;
+mod load;
 mod procfs;
 mod raw;
 mod trial;

@@ -2,17 +2,15 @@
 
 use crate::{
     client::{Call, Client, Grant, new_key, whole},
-    fairness::{Dice, Room, assert_in_order},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    fairness::{Dice, assert_in_order},
+    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    load::{Load, count_up},
     streams::Stream,
     trial,
 };
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -37,62 +35,6 @@ fn clients() -> (usize, usize, usize) {
     trial::size((12, 2, 3), (36, 6, 8))
 }
 
-/// What the clients have in common.
-#[derive(Debug, Clone, Default)]
-struct Load {
-    over: Arc<AtomicBool>,
-    successes: Arc<Mutex<Vec<Instant>>>,
-    grants: Arc<AtomicUsize>,
-    goaways: Arc<AtomicUsize>,
-    room: Room,
-}
-
-impl Load {
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
-    }
-
-    fn succeeded(&self) {
-        self.successes.lock().expect("no holder panics").push(Instant::now());
-    }
-
-    fn granted(&self) {
-        self.grants.fetch_add(1, Ordering::SeqCst);
-        self.succeeded();
-    }
-
-    fn count(&self) -> usize {
-        self.successes.lock().expect("no holder panics").len()
-    }
-
-    async fn at_work(&self) {
-        let now = || (self.count(), self.grants.load(Ordering::SeqCst));
-        let before = now();
-        eventually("the clients are at work", Duration::from_secs(60), || async {
-            (now().0 >= before.0 + AT_WORK && now().1 >= before.1 + AT_WORK_GRANTS).then_some(())
-        })
-        .await;
-    }
-
-    /// The longest time without a success that ended between the two moments.
-    fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
-        let mut moments = self.successes.lock().expect("no holder panics").clone();
-        moments.sort();
-        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
-        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed around each restart")
-    }
-}
-
-/// Counts one up under the lock, by a write that the fence guards.
-async fn count_up(client: &Client, token: u64) {
-    let text = client.value(COUNTER).await;
-    let (count, last) = text.split_once(' ').expect("a count and a token");
-    let (count, last): (u64, u64) = (count.parse().expect("a count"), last.parse().expect("a token"));
-    assert!(last < token, "the counter was written with token {last}, and {token} was given after it");
-    let write = Call::put(&format!("/v1/nodes/{COUNTER}"), format!("{} {token}", count + 1));
-    client.write(&write.fenced(LOCK, token)).await;
-}
-
 /// Queues, holds, renews, writes and releases until the load is over.
 async fn queue(client: Client, load: Load) -> Vec<Grant> {
     let mut grants = Vec::new();
@@ -102,7 +44,7 @@ async fn queue(client: Client, load: Load) -> Vec<Grant> {
         load.granted();
         client.send(&Call::post(&format!("/v1/grants/{}/renew", grant.id))).await.expect_status(200);
         load.succeeded();
-        count_up(&client, grant.token).await;
+        count_up(&client, COUNTER, LOCK, grant.token).await;
         load.room.leave(grant.token);
         client.release(&grant.id).await;
         load.succeeded();
@@ -203,7 +145,7 @@ async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> V
         let token = holder.held(&load).await;
         load.room.enter(token);
         load.granted();
-        count_up(&client, token).await;
+        count_up(&client, COUNTER, LOCK, token).await;
         if dice.below(2) == 0 {
             let older = holder.again();
             assert_eq!(holder.held(&load).await, token, "the same grant");
@@ -225,17 +167,17 @@ async fn restart_all(cluster: &mut Cluster, load: &Load) -> (Vec<(usize, bool, I
     let (mut stopped, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..rounds() {
         for node in 0..NODES {
-            load.at_work().await;
+            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
             let led = cluster.leader().await == node;
             places.extend(cluster.client(node).queue_numbers(LOCK).await);
             stopped.push((node, led, Instant::now()));
             let status = cluster.nodes[node].terminate().await;
             assert!(status.success(), "node {} ended with {status}", node + 1);
-            load.at_work().await;
+            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
             cluster.restart(node).await;
         }
     }
-    load.at_work().await;
+    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
     (stopped, places)
 }
 
@@ -272,7 +214,7 @@ fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_i
         let holding_on: Vec<_> = (0..NODES).map(|number| tokio::spawn(hold_on(urls.clone(), load.clone(), number))).collect();
         let (stopped, places) = restart_all(&mut cluster, &load).await;
         let over = Instant::now();
-        load.over.store(true, Ordering::SeqCst);
+        load.end();
         let mut grants: Vec<Grant> = all(holding).await.into_iter().flatten().collect();
         let written: usize = all(writers).await.into_iter().sum();
         all(holding_on).await;

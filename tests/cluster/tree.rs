@@ -2,10 +2,12 @@
 
 use crate::{
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, NODES, SHORT, eventually, together},
+    harness::{Cluster, LONG, NODES, SHORT, eventually, report, together},
+    trial,
 };
+use fairhold_types::limits::{CONTAINER_EMPTY_MAX, NODES_REMOVED_MAX, TRANSACTION_STEPS_MAX};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
@@ -213,5 +215,62 @@ fn what_lives_with_a_session_or_for_a_time_goes_by_itself() {
         }
         client.send(&Call::get(&node("timed"))).await.expect_status(200);
         client.send(&Call::get(&node("holder"))).await.expect_status(200);
+    });
+}
+
+/// A folder with so many nodes below it.
+async fn grow(client: &Client, folder: &str, below: usize) {
+    let paths: Vec<String> =
+        std::iter::once(folder.to_owned()).chain((0..below).map(|leaf| format!("{folder}/{leaf}"))).collect();
+    for some in paths.chunks(TRANSACTION_STEPS_MAX) {
+        let then: Vec<Value> = some.iter().map(|path| json!({"create": {"path": path}})).collect();
+        client.write(&txn(&json!({"then": then}))).await;
+    }
+}
+
+#[test]
+fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not_one() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        grow(&client, "/large", NODES_REMOVED_MAX).await;
+        let delete = || Call::delete(&format!("{}?recursive", node("large")));
+        let refused = client.once(&delete()).await.expect_problem(413, "too_large");
+        assert_eq!(refused.number("limit"), NODES_REMOVED_MAX as u64);
+        let stat = client.send(&Call::get(&node("large?meta"))).await.expect_status(200);
+        assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing went");
+        client.write(&Call::delete(&node("large/0"))).await;
+        let before = stat.revision();
+        let removed = client.write(&delete()).await;
+        assert_eq!(removed.revision(), before + 2, "all of them are one change");
+        for index in 0..NODES {
+            let read = cluster.client(index).once(&Call::get(&node("large/1"))).await;
+            read.expect_problem(404, "no_node");
+        }
+    });
+}
+
+#[test]
+fn a_container_goes_some_time_after_its_last_child_and_not_before_it_had_one() {
+    if !trial::size(false, true) {
+        report("in the long form only: a container is removed a minute after its last child");
+        return;
+    }
+    together(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(1);
+        for container in ["never-used", "used"] {
+            client.send(&Call::put(&format!("{}?container", node(container)), "x")).await.expect_status(201);
+        }
+        client.send(&Call::put(&node("used/child"), "x")).await.expect_status(201);
+        client.write(&Call::delete(&node("used/child"))).await;
+        let begun = Instant::now();
+        eventually("the container is gone", LONG, || async {
+            (client.send(&Call::get(&node("used"))).await.status == 404).then_some(())
+        })
+        .await;
+        report(&format!("a container was removed {:.1?} after its last child", begun.elapsed()));
+        assert!(begun.elapsed() >= CONTAINER_EMPTY_MAX, "not before its time");
+        client.send(&Call::get(&node("never-used"))).await.expect_status(200);
     });
 }

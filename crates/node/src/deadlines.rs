@@ -66,18 +66,7 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Seconds on an imagined clock.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    struct At(u64);
-
-    impl Add<Duration> for At {
-        type Output = At;
-
-        fn add(self, by: Duration) -> At {
-            At(self.0 + by.as_secs())
-        }
-    }
+    use crate::test_clock::At;
 
     fn two() -> Deadlines<u8, At> {
         let mut deadlines = Deadlines::new();

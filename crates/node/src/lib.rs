@@ -29,6 +29,8 @@ pub mod scope;
 mod stop;
 mod sweeps;
 mod tasks;
+#[cfg(test)]
+mod test_clock;
 mod tree;
 mod view;
 pub mod watch;

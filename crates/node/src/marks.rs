@@ -37,17 +37,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Marks<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    struct At(u64);
-
-    impl Add<Duration> for At {
-        type Output = At;
-
-        fn add(self, by: Duration) -> At {
-            At(self.0 + by.as_secs())
-        }
-    }
+    use crate::test_clock::At;
 
     #[test]
     fn what_was_noted_long_enough_ago_has_passed_and_never_what_is_younger() {

@@ -70,20 +70,9 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_clock::At;
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::time::WallMillis;
-
-    /// Seconds on an imagined clock.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-    struct At(u64);
-
-    impl Add<Duration> for At {
-        type Output = At;
-
-        fn add(self, by: Duration) -> At {
-            At(self.0 + by.as_secs())
-        }
-    }
 
     struct Tree {
         state: State,

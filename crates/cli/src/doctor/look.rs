@@ -1,5 +1,6 @@
 //! Asks every endpoint that was given, and every member that one of them names, all at once.
 
+use crate::remote::api::cause;
 use fairhold_types::{
     NodeId,
     dto::{Cluster, Readiness},
@@ -10,7 +11,6 @@ use reqwest::Client;
 use serde::de::DeserializeOwned;
 use std::{
     collections::BTreeMap,
-    error::Error,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tokio::{net::TcpStream, time::timeout};
@@ -153,18 +153,6 @@ async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Str
     let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
     let status = answer.status();
     answer.json().await.map_err(|_| format!("it answers with status {status} and not as a fairhold node does"))
-}
-
-/// The innermost cause, which is what a person needs: "connection refused", not three layers of "error sending request".
-fn cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
-    }
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// Whether something listens at a member's port for the others. Nothing is said to it.

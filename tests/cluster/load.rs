@@ -1,0 +1,84 @@
+//! What clients that work side by side have in common: when they succeeded, whom they let in, and when they are to stop.
+
+use crate::{
+    client::{Call, Client},
+    fairness::Room,
+    harness::eventually,
+};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+/// Clients at work; all clones are the same load.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Load {
+    over: Arc<AtomicBool>,
+    successes: Arc<Mutex<Vec<Instant>>>,
+    grants: Arc<AtomicUsize>,
+    /// Streams that were told to go elsewhere.
+    pub(crate) goaways: Arc<AtomicUsize>,
+    /// Who holds the one lock.
+    pub(crate) room: Room,
+}
+
+impl Load {
+    /// The clients stop when they have done what they are at.
+    pub(crate) fn end(&self) {
+        self.over.store(true, SeqCst);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+
+    pub(crate) fn succeeded(&self) {
+        self.successes.lock().expect("no holder panics").push(Instant::now());
+    }
+
+    /// Somebody was granted the lock, which is a success too.
+    pub(crate) fn granted(&self) {
+        self.grants.fetch_add(1, SeqCst);
+        self.succeeded();
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.successes.lock().expect("no holder panics").len()
+    }
+
+    /// Waits until so many more operations succeeded, and so many grants among them: the cluster is at work again.
+    pub(crate) async fn at_work(&self, operations: usize, grants: usize) {
+        let now = || (self.count(), self.grants.load(SeqCst));
+        let before = now();
+        eventually("the clients are at work", Duration::from_secs(60), || async {
+            (now().0 >= before.0 + operations && now().1 >= before.1 + grants).then_some(())
+        })
+        .await;
+    }
+
+    /// The longest time without a success that ended between the two moments.
+    pub(crate) fn longest_silence(&self, from: Instant, to: Instant) -> Duration {
+        let mut moments = self.successes.lock().expect("no holder panics").clone();
+        moments.sort();
+        let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
+        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed all the time")
+    }
+}
+
+/// A counter that is written under a lock: its count, and the token with which it was written.
+pub(crate) async fn read_counter(client: &Client, counter: &str) -> (u64, u64) {
+    let text = client.value(counter).await;
+    let (count, token) = text.split_once(' ').expect("a count and a token");
+    (count.parse().expect("a count"), token.parse().expect("a token"))
+}
+
+/// Counts one up under the lock, by a write that the fence guards.
+pub(crate) async fn count_up(client: &Client, counter: &str, lock: &str, token: u64) {
+    let (count, last) = read_counter(client, counter).await;
+    assert!(last < token, "the counter was written with token {last}, and {token} was given after it");
+    let write = Call::put(&format!("/v1/nodes/{counter}"), format!("{} {token}", count + 1));
+    client.write(&write.fenced(lock, token)).await;
+}
