@@ -22,7 +22,9 @@ fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
         let mut children = Watching::open(&client, 1, "path=/jobs&children").await;
         let mut below = Watching::open(&client, 2, "path=/jobs&recursive").await;
         let mut lock = Watching::open(&client, 1, "lock=deploy").await;
-        for watching in [&mut one, &mut children, &mut below, &mut lock] {
+        let owner = client.open_session("60s", "owner").await;
+        let mut of_session = Watching::open(&client, 2, &format!("session={}", owner.number)).await;
+        for watching in [&mut one, &mut children, &mut below, &mut lock, &mut of_session] {
             assert!(whole(&watching.expect("bookmark").await, "revision") >= before, "where it begins");
         }
         let created = put(&client, "jobs/a").await;
@@ -48,6 +50,12 @@ fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
         assert_eq!(lock.news().await, held);
         let ended = lock.news().await;
         assert_eq!((&ended["type"], &ended["reason"]), (&json!("ended"), &json!("released")), "{ended}");
+        let own = client.acquire("report", &format!("session={}", owner.id)).await;
+        client.release(&own.id).await;
+        let told = [of_session.news().await, of_session.news().await, of_session.news().await];
+        let told = told.map(|line| (line["type"].clone(), line["lock"].clone(), line["number"].clone(), line["session"].clone()));
+        let of = |kind: &str| (json!(kind), json!("report"), json!(own.number), json!(owner.number));
+        assert_eq!(told, [of("queued"), of("granted"), of("ended")], "what becomes of its grants, and nothing of others");
         assert!(!ended.to_string().contains(&grant.id) && !held.to_string().contains(&grant.id), "no id is shown");
     });
 }

@@ -219,7 +219,7 @@ fn of_change(change: Change) -> What {
             session: claim.session,
             owner: claim.owner.as_ref().to_owned(),
         },
-        Change::GrantEnded { lock, number, reason } => What::GrantEnded { lock, number, reason },
+        Change::GrantEnded { lock, number, session, reason } => What::GrantEnded { lock, number, session, reason },
         Change::Cooling { lock, number, delay_ms } => What::Cooling { lock, number, delay: span(delay_ms) },
         Change::Cooled { lock, number } => What::Cooled { lock, number },
         Change::Broken { lock, by, reason } => {

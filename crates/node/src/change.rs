@@ -28,6 +28,8 @@ pub enum Change {
         lock: LockName,
         /// The grant.
         number: GrantNumber,
+        /// The session that owned it.
+        session: SessionNumber,
         /// How.
         reason: EndReason,
     },
@@ -99,6 +101,8 @@ pub struct Claim {
 pub(crate) enum Subject<'a> {
     Node(&'a Path),
     Lock(&'a LockName),
+    /// A grant: its lock, and the session that owns it.
+    Grant(&'a LockName, SessionNumber),
     Session(SessionNumber),
 }
 
@@ -111,7 +115,9 @@ impl Change {
             Event::NodeChanged { path, version } => Change::NodeChanged { path: path.clone(), version: *version },
             Event::Queued { lock, grant } => Change::Queued(claim(lock, *grant)),
             Event::Granted { lock, grant, token } => Change::Granted(claim(lock, *grant), *token),
-            Event::Ended { lock, grant, reason } => Change::GrantEnded { lock: lock.clone(), number: *grant, reason: *reason },
+            Event::Ended { lock, grant, session, reason } => {
+                Change::GrantEnded { lock: lock.clone(), number: *grant, session: *session, reason: *reason }
+            }
             Event::Cooling { lock, grant, delay_ms } => {
                 Change::Cooling { lock: lock.clone(), number: *grant, delay_ms: *delay_ms }
             }
@@ -135,9 +141,9 @@ impl Change {
     pub(crate) fn subject(&self) -> Subject<'_> {
         match self {
             Change::NodeCreated(path) | Change::NodeChanged { path, .. } | Change::NodeDeleted(path) => Subject::Node(path),
-            Change::Queued(claim) | Change::Granted(claim, _) => Subject::Lock(&claim.lock),
-            Change::GrantEnded { lock, .. }
-            | Change::Cooling { lock, .. }
+            Change::Queued(claim) | Change::Granted(claim, _) => Subject::Grant(&claim.lock, claim.session),
+            Change::GrantEnded { lock, session, .. } => Subject::Grant(lock, *session),
+            Change::Cooling { lock, .. }
             | Change::Cooled { lock, .. }
             | Change::Broken { lock, .. }
             | Change::LockForgotten(lock) => Subject::Lock(lock),
@@ -163,7 +169,7 @@ impl Change {
             | Change::SessionChanged { .. }
             | Change::SessionEnded { .. } => match self.subject() {
                 Subject::Node(path) => path.as_str().len(),
-                Subject::Lock(lock) => lock.as_str().len(),
+                Subject::Lock(lock) | Subject::Grant(lock, _) => lock.as_str().len(),
                 Subject::Session(_) => 0,
             },
         };

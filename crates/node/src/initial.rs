@@ -67,8 +67,17 @@ pub(crate) struct Initial {
 
 /// A scope, and the last that was looked at in it.
 enum Part {
-    Tree { scope: Scope, from: Path, after: Option<Path> },
-    Sessions { scope: Scope, after: SessionNumber },
+    Tree {
+        scope: Scope,
+        from: Path,
+        after: Option<Path>,
+    },
+    /// With the grants of one session, but for those that another scope tells of.
+    Sessions {
+        scope: Scope,
+        after: SessionNumber,
+        others: Vec<Scope>,
+    },
 }
 
 impl Initial {
@@ -84,7 +93,7 @@ impl Initial {
                 () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().unwrap_or_else(PoisonError::into_inner).take()),
             }
         });
-        Initial { state, left: scopes.into_iter().map(Part::new).collect(), _reading: reading }
+        Initial { state, left: scopes.iter().map(|scope| Part::new(scope, &scopes)).collect(), _reading: reading }
     }
 
     /// The next page, which may be empty; `None` at the end.
@@ -101,16 +110,18 @@ impl Initial {
 }
 
 impl Part {
-    fn new(scope: Scope) -> Part {
+    fn new(scope: &Scope, all: &[Scope]) -> Part {
+        let scope = scope.clone();
         let from = match &scope {
             Scope::Node(path) | Scope::Children(path) | Scope::Subtree(path) => path.clone(),
             Scope::Lock(lock) | Scope::LocksBelow(lock) => lock.path(),
             Scope::Locks => Path::root().child("locks"),
             Scope::Session(number) => {
                 let after = SessionNumber(number.0.saturating_sub(1));
-                return Part::Sessions { scope, after };
+                let others = all.iter().filter(|other| **other != scope).cloned().collect();
+                return Part::Sessions { scope, after, others };
             }
-            Scope::Sessions => return Part::Sessions { scope, after: SessionNumber(0) },
+            Scope::Sessions => return Part::Sessions { scope, after: SessionNumber(0), others: Vec::new() },
         };
         Part::Tree { scope, from, after: None }
     }
@@ -139,7 +150,7 @@ impl Part {
                 }
                 (page, seen == PAGE && !matches!(scope, Scope::Node(_)))
             }
-            Part::Sessions { scope, after } => {
+            Part::Sessions { scope, after, others } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
                 for session in state.sessions_after(*after).take(PAGE) {
                     seen += 1;
@@ -147,12 +158,21 @@ impl Part {
                     if scope.covers(Subject::Session(session.number)) {
                         let timeout = Duration::from_millis(session.timeout_ms);
                         page.push(There::Session { number: session.number, timeout, name: session.name.clone() });
+                        page.extend(grants_of(state, scope, others));
                     }
                 }
                 (page, seen == PAGE && matches!(scope, Scope::Sessions))
             }
         }
     }
+}
+
+/// The grants of a session, where that one alone is watched.
+fn grants_of<'a>(state: &'a State, scope: &Scope, others: &'a [Scope]) -> impl Iterator<Item = There> + 'a {
+    let session = if let Scope::Session(session) = scope { Some(*session) } else { None };
+    let grants = session.into_iter().flat_map(|session| state.contenders_of(session));
+    let elsewhere = |lock: &LockName| others.iter().any(move |other| other.covers(Subject::Lock(lock)));
+    grants.filter(move |grant| !elsewhere(&grant.lock)).map(|grant| There::Contender(ThereContender::of(grant)))
 }
 
 impl ThereContender {

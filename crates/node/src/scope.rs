@@ -18,7 +18,7 @@ pub enum Scope {
     LocksBelow(LockName),
     /// Every lock.
     Locks,
-    /// A session.
+    /// A session, and what becomes of its grants.
     Session(SessionNumber),
     /// Every session.
     Sessions,
@@ -33,13 +33,19 @@ impl Scope {
                 path == other || (is_below(path.as_str(), other.as_str()) && other.parent().as_ref() == Some(path))
             }
             (Scope::Subtree(path), Subject::Node(other)) => path == other || is_below(path.as_str(), other.as_str()),
-            (Scope::Lock(lock), Subject::Lock(other)) => lock == other,
-            (Scope::LocksBelow(lock), Subject::Lock(other)) => lock == other || is_below(lock.as_str(), other.as_str()),
-            (Scope::Locks, Subject::Lock(_)) | (Scope::Sessions, Subject::Session(_)) => true,
-            (Scope::Session(session), Subject::Session(other)) => *session == other,
-            (Scope::Node(_) | Scope::Children(_) | Scope::Subtree(_), Subject::Lock(_) | Subject::Session(_))
+            (Scope::Lock(lock), Subject::Lock(other) | Subject::Grant(other, _)) => lock == other,
+            (Scope::LocksBelow(lock), Subject::Lock(other) | Subject::Grant(other, _)) => {
+                lock == other || is_below(lock.as_str(), other.as_str())
+            }
+            (Scope::Locks, Subject::Lock(_) | Subject::Grant(..)) | (Scope::Sessions, Subject::Session(_)) => true,
+            (Scope::Session(session), Subject::Session(other) | Subject::Grant(_, other)) => *session == other,
+            (
+                Scope::Node(_) | Scope::Children(_) | Scope::Subtree(_),
+                Subject::Lock(_) | Subject::Grant(..) | Subject::Session(_),
+            )
             | (Scope::Lock(_) | Scope::LocksBelow(_) | Scope::Locks, Subject::Node(_) | Subject::Session(_))
-            | (Scope::Session(_) | Scope::Sessions, Subject::Node(_) | Subject::Lock(_)) => false,
+            | (Scope::Session(_) | Scope::Sessions, Subject::Node(_) | Subject::Lock(_))
+            | (Scope::Sessions, Subject::Grant(..)) => false,
         }
     }
 
@@ -61,6 +67,11 @@ impl Scope {
                 // A name's beginning, up to a slash, is a name too.
                 let above = lock.as_str().match_indices('/').filter_map(|(at, _)| LockName::parse(&lock.as_str()[..at]).ok());
                 scopes.extend(above.map(Scope::LocksBelow));
+                scopes
+            }
+            Subject::Grant(lock, session) => {
+                let mut scopes = Scope::of(Subject::Lock(lock));
+                scopes.push(Scope::Session(session));
                 scopes
             }
             Subject::Session(session) => vec![Scope::Session(session), Scope::Sessions],
@@ -92,6 +103,8 @@ mod tests {
         scopes.extend(locks.iter().flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone())]));
         scopes.extend(sessions.map(Scope::Session));
         let subjects = paths.iter().map(Subject::Node).chain(locks.iter().map(Subject::Lock));
+        let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));
+        let subjects = subjects.chain(grants);
         let mut covered = 0;
         for subject in subjects.chain(sessions.map(Subject::Session)) {
             let found = Scope::of(subject);

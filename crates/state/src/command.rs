@@ -571,6 +571,8 @@ pub enum Event {
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
+        /// The session that owned it.
+        session: SessionNumber,
         /// How.
         reason: EndReason,
     },

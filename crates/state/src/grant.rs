@@ -78,7 +78,7 @@ impl Change<'_> {
     /// Ends a live grant: its contender, its place and, where it was made for it alone, its session. Says which lock may go on.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> LockName {
         let contender = self.take_contender(number);
-        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, reason });
+        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session: contender.session, reason });
         self.note_ended(&contender, reason);
         self.remember_ended(&contender, reason, keeper);
         if contender.anonymous && reason != EndReason::Expired {
@@ -100,7 +100,8 @@ impl Change<'_> {
         self.state.index.cool(&contender);
         self.remember_ended(&contender, EndReason::Expired, Keeper::Table);
         self.note_ended(&contender, EndReason::Expired);
-        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, reason: EndReason::Expired });
+        let (session, reason) = (contender.session, EndReason::Expired);
+        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session, reason });
         self.events.push(Event::Cooling { lock: contender.lock.clone(), grant: number, delay_ms: contender.lock_delay_ms });
     }
 

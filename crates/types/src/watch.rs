@@ -4,7 +4,7 @@ use crate::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::Standing, problem::Facts,
     problem::Problem,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// One thing told. After `error` and `goaway` the stream ends.
@@ -75,6 +75,8 @@ pub enum What {
         lock: LockName,
         /// The grant's public number.
         number: GrantNumber,
+        /// Its session's public number.
+        session: SessionNumber,
         /// How it ended.
         reason: EndReason,
     },
@@ -177,7 +179,7 @@ pub enum What {
 }
 
 /// How a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEnd {
@@ -229,8 +231,8 @@ mod tests {
                 r#""queued","lock":"deploy","number":41,"session":40,"owner":"ci""#,
             ),
             (
-                What::GrantEnded { lock: lock.clone(), number, reason: EndReason::Released },
-                r#""ended","lock":"deploy","number":41,"reason":"released""#,
+                What::GrantEnded { lock: lock.clone(), number, session, reason: EndReason::Released },
+                r#""ended","lock":"deploy","number":41,"session":40,"reason":"released""#,
             ),
             (What::SessionEnded { session, reason: SessionEnd::Expired }, r#""ended","session":40,"reason":"expired""#),
             (What::NodeThere { path, version: 0 }, r#""initial","path":"/jobs/a","version":0"#),

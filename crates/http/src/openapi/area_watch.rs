@@ -47,7 +47,7 @@ fn watch(describe: &mut Describer) -> Operation {
                 flag("children", "With the direct children of that path."),
                 form("lock", "A lock, whether it was used or not.", LOCK),
                 flag("locks", "Every lock."),
-                integer("session", "A session, by its public number.", 0..=u64::MAX, None),
+                integer("session", "A session, by its public number, and what becomes of its grants.", 0..=u64::MAX, None),
                 flag("sessions", "Every session."),
                 integer("from", "Begin with this revision; the next one is the last that may be named.", 1..=u64::MAX, None),
                 flag("initial", "Begin with what is there."),

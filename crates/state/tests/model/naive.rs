@@ -60,6 +60,13 @@ pub(crate) struct Stand {
     since: WallMillis,
 }
 
+impl Stand {
+    fn ended(&self, reason: EndReason) -> Event {
+        let (lock, grant, session) = (self.lock.clone(), GrantNumber(self.number), SessionNumber(self.session));
+        Event::Ended { lock, grant, session, reason }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct Session {
     number: u64,
@@ -274,8 +281,8 @@ impl Naive {
             if !self.errs(Mistake::HistoryEndsWithCooling) {
                 self.write_down(&stand, EndReason::Expired);
             }
-            let (lock, grant) = (stand.lock.clone(), GrantNumber(stand.number));
-            self.facts.push(Event::Ended { lock: lock.clone(), grant, reason: EndReason::Expired });
+            let (lock, grant, session) = (stand.lock.clone(), GrantNumber(stand.number), SessionNumber(number));
+            self.facts.push(Event::Ended { lock: lock.clone(), grant, session, reason: EndReason::Expired });
             self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
             self.past.push((stand.id, self.now(), Past::Grant(EndReason::Expired)));
         }
@@ -298,7 +305,7 @@ impl Naive {
             let as_it_stood = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             let reason = reason.unwrap_or(as_it_stood);
             self.write_down(stand, reason);
-            self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
+            self.facts.push(stand.ended(reason));
             self.past.push((stand.id, self.now(), Past::Grant(reason)));
             self.touch(&stand.lock);
         }
@@ -653,7 +660,7 @@ impl Naive {
         self.stands.retain(|other| other.number != stand.number);
         self.write_down(stand, reason);
         self.touch(&stand.lock);
-        self.facts.push(Event::Ended { lock: stand.lock.clone(), grant: GrantNumber(stand.number), reason });
+        self.facts.push(stand.ended(reason));
         if stand.anonymous {
             self.past.push((stand.id, self.now(), Past::Grant(reason)));
             self.drop_session(stand.session);

@@ -26,7 +26,7 @@ fn event(names: &Names, event: &Event) -> String {
         Event::Queued { lock, grant } => format!("{lock} #{grant} queued"),
         Event::Attached { lock, grant, attempt } => format!("{lock} #{grant} attached attempt={attempt}"),
         Event::Granted { lock, grant, token } => format!("{lock} #{grant} granted token={token}"),
-        Event::Ended { lock, grant, reason } => format!("{lock} #{grant} {reason}"),
+        Event::Ended { lock, grant, session: _, reason } => format!("{lock} #{grant} {reason}"),
         Event::Cooling { lock, grant, delay_ms } => format!("{lock} #{grant} cools for {delay_ms}ms"),
         Event::Cooled { lock, grant } => format!("{lock} #{grant} cooled"),
         Event::Broken { lock, by, reason } => format!("{lock} broken by {by}: {reason}"),
