@@ -9,6 +9,7 @@ mod harness;
 #[path = "../cluster/trial.rs"]
 mod trial;
 
+mod broken;
 mod cut_off;
 mod dropped;
 mod examples;
@@ -16,3 +17,4 @@ mod leader_killed;
 mod many;
 mod paused;
 mod uses;
+mod watching;

@@ -4,7 +4,8 @@ use crate::{
     client::whole,
     harness::{Cluster, SHORT, eventually, together},
 };
-use fairhold_client::{Client, Error, Lost};
+use fairhold_client::{Client, Error, Lost, Tidings};
+use fairhold_types::watch::{Line, What};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -138,6 +139,80 @@ fn writes_have_versions_and_a_fence() {
     });
 }
 
+fn is_created(line: &Line, at: &str) -> bool {
+    matches!(&line.what, What::NodeCreated { path } if path.as_str() == at)
+}
+
+#[test]
+fn nodes_are_numbered_listed_removed_and_live_with_a_session() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let nodes = client.nodes();
+        let first = nodes.create_sequential("/jobs", "task-", "a").parents().await.unwrap();
+        let second = nodes.create_sequential("/jobs", "task-", "b").await.unwrap();
+        assert_eq!((first.path.as_str(), second.path.as_str()), ("/jobs/task-0000000000", "/jobs/task-0000000001"));
+        assert_eq!(nodes.children("/jobs").await.unwrap(), ["task-0000000000", "task-0000000001"]);
+        assert!(matches!(nodes.create("/jobs/task-0000000000", "x").await, Err(Error::NodeExists { .. })));
+        assert!(matches!(nodes.children("/nothing").await, Err(Error::NoNode { .. })));
+        let stat = nodes.stat("/jobs").await.unwrap().expect("it exists");
+        assert_eq!((stat.num_children, stat.version, stat.ephemeral_owner.0), (2, 0, 0));
+        assert_eq!(nodes.stat("/nothing").await.unwrap(), None);
+
+        let session = client.session().ttl(5 * SECOND).await.unwrap();
+        nodes.put("/jobs/here", "").ephemeral(&session).await.unwrap();
+        let own = nodes.create_sequential("/jobs", "", "").ephemeral(&session).await.unwrap();
+        let of = nodes.stat(own.path.as_str()).await.unwrap().expect("it exists").ephemeral_owner;
+        assert_eq!(of, session.number());
+        nodes.put("/jobs/short", "").ttl(SECOND).await.unwrap();
+        session.close().await.unwrap();
+        assert_eq!(nodes.get("/jobs/here").await.unwrap(), None);
+
+        assert!(matches!(nodes.delete("/jobs").await, Err(Error::NotEmpty { .. })));
+        assert!(matches!(nodes.delete("/jobs/task-0000000000").version(7).await, Err(Error::VersionMismatch { .. })));
+        nodes.delete("/jobs/task-0000000000").version(0).await.unwrap();
+        assert!(matches!(nodes.put("/jobs/task-0000000000", "").present().await, Err(Error::VersionMismatch { .. })));
+        eventually("what lives for a time goes by itself", SHORT, || async {
+            (nodes.descendants("/jobs").await.unwrap() == ["/jobs/task-0000000001"]).then_some(())
+        })
+        .await;
+        for number in 0..1_005 {
+            nodes.put(&format!("/many/{number:04}"), "").parents().await.unwrap();
+        }
+        assert_eq!(nodes.children("/many").await.unwrap().len(), 1_005, "more than a page");
+        nodes.delete("/many").recursive().await.unwrap();
+        assert_eq!(nodes.stat("/many").await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_transaction_is_one_step_and_its_fence_is_a_guard() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let guard = client.lock("deploy").await.unwrap();
+        let made = client.transaction().if_held(&guard).if_absent("/app").create("/app", [0xff_u8, 0]);
+        let made = made.create_sequential("/app", "log-", "v1").put("/app/state", "new").await.unwrap();
+        assert_eq!((made.succeeded, made.results.len()), (true, 3));
+        assert_eq!(client.nodes().get("/app").await.unwrap().expect("it was made").bytes, [0xff, 0]);
+        let other = client.transaction().if_version("/app/state", 7).delete("/app/state");
+        let other = other.otherwise().set("/app/state", "kept").await.unwrap();
+        assert!(!other.succeeded);
+        let refused = client.transaction().if_exists("/app").set("/app/state", "x").delete("/app").await.unwrap_err();
+        assert!(matches!(refused, Error::NotEmpty { .. }), "{refused:?}");
+        assert_eq!(client.nodes().get("/app/state").await.unwrap().expect("it is there").bytes, b"kept");
+        let session = client.session().await.unwrap();
+        let alive = client.transaction().if_alive(&session).create_ephemeral("/app/here", "", &session);
+        assert!(alive.clone().await.unwrap().succeeded);
+        assert!(matches!(client.transaction().put("no//path", "").await, Err(Error::Invalid(_))));
+
+        let held = guard.held().clone();
+        drop(guard);
+        client.settled().await;
+        assert_eq!(client.transaction().if_held(&held).set("/app/state", "late").await, Err(Error::Lost(Lost::Released)));
+    });
+}
+
 #[test]
 fn a_program_without_async_code_does_the_same() {
     together(SHORT, async {
@@ -147,10 +222,17 @@ fn a_program_without_async_code_does_the_same() {
             let client = fairhold_client::blocking::Client::new(urls)?;
             let guard = client.lock("job").with(|lock| lock.wait(30 * SECOND).ttl(2 * SECOND)).take()?;
             assert!(matches!(client.lock("job").try_now(), Err(Error::LockHeld { .. })));
-            guard.put("/job", "1", fairhold_client::Put::parents)?;
-            assert_eq!(client.get("/job")?.expect("it was written").bytes, b"1");
-            let session = client.session(|session| session.ttl(5 * SECOND))?;
-            drop(session.take(|session| session.read_lock("table"))?);
+            let mut watching = client.watch().with(|watch| watch.node("/job")).begin()?;
+            guard.put("/job", "1").with(fairhold_client::Put::parents).send()?;
+            assert_eq!(client.nodes().get("/job")?.expect("it was written").bytes, b"1");
+            assert!(watching.any(|told| matches!(told, Ok(Tidings::Happened(line)) if is_created(&line, "/job"))));
+            let session = client.session().with(|session| session.ttl(5 * SECOND)).open()?;
+            drop(session.read_lock("table").take()?);
+            client.nodes().create("/job-runs-here", "").with(|create| create.ephemeral(&session)).send()?;
+            let done = client.transaction().with(|txn| txn.if_held(&guard).set("/job", "2").delete("/job-runs-here")).send()?;
+            assert!(done.succeeded);
+            let held = session.lock("inner").run(|guard| guard.token())?;
+            assert!(held.is_ok());
             guard.release()?;
             drop(client.lock("job").try_now()?);
             session.close()

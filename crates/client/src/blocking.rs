@@ -1,6 +1,6 @@
 //! The same for programs without async code: a client with a small runtime of its own, in a thread beside the program's.
 
-use crate::{Acquire, Error, Held, Lost, OpenSession, Value};
+use crate::{Acquire, Create, Delete, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Value, Watch};
 use fairhold_types::{FencingToken, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::runtime::Runtime;
@@ -96,34 +96,29 @@ impl Client {
         self.taking(self.client.semaphore(name, limit))
     }
 
-    /// Opens a session; `say` says more of it.
-    ///
-    /// # Errors
-    /// As the opening of a session.
-    pub fn session(&self, say: impl FnOnce(OpenSession) -> OpenSession) -> Result<Session, Error> {
-        let session = self.runtime.block_on(say(self.client.session()).into_future())??;
-        Ok(Session { session, runtime: Arc::clone(&self.runtime) })
+    fn asking<B>(&self, builder: B) -> Asking<B> {
+        Asking { builder, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Nodes::get`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn get(&self, path: &str) -> Result<Option<Value>, Error> {
-        self.runtime.block_on(self.client.nodes().get(path))?
+    /// As [`crate::Client::session`]; opened by [`open`](Asking::open).
+    pub fn session(&self) -> Asking<OpenSession> {
+        self.asking(self.client.session())
     }
 
-    /// As [`crate::Nodes::put`]; `say` says more of the write.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn put(
-        &self,
-        path: &str,
-        value: impl Into<Vec<u8>>,
-        say: impl FnOnce(crate::Put) -> crate::Put,
-    ) -> Result<dto::Written, Error> {
-        self.runtime.block_on(say(self.client.nodes().put(path, value)).into_future())?
+    /// As [`crate::Client::nodes`].
+    #[must_use]
+    pub fn nodes(&self) -> Nodes {
+        Nodes { nodes: self.client.nodes(), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Client::transaction`]; made by [`send`](Asking::send).
+    pub fn transaction(&self) -> Asking<Transaction> {
+        self.asking(self.client.transaction())
+    }
+
+    /// As [`crate::Client::watch`]; begun by [`begin`](Asking::begin).
+    pub fn watch(&self) -> Asking<Watch> {
+        self.asking(self.client.watch())
     }
 
     /// As [`crate::Client::settled`].
@@ -163,6 +158,21 @@ impl Taking {
     pub fn try_now(self) -> Result<Guard, Error> {
         let guard = self.runtime.block_on(self.acquire.try_now())??;
         Ok(Guard { guard: Some(guard), runtime: self.runtime })
+    }
+
+    /// Takes it, does the work, and gives it back. Unlike [`crate::Acquire::run`] it cannot stop work that runs: the work has to
+    /// look at [`Held::is_held`] or [`Held::token`] where it goes on.
+    ///
+    /// # Errors
+    /// As awaiting [`crate::Acquire`]; and [`Error::Lost`] where it was lost before the work was done.
+    pub fn run<T>(self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.take()?;
+        let done = work(&guard);
+        let held = guard.left();
+        if let Err(error) = guard.release() {
+            tracing::warn!(%error, "the work is done, and its lock is still being given back");
+        }
+        held.map(|_| done).map_err(Error::Lost)
     }
 }
 
@@ -205,17 +215,9 @@ impl Guard {
         self.runtime.block_on(self.lost())
     }
 
-    /// A fenced write, as [`crate::Held::put`]; `say` says more of it.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn put(
-        &self,
-        path: &str,
-        value: impl Into<Vec<u8>>,
-        say: impl FnOnce(crate::Put) -> crate::Put,
-    ) -> Result<dto::Written, Error> {
-        self.runtime.block_on(say(Held::put(self, path, value)).into_future())?
+    /// A fenced write, as [`crate::Held::put`]; made by [`send`](Asking::send).
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
+        Asking { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
     }
 
     /// As [`crate::Guard::release`].
@@ -230,6 +232,134 @@ impl Guard {
     }
 }
 
+/// Something to be asked of the cluster; say more of it by [`with`](Asking::with).
+#[derive(Debug)]
+#[must_use = "nothing is sent before it is told to"]
+pub struct Asking<B> {
+    builder: B,
+    runtime: Arc<Own>,
+}
+
+impl<B> Asking<B> {
+    /// Says more of it: `nodes.put("/jobs/7", "done").with(|put| put.version(3)).send()`.
+    pub fn with(self, say: impl FnOnce(B) -> B) -> Asking<B> {
+        Asking { builder: say(self.builder), ..self }
+    }
+
+    /// Sends it, and waits for the answer.
+    ///
+    /// # Errors
+    /// As awaiting it in async code.
+    pub fn send<T>(self) -> Result<T, Error>
+    where
+        B: IntoFuture<Output = Result<T, Error>>,
+    {
+        self.runtime.block_on(self.builder.into_future())?
+    }
+}
+
+impl Asking<OpenSession> {
+    /// Opens the session.
+    ///
+    /// # Errors
+    /// As awaiting [`OpenSession`].
+    pub fn open(self) -> Result<Session, Error> {
+        let runtime = Arc::clone(&self.runtime);
+        Ok(Session { session: self.send()?, runtime })
+    }
+}
+
+impl Asking<Watch> {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// As awaiting [`Watch`].
+    pub fn begin(self) -> Result<Watching, Error> {
+        let runtime = Arc::clone(&self.runtime);
+        Ok(Watching { watching: self.send()?, runtime })
+    }
+}
+
+/// A watch that runs; as [`crate::Watching`], but an iterator, which blocks until there is something to tell.
+#[derive(Debug)]
+pub struct Watching {
+    watching: crate::Watching,
+    runtime: Arc<Own>,
+}
+
+impl Iterator for Watching {
+    type Item = Result<Tidings, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.runtime.block_on(self.watching.next()).unwrap_or_else(|ended| Some(Err(ended)))
+    }
+}
+
+/// The tree of nodes; as [`crate::Nodes`].
+#[derive(Debug, Clone)]
+pub struct Nodes {
+    nodes: crate::Nodes,
+    runtime: Arc<Own>,
+}
+
+impl Nodes {
+    /// As [`crate::Nodes::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&self, path: &str) -> Result<Option<Value>, Error> {
+        self.runtime.block_on(self.nodes.get(path))?
+    }
+
+    /// As [`crate::Nodes::stat`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
+        self.runtime.block_on(self.nodes.stat(path))?
+    }
+
+    /// As [`crate::Nodes::children`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.runtime.block_on(self.nodes.children(path))?
+    }
+
+    /// As [`crate::Nodes::descendants`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn descendants(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.runtime.block_on(self.nodes.descendants(path))?
+    }
+
+    fn asking<B>(&self, builder: B) -> Asking<B> {
+        Asking { builder, runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Nodes::put`]; made by [`send`](Asking::send).
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
+        self.asking(self.nodes.put(path, value))
+    }
+
+    /// As [`crate::Nodes::create`]; made by [`send`](Asking::send).
+    pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
+        self.asking(self.nodes.create(path, value))
+    }
+
+    /// As [`crate::Nodes::create_sequential`]; made by [`send`](Asking::send).
+    pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
+        self.asking(self.nodes.create_sequential(parent, name, value))
+    }
+
+    /// As [`crate::Nodes::delete`]; made by [`send`](Asking::send).
+    pub fn delete(&self, path: &str) -> Asking<Delete> {
+        self.asking(self.nodes.delete(path))
+    }
+}
+
 /// A session; as [`crate::Session`].
 #[derive(Debug, Clone)]
 pub struct Session {
@@ -237,13 +367,38 @@ pub struct Session {
     runtime: Arc<Own>,
 }
 
+impl Deref for Session {
+    type Target = crate::Session;
+
+    /// For what owns an ephemeral node: `nodes.put(path, value).with(|put| put.ephemeral(&session))`.
+    fn deref(&self) -> &crate::Session {
+        &self.session
+    }
+}
+
 impl Session {
-    /// A lock that this session keeps alive; `take` says which: `session.take(|session| session.lock("deploy"))`.
-    ///
-    /// # Errors
-    /// As awaiting [`crate::Acquire`].
-    pub fn take(&self, which: impl FnOnce(&crate::Session) -> Acquire) -> Result<Guard, Error> {
-        Taking { acquire: which(&self.session), runtime: Arc::clone(&self.runtime) }.take()
+    fn taking(&self, acquire: Acquire) -> Taking {
+        Taking { acquire, runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Session::lock`].
+    pub fn lock(&self, name: &str) -> Taking {
+        self.taking(self.session.lock(name))
+    }
+
+    /// As [`crate::Session::read_lock`].
+    pub fn read_lock(&self, name: &str) -> Taking {
+        self.taking(self.session.read_lock(name))
+    }
+
+    /// As [`crate::Session::write_lock`].
+    pub fn write_lock(&self, name: &str) -> Taking {
+        self.taking(self.session.write_lock(name))
+    }
+
+    /// As [`crate::Session::semaphore`].
+    pub fn semaphore(&self, name: &str, limit: u32) -> Taking {
+        self.taking(self.session.semaphore(name, limit))
     }
 
     /// As [`crate::Session::close`].

@@ -5,7 +5,7 @@ use crate::{
     backoff::Backoff,
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Call, Caller, Connections, Reply, Tried, leader_of},
+    exchange::{Call, Caller, Connections, Opened, Reply, Tried, leader_of},
 };
 use fairhold_types::dto;
 use reqwest::Method;
@@ -79,6 +79,21 @@ impl Calls {
         // A request that waited is withdrawn before it is answered, which is work of its own.
         let limit = wait + 2 * work + ANSWER_GRACE;
         self.noted(endpoint, self.connections.send(endpoint, call, work, limit).await)
+    }
+
+    /// Opens an answer that goes on, at one node, once.
+    pub(crate) async fn open_at(&self, endpoint: &Endpoint, call: &Call, within: Duration) -> Opened {
+        match self.connections.open(endpoint, call, within).await {
+            Ok((lines, revision)) => {
+                self.endpoints.answered(endpoint, None);
+                Opened::Stream { lines, revision }
+            }
+            Err(tried) => match self.noted(endpoint, tried) {
+                Tried::Answered(reply) => Opened::Refused(reply),
+                Tried::Nothing { retry_after, .. } => Opened::Not { retry_after },
+                Tried::Unknown { .. } => Opened::Not { retry_after: None },
+            },
+        }
     }
 
     fn noted(&self, endpoint: &Endpoint, tried: Tried) -> Tried {

@@ -10,13 +10,19 @@ use crate::{
     ids::Ids,
     nodes::Nodes,
     session::OpenSession,
+    transaction::Transaction,
+    watch::Watch,
 };
 use fairhold_types::{Mode, limits::TIMEOUT_MAX};
 use std::{sync::Arc, time::Duration};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 /// How long a call that does not wait may take, where the program names no time.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// Grants with a session of their own whose ends are listened for, each over an open request. A session that many grants share
+/// needs one for all of them.
+const LOOKOUTS_MAX: usize = 16;
 
 /// A client of one cluster. Cheap to clone; clones share connections and what is known of the cluster.
 #[derive(Debug, Clone)]
@@ -29,6 +35,8 @@ pub(crate) struct Inner {
     pub(crate) renewals: Calls,
     pub(crate) ids: Ids,
     pub(crate) background: Background,
+    /// Places for grants with a session of their own that are looked out for.
+    pub(crate) lookouts: Arc<Semaphore>,
     pub(crate) timeout: Duration,
     pub(crate) owner: String,
 }
@@ -92,6 +100,7 @@ impl ClientBuilder {
             renewals: calls.on_connections_of_its_own(&caller)?,
             background: Background::new(runtime, calls.on_connections_of_its_own(&caller)?),
             ids: Ids::default(),
+            lookouts: Arc::new(Semaphore::new(LOOKOUTS_MAX)),
             timeout: self.timeout,
             owner: self.owner.unwrap_or_else(|| format!("{program}-{}", std::process::id())),
             calls,
@@ -151,6 +160,16 @@ impl Client {
     #[must_use]
     pub fn nodes(&self) -> Nodes {
         Nodes::new(self.clone())
+    }
+
+    /// Several changes of the tree in one step, on conditions.
+    pub fn transaction(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
+
+    /// Watches what happens, wherever it is told.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.clone())
     }
 
     /// Waits until what was dropped is given back. A program calls it before it ends its runtime; without it, dropped locks

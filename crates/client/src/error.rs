@@ -86,6 +86,18 @@ pub enum Error {
         /// Its path.
         path: String,
     },
+    /// The node was not created: it exists.
+    #[error("there is a node {path} already")]
+    NodeExists {
+        /// Its path.
+        path: String,
+    },
+    /// The node was not removed: it has children.
+    #[error("the node {path} has children, and was not removed")]
+    NotEmpty {
+        /// Its path.
+        path: String,
+    },
     /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
     /// have been asked for is being taken back. Try again later.
     #[error("no answer from the cluster in the time given: {last}")]
@@ -135,6 +147,8 @@ impl Error {
             | Error::StaleToken { .. }
             | Error::VersionMismatch { .. }
             | Error::NoNode { .. }
+            | Error::NodeExists { .. }
+            | Error::NotEmpty { .. }
             | Error::OutcomeUnknown { .. }
             | Error::Refused { .. }
             | Error::Invalid(_) => false,
@@ -147,6 +161,8 @@ impl Error {
             Some(Code::StaleToken) => Error::StaleToken { current: problem.current_token },
             Some(Code::VersionMismatch) => Error::VersionMismatch { current: problem.current_version },
             Some(Code::NoNode) => Error::NoNode { path: problem.path.unwrap_or_default() },
+            Some(Code::NodeExists) => Error::NodeExists { path: problem.path.unwrap_or_default() },
+            Some(Code::NotEmpty) => Error::NotEmpty { path: problem.path.unwrap_or_default() },
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
             Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.detail, retry_after: None },

@@ -1,10 +1,12 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
-use crate::{clock::Moment, endpoints::Endpoint, error::Error, problem::Problem};
-use fairhold_types::{Code, GrantId, duration, problem::Effect};
+use crate::{claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem};
+use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
+use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How long a connection may take to stand.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -12,12 +14,15 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const IDLE_MAX: Duration = Duration::from_secs(20);
 /// How long what was sent may stay without acknowledgement, and how long a silent connection may go without a probe.
 const SILENT_MAX: Duration = Duration::from_secs(10);
+/// The longest line of an answer that goes on.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// The largest body that is read: the largest value, and what stands around it as JSON.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TIMEOUT: &str = "fairhold-timeout";
 const LEADER: &str = "fairhold-leader";
+const REVISION: &str = "fairhold-revision";
 
 /// One request, which may be sent more than once, always with the same key.
 #[derive(Debug, Clone)]
@@ -97,6 +102,54 @@ pub(crate) enum Tried {
     Unknown { why: String },
 }
 
+/// What came of opening an answer that goes on.
+pub(crate) enum Opened {
+    /// It goes on, from that revision where it says so.
+    Stream { lines: Lines, revision: Option<Revision> },
+    /// A definite no.
+    Refused(Reply),
+    /// The node cannot now, or does not answer.
+    Not { retry_after: Option<Duration> },
+}
+
+/// An answer that goes on, line by line.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    response: reqwest::Response,
+    read: Vec<u8>,
+    /// How much of it was given out.
+    taken: usize,
+}
+
+impl Lines {
+    /// The next line without its end; or why there is none.
+    pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
+        loop {
+            if let Some(length) = self.read[self.taken..].iter().position(|byte| *byte == b'\n') {
+                let line = self.read[self.taken..self.taken + length].to_vec();
+                self.taken += length + 1;
+                return Ok(line);
+            }
+            self.read.drain(..self.taken);
+            self.taken = 0;
+            if self.read.len() > LINE_BYTES_MAX {
+                return Err("a line has no end".to_owned());
+            }
+            match timeout(silent_max, self.response.chunk()).await {
+                Ok(Ok(Some(chunk))) => self.read.extend_from_slice(&chunk),
+                Ok(Ok(None)) => return Err("the node ended it".to_owned()),
+                Ok(Err(error)) => return Err(chain(&error)),
+                Err(_) => return Err(format!("nothing came for {silent_max:?}")),
+            }
+        }
+    }
+}
+
+/// A text as it stands in a query.
+pub(crate) fn query(text: &str) -> String {
+    utf8_percent_encode(text, LEVEL).to_string()
+}
+
 /// Who asks, as every request says it.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -136,21 +189,35 @@ impl Connections {
         built.map(Connections).map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))
     }
 
+    /// Opens an answer that goes on; its first bytes must come within that time. Says at which revision it begins.
+    pub(crate) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        within: Duration,
+    ) -> Result<(Lines, Option<Revision>), Tried> {
+        let sent = Moment::now();
+        let unknown = |why: String| Tried::Unknown { why: format!("{endpoint}: {why}") };
+        let request = self.request(endpoint, call, within);
+        let response = match timeout(within, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(unknown(chain(&error))),
+            Err(_) => return Err(unknown("no answer in time".to_owned())),
+        };
+        if !response.status().is_success() {
+            return match timeout(within, whole(response, sent)).await {
+                Ok(Ok(reply)) => Err(meaning(reply)),
+                Ok(Err(error)) => Err(unknown(chain(&error))),
+                Err(_) => Err(unknown("the answer was not whole in time".to_owned())),
+            };
+        }
+        let revision = response.headers().get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok((Lines { response, read: Vec::new(), taken: 0 }, revision.map(Revision)))
+    }
+
     /// Sends a call once. `work` bounds the server's work, `limit` the whole.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Tried {
-        let mut request = self.0.request(call.method.clone(), endpoint.url(&call.path)).timeout(limit);
-        request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
-        if let Some(key) = call.key {
-            request = request.header(IDEMPOTENCY_KEY, key.to_string());
-        }
-        for (name, value) in &call.headers {
-            request = request.header(*name, value);
-        }
-        request = match &call.body {
-            Some(Body::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
-            Some(Body::Raw(bytes)) => request.body(bytes.clone()),
-            None => request,
-        };
+        let request = self.request(endpoint, call, work).timeout(limit);
         let sent = Moment::now();
         match receive(request, sent).await {
             Ok(reply) => meaning(reply),
@@ -160,10 +227,30 @@ impl Connections {
             Err(error) => Tried::Unknown { why: format!("{endpoint}: {}", chain(&error)) },
         }
     }
+
+    fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
+        let mut request = self.0.request(call.method.clone(), endpoint.url(&call.path));
+        request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
+        if let Some(key) = call.key {
+            request = request.header(IDEMPOTENCY_KEY, key.to_string());
+        }
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        match &call.body {
+            Some(Body::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
+            Some(Body::Raw(bytes)) => request.body(bytes.clone()),
+            None => request,
+        }
+    }
 }
 
 async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply, reqwest::Error> {
-    let mut response = request.send().await?;
+    let response = request.send().await?;
+    whole(response, sent).await
+}
+
+async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
     let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {

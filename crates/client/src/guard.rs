@@ -5,12 +5,16 @@ use crate::{
     client::Client,
     error::{Error, Lost},
     lease::{Kept, Lease},
-    nodes::Put,
+    lookout::{self, Ended, Lookout},
     session::Session,
+    write::Put,
 };
-use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, dto};
+use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
-use tokio::{sync::watch, task::AbortHandle};
+use tokio::{sync::watch, task::AbortHandle, time::sleep};
+
+/// A lock that is held for less than this is not looked out for: its next renewal is soon enough.
+const LOOK_OUT_AFTER: Duration = Duration::from_secs(1);
 
 /// A grant that was given to this program. Clones speak of the same grant; they keep nothing alive and give nothing back, which
 /// is the [`Guard`]'s.
@@ -25,7 +29,8 @@ struct Facts {
     token: FencingToken,
     lease: Lease,
     /// How this grant alone ended, whatever becomes of the session that keeps it.
-    ended: watch::Sender<Option<Lost>>,
+    ended: Ended,
+    lookout: Arc<Lookout>,
 }
 
 impl fmt::Debug for Held {
@@ -106,11 +111,7 @@ impl Held {
 
     /// It has ended, for everybody who has it.
     pub(crate) fn end(&self, lost: Lost) {
-        self.0.ended.send_if_modified(|ended| {
-            let is_first = ended.is_none();
-            ended.get_or_insert(lost);
-            is_first
-        });
+        lookout::end(&self.0.ended, lost);
     }
 
     fn check(&self) -> Result<(), Lost> {
@@ -123,7 +124,8 @@ impl Held {
 #[must_use = "a guard that is dropped gives its lock back at once"]
 pub struct Guard {
     held: Held,
-    keeper: Option<AbortHandle>,
+    /// The tasks that renew it and look out for it, where no session does.
+    tasks: Vec<AbortHandle>,
     is_given_back: bool,
     /// Lives as long as what it keeps.
     _session: Option<Session>,
@@ -151,11 +153,16 @@ impl Guard {
         token: FencingToken,
         lease: Lease,
     ) -> Guard {
-        let inner = client.inner();
-        let keeper = session.is_none().then(|| {
+        let (inner, ended) = (client.inner(), Ended::new(watch::Sender::new(None)));
+        let mut tasks = Vec::new();
+        let lookout = session.map_or_else(Arc::default, Session::lookout);
+        lookout.add(grant.number, &ended);
+        if session.is_none() {
             let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
-            inner.background.keep(keep)
-        });
+            tasks.push(inner.background.keep(keep));
+            let listen = look_out(client.clone(), grant.session, Revision(token.0), Arc::clone(&lookout), lease.clone());
+            tasks.push(inner.background.keep(listen));
+        }
         let held = Held(Arc::new(Facts {
             client: client.clone(),
             lock: grant.lock.clone(),
@@ -163,10 +170,11 @@ impl Guard {
             number: grant.number,
             token,
             lease,
-            ended: watch::Sender::new(None),
+            ended,
+            lookout,
         }));
         tracing::debug!(lock = %grant.lock, contender = %grant.number, %token, "held");
-        Guard { held, keeper, is_given_back: false, _session: session.cloned() }
+        Guard { held, tasks, is_given_back: false, _session: session.cloned() }
     }
 
     /// What the holder may do: to be handed around.
@@ -203,9 +211,8 @@ impl Guard {
     /// Nobody may use it from here on, and no renewal is begun.
     fn stop_renewing(&mut self) {
         self.held.end(Lost::Released);
-        if let Some(keeper) = self.keeper.take() {
-            keeper.abort();
-        }
+        self.held.0.lookout.remove(self.held.0.number);
+        self.tasks.drain(..).for_each(|task| task.abort());
     }
 
     fn give_back(&mut self) -> tokio::task::JoinHandle<Result<(), Error>> {
@@ -222,4 +229,12 @@ impl Drop for Guard {
             drop(self.give_back());
         }
     }
+}
+
+/// Listens for the end of a grant with a session of its own, where the client has a place for one more such watch. Those without
+/// a place hear of it when they are renewed.
+async fn look_out(client: Client, session: SessionNumber, from: Revision, lookout: Arc<Lookout>, lease: Lease) {
+    sleep(LOOK_OUT_AFTER).await;
+    let Ok(_place) = Arc::clone(&client.inner().lookouts).try_acquire_owned() else { return };
+    lookout::listen(client, session, from, lookout, lease).await;
 }

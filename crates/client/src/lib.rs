@@ -30,7 +30,9 @@
 //! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
 //!   [`release`](Guard::release).
 //! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive.
-//! - [`Client::nodes`]: the tree of [`Nodes`]: read, and write with versions.
+//! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
+//!   changes in one step.
+//! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
 //! # What can be relied on
@@ -63,16 +65,23 @@ mod exchange;
 mod guard;
 mod ids;
 mod lease;
+mod lookout;
 mod nodes;
 mod problem;
 mod queue;
 mod session;
+mod transaction;
+mod watch;
+mod write;
 
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
 pub use error::{Error, Lost};
 pub use guard::{Guard, Held};
-pub use nodes::{Nodes, Put, Value};
+pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;
 pub use session::{OpenSession, Session};
+pub use transaction::Transaction;
+pub use watch::{Tidings, Watch, Watching};
+pub use write::{Create, Delete, Put};

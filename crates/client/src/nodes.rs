@@ -1,17 +1,19 @@
-//! The tree of nodes: small values with versions.
+//! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
 
 use crate::{
     calls::Patience,
     claim::LEVEL,
     client::Client,
-    error::{Error, Lost},
-    exchange::{Body, Call},
-    guard::Held,
+    error::Error,
+    exchange::{Call, Reply, query},
+    write::{Create, Delete, Put},
 };
 use fairhold_types::{Path, Revision, dto};
-use futures_util::future::BoxFuture;
 use percent_encoding::utf8_percent_encode;
-use reqwest::{Method, StatusCode};
+use reqwest::Method;
+
+/// Entries that are asked for at a time.
+const PAGE: usize = 1_000;
 
 /// The tree of nodes, as this client reaches it.
 #[derive(Debug, Clone)]
@@ -41,9 +43,7 @@ impl Nodes {
     /// # Errors
     /// [`Error::Unavailable`] where no answer came in the client's time.
     pub async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
-        let inner = self.client.inner();
-        self.client.learn();
-        let reply = inner.calls.send(&Call::new(Method::GET, url_path(path)?), Patience::within(inner.timeout)).await?;
+        let reply = self.read(&url_path(path)?).await?;
         let number = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         match reply.done() {
             Ok(()) => {
@@ -60,93 +60,82 @@ impl Nodes {
         }
     }
 
-    /// Writes a node's value: say more, or `.await` it.
-    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
-        let (client, path, value) = (self.client.clone(), path.to_owned(), value.into());
-        Put { client, path, value, parents: false, condition: None, held: None }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Condition {
-    Version(i32),
-    Absent,
-}
-
-/// A write about to be made: `.await` it. Its key is made before it is sent, so that however often it is repeated, it is made
-/// once at most.
-#[derive(Debug, Clone)]
-#[must_use = "a write is made when this is awaited"]
-pub struct Put {
-    client: Client,
-    path: String,
-    value: Vec<u8>,
-    parents: bool,
-    condition: Option<Condition>,
-    held: Option<Held>,
-}
-
-impl Put {
-    /// Only where the node has this version.
-    pub fn version(self, version: i32) -> Put {
-        Put { condition: Some(Condition::Version(version)), ..self }
+    /// What is known of a node besides its value. Nothing where it does not exist.
+    ///
+    /// # Errors
+    /// As [`get`](Nodes::get).
+    pub async fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
+        match self.read(&format!("{}?meta", url_path(path)?)).await?.json() {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Error::NoNode { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Only where the node does not exist.
-    pub fn absent(self) -> Put {
-        Put { condition: Some(Condition::Absent), ..self }
+    /// The names of a node's children, in the order of their bytes. Over 1,000 they come in pages, each of its own revision.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`] where the node does not exist; else as [`get`](Nodes::get).
+    pub async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.list(path, "children").await
     }
 
-    /// Creates what is missing above it.
-    pub fn parents(self) -> Put {
-        Put { parents: true, ..self }
+    /// The paths of all nodes below a node, in the order of their bytes; in pages as [`children`](Nodes::children).
+    ///
+    /// # Errors
+    /// As [`children`](Nodes::children).
+    pub async fn descendants(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.list(path, "recursive").await
     }
 
-    /// Only while this grant is held; the same as [`Held::put`].
-    pub fn fenced(self, held: &Held) -> Put {
-        Put { held: Some(held.clone()), ..self }
+    async fn list(&self, path: &str, what: &str) -> Result<Vec<String>, Error> {
+        let (path, mut all, mut cursor) = (url_path(path)?, Vec::new(), String::new());
+        loop {
+            let page: dto::Page<String> = self.read(&format!("{path}?{what}&limit={PAGE}{cursor}")).await?.json()?;
+            all.extend(page.items);
+            match page.next_cursor {
+                Some(next) => cursor = format!("&cursor={}", query(&next)),
+                None => return Ok(all),
+            }
+        }
     }
 
-    async fn send(self) -> Result<dto::Written, Error> {
+    async fn read(&self, path: &str) -> Result<Reply, Error> {
         let inner = self.client.inner();
-        let query = if self.parents { "?parents" } else { "" };
-        let mut call = Call::new(Method::PUT, format!("{}{query}", url_path(&self.path)?)).key(inner.ids.make());
-        call.body = Some(Body::Raw(self.value));
-        call = match self.condition {
-            Some(Condition::Version(version)) => call.header("if-match", format!("\"{version}\"")),
-            Some(Condition::Absent) => call.header("if-none-match", "*".to_owned()),
-            None => call,
-        };
-        if let Some(held) = &self.held {
-            let (lock, token, id) = held.fence()?;
-            let lock = utf8_percent_encode(lock.as_str(), LEVEL);
-            call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
-        }
         self.client.learn();
-        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
-        // 412 alone is the fence of this write; and who is refused by it holds no longer, whatever his clock says.
-        if let (Some(held), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
-            (&self.held, reply.status, reply.done())
-        {
-            held.end(Lost::Fenced);
-        }
-        reply.json()
+        inner.calls.send(&Call::new(Method::GET, path.to_owned()), Patience::within(inner.timeout)).await
+    }
+
+    /// Writes a node's value, and creates the node where it does not exist: say more, or `.await` it.
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
+        Put::new(self.client.clone(), path, value.into())
+    }
+
+    /// Creates a node that must not exist: say more, or `.await` it. [`Error::NodeExists`] where it does.
+    pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Create {
+        Create::new(self.client.clone(), path, value.into())
+    }
+
+    /// Creates a child whose name is this beginning and the next number of its parent, in ten digits: say more, or `.await` it.
+    pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Create {
+        self.create(parent, value).sequential(name)
+    }
+
+    /// Removes a node: say more, or `.await` it.
+    pub fn delete(&self, path: &str) -> Delete {
+        Delete::new(self.client.clone(), path)
     }
 }
 
-impl IntoFuture for Put {
-    type Output = Result<dto::Written, Error>;
-    type IntoFuture = BoxFuture<'static, Result<dto::Written, Error>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
-
-/// Where a node is reached: a path with or without a slash at its beginning.
-fn url_path(path: &str) -> Result<String, Error> {
+/// A path with or without a slash at its beginning.
+pub(crate) fn parse(path: &str) -> Result<Path, Error> {
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    let path = Path::parse(&path).map_err(|error| Error::Invalid(format!("the path: {error}")))?;
+    Path::parse(&path).map_err(|error| Error::Invalid(format!("the path: {error}")))
+}
+
+/// Where a node is reached.
+pub(crate) fn url_path(path: &str) -> Result<String, Error> {
+    let path = parse(path)?;
     let levels = path.as_str().split('/').map(|level| utf8_percent_encode(level, LEVEL).to_string());
     Ok(format!("/v1/nodes{}", levels.collect::<Vec<_>>().join("/")))
 }
@@ -159,6 +148,7 @@ mod tests {
     fn a_path_is_encoded_level_by_level() {
         assert_eq!(url_path("/a b/ü?").unwrap(), "/v1/nodes/a%20b/%C3%BC%3F");
         assert_eq!(url_path("a").unwrap(), "/v1/nodes/a");
+        assert_eq!(url_path("/").unwrap(), "/v1/nodes/");
         assert!(matches!(url_path("/a//b"), Err(Error::Invalid(_))));
     }
 }

@@ -1,6 +1,10 @@
 //! An error's body, as far as this client uses it. Fields and codes that it does not know are passed over.
 
-use fairhold_types::{Code, EndReason, FencingToken, dto::Contender, problem::Effect};
+use fairhold_types::{
+    Code, EndReason, FencingToken, Revision,
+    dto::Contender,
+    problem::{Effect, FailedStep},
+};
 use serde::{Deserialize, Deserializer, de::IntoDeserializer};
 
 /// A problem after RFC 9457.
@@ -16,6 +20,8 @@ pub(crate) struct Problem {
     pub(crate) current_token: Option<FencingToken>,
     pub(crate) current_version: Option<i32>,
     pub(crate) path: Option<String>,
+    pub(crate) failed: Option<FailedStep>,
+    pub(crate) oldest: Option<Revision>,
 }
 
 impl Problem {

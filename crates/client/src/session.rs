@@ -7,9 +7,10 @@ use crate::{
     error::{Error, Lost},
     exchange::Call,
     lease::{Kept, Lease},
+    lookout::{self, Lookout},
 };
 use fairhold_types::{
-    SessionId, SessionNumber,
+    Revision, SessionId, SessionNumber,
     dto::{self, Meta},
     duration,
     limits::{SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
@@ -20,7 +21,7 @@ use serde_json::json;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -73,7 +74,8 @@ impl OpenSession {
         let keeper = inner.background.keep(lease.clone().keep(Kept::Session(opened.id), inner.renewals.clone()));
         tracing::debug!(session = %opened.number, "opened");
         let (id, number, client) = (opened.id, opened.number, self.client);
-        Ok(Session(Arc::new(Facts { client, id, number, lease, keeper, is_closed: AtomicBool::new(false) })))
+        let (lookout, listener, is_closed) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
+        Ok(Session(Arc::new(Facts { client, id, number, lease, keeper, lookout, listener, is_closed })))
     }
 }
 
@@ -97,6 +99,9 @@ struct Facts {
     number: SessionNumber,
     lease: Lease,
     keeper: AbortHandle,
+    lookout: Arc<Lookout>,
+    /// The task that hears of grants that ended, once there is a grant.
+    listener: OnceLock<AbortHandle>,
     is_closed: AtomicBool,
 }
 
@@ -119,6 +124,9 @@ impl Facts {
         self.is_closed.store(true, Ordering::Relaxed);
         self.lease.end(Lost::Released);
         self.keeper.abort();
+        if let Some(listener) = self.listener.get() {
+            listener.abort();
+        }
         self.client.inner().background.close(self.id)
     }
 }
@@ -173,6 +181,18 @@ impl Session {
                 Err(Error::OutcomeUnknown { key: None, last: "the session was not seen closed; it ends with its ttl".to_owned() })
             }
         }
+    }
+
+    /// Where its guards are told of their ends. With the first of them it begins to listen.
+    pub(crate) fn lookout(&self) -> Arc<Lookout> {
+        let Facts { client, number, lease, lookout, listener, .. } = &*self.0;
+        listener.get_or_init(|| {
+            // Its number is the revision that opened it: there is no earlier news of it.
+            let from = Revision(number.0);
+            let listen = lookout::listen(client.clone(), *number, from, Arc::clone(lookout), lease.clone());
+            client.inner().background.keep(listen)
+        });
+        Arc::clone(lookout)
     }
 
     pub(crate) fn id(&self) -> SessionId {

@@ -1,0 +1,177 @@
+//! Hears of grants that ended behind this program's back: broken by an administrator, or released by somebody else who has the
+//! id. A session's keepalive does not speak of single grants, and a grant's own renewal may be far away.
+//!
+//! One watch of a session tells of all its grants, however many they are.
+
+use crate::{backoff::Backoff, calls::Patience, client::Client, error::Lost, exchange::Call, lease::Lease, watch::Tidings};
+use fairhold_types::{
+    Code, GrantNumber, Revision, SessionNumber, dto,
+    watch::{SessionEnd, What},
+};
+use reqwest::Method;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::{sync::watch, time::sleep};
+
+/// Ends that are kept for guards that are just being made: the news may be faster than the answer to the acquire.
+const EARLY_MAX: usize = 256;
+
+/// How a single grant ended, if it did: what its guard looks at.
+pub(crate) type Ended = Arc<watch::Sender<Option<Lost>>>;
+
+/// Says that it ended; how it ended first, counts.
+pub(crate) fn end(ended: &Ended, lost: Lost) {
+    ended.send_if_modified(|ended| {
+        let is_first = ended.is_none();
+        ended.get_or_insert(lost);
+        is_first
+    });
+}
+
+/// The guards of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    guards: BTreeMap<GrantNumber, Ended>,
+    early: VecDeque<(GrantNumber, Lost)>,
+}
+
+impl Lookout {
+    /// Looks out for a guard from now on.
+    pub(crate) fn add(&self, number: GrantNumber, ended: &Ended) {
+        let mut known = self.known();
+        match known.early.iter().find(|(early, _)| *early == number) {
+            Some((_, lost)) => end(ended, *lost),
+            None => drop(known.guards.insert(number, Arc::clone(ended))),
+        }
+    }
+
+    /// Its guard is gone.
+    pub(crate) fn remove(&self, number: GrantNumber) {
+        self.known().guards.remove(&number);
+    }
+
+    fn ended(&self, number: GrantNumber, lost: Lost) {
+        let mut known = self.known();
+        match known.guards.remove(&number) {
+            Some(guard) => end(&guard, lost),
+            None => {
+                known.early.push_back((number, lost));
+                if known.early.len() > EARLY_MAX {
+                    known.early.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Those that are guarded and are not among the living have ended; how, is not known any more.
+    fn keep(&self, before: &BTreeSet<GrantNumber>, living: &BTreeSet<GrantNumber>) {
+        before.difference(living).for_each(|number| self.ended(*number, Lost::Expired));
+    }
+
+    fn guarded(&self) -> BTreeSet<GrantNumber> {
+        self.known().guards.keys().copied().collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Listens to what becomes of a session and its grants, from that revision on, until the session has ended. To be run as a task.
+pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revision, lookout: Arc<Lookout>, lease: Lease) {
+    let mut backoff = Backoff::new();
+    let mut watching = loop {
+        match client.watch().session(session).from(from).await {
+            Ok(watching) => break watching,
+            Err(error) if error.is_retryable() => sleep(backoff.next(None)).await,
+            Err(error) => {
+                tracing::warn!(%error, "broken grants are noticed late: their session cannot be watched");
+                return;
+            }
+        }
+    };
+    while let Some(told) = watching.next().await {
+        match told {
+            Ok(Tidings::Happened(line)) => {
+                if let What::GrantEnded { number, reason, .. } = line.what {
+                    lookout.ended(number, Lost::from(reason));
+                } else if let What::SessionEnded { reason, .. } = line.what {
+                    // Not by this program, which stops listening first.
+                    lease.end(match reason {
+                        SessionEnd::Closed => Lost::Broken,
+                        SessionEnd::Expired => Lost::Expired,
+                    });
+                    return;
+                }
+            }
+            Ok(Tidings::Reset { .. }) => look(&client, session, &lookout, &lease).await,
+            Ok(Tidings::Bookmark(_) | Tidings::InitialAgain) => {}
+            Err(error) => tracing::warn!(%error, "broken grants are noticed late: the watch of their session has ended"),
+        }
+    }
+}
+
+/// Looks which grants are left, where it can no longer be told which ended.
+async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease: &Lease) {
+    let (inner, guarded, mut backoff) = (client.inner(), lookout.guarded(), Backoff::new());
+    let call = Call::new(Method::GET, format!("/v1/sessions/{session}"));
+    loop {
+        let reply = match inner.renewals.send(&call, Patience::within(inner.timeout)).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::debug!(%error, "the grants of a session could not be asked for");
+                sleep(backoff.next(None)).await;
+                continue;
+            }
+        };
+        match reply.json::<dto::Session>() {
+            Ok(listed) => lookout.keep(&guarded, &listed.grants.iter().map(|grant| grant.number).collect()),
+            Err(_) if reply.problem().code == Some(Code::SessionNotFound) => drop(lease.end(Lost::Expired)),
+            Err(error) => tracing::warn!(%error, "the grants of a session cannot be listed"),
+        }
+        return;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Ended {
+        Arc::new(watch::Sender::new(None))
+    }
+
+    #[test]
+    fn a_guard_hears_of_its_own_end_also_where_the_news_was_faster() {
+        let (lookout, early, late, gone) = (Lookout::default(), guard(), guard(), guard());
+        lookout.ended(GrantNumber(1), Lost::Broken);
+        lookout.add(GrantNumber(1), &early);
+        lookout.add(GrantNumber(2), &late);
+        lookout.add(GrantNumber(3), &gone);
+        lookout.remove(GrantNumber(3));
+        assert_eq!((*early.borrow(), *late.borrow()), (Some(Lost::Broken), None));
+        [2, 3].into_iter().for_each(|number| lookout.ended(GrantNumber(number), Lost::Released));
+        end(&late, Lost::Broken);
+        assert_eq!((*late.borrow(), *gone.borrow()), (Some(Lost::Released), None));
+    }
+
+    #[test]
+    fn who_is_not_listed_any_more_has_ended_and_who_came_meanwhile_has_not() {
+        let (lookout, ended, lives, new) = (Lookout::default(), guard(), guard(), guard());
+        lookout.add(GrantNumber(1), &ended);
+        lookout.add(GrantNumber(2), &lives);
+        let before = lookout.guarded();
+        lookout.add(GrantNumber(3), &new);
+        lookout.keep(&before, &[GrantNumber(2)].into());
+        assert_eq!((*ended.borrow(), *lives.borrow(), *new.borrow()), (Some(Lost::Expired), None, None));
+        for number in 10..10 + EARLY_MAX as u64 + 5 {
+            lookout.ended(GrantNumber(number), Lost::Broken);
+        }
+        assert_eq!(lookout.known().early.len(), EARLY_MAX);
+    }
+}

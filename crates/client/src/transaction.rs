@@ -1,0 +1,209 @@
+//! Several changes in one step: all of them or none.
+
+use crate::{
+    calls::Patience,
+    client::Client,
+    error::{Error, Lost},
+    exchange::Call,
+    guard::Held,
+    nodes,
+    session::Session,
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use fairhold_types::{
+    Code,
+    problem::TransactionPart,
+    txn::{self, Condition, Fence, Operation, SessionName, Transacted},
+};
+use futures_util::future::BoxFuture;
+use reqwest::Method;
+
+/// Where operations go that are added next.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Then,
+    Otherwise,
+}
+
+/// A transaction about to be made: say on what conditions and what is done, and `.await` it. All of it is one step and has
+/// one revision. What was added after [`otherwise`](Transaction::otherwise) is done where a condition does not hold; without it
+/// the transaction is refused then.
+///
+/// ```no_run
+/// # async fn example(client: fairhold_client::Client, held: fairhold_client::Held) -> Result<(), fairhold_client::Error> {
+/// let done = client.transaction().if_held(&held).if_version("/jobs/7", 3).set("/jobs/7", "done").delete("/jobs/7/owner").await?;
+/// assert!(done.succeeded);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a transaction is made when this is awaited"]
+pub struct Transaction {
+    client: Client,
+    body: txn::Transaction,
+    part: Part,
+    /// Those whose fences are conditions, with the place of each.
+    held: Vec<(usize, Held)>,
+    invalid: Option<Error>,
+}
+
+impl Transaction {
+    pub(crate) fn new(client: Client) -> Transaction {
+        let body = txn::Transaction::default();
+        Transaction { client, body, part: Part::Then, held: Vec::new(), invalid: None }
+    }
+
+    fn condition(mut self, path: Option<&str>, condition: Condition) -> Transaction {
+        match path.map(nodes::parse).transpose() {
+            Ok(path) => self.body.conditions.push(Condition { path, ..condition }),
+            Err(error) => self.invalid = Some(error),
+        }
+        self
+    }
+
+    /// Only where this node has this version.
+    pub fn if_version(self, path: &str, version: i32) -> Transaction {
+        self.condition(Some(path), Condition { version: Some(version), ..Condition::default() })
+    }
+
+    /// Only where this node exists.
+    pub fn if_exists(self, path: &str) -> Transaction {
+        self.condition(Some(path), Condition { exists: Some(true), ..Condition::default() })
+    }
+
+    /// Only where this node does not exist.
+    pub fn if_absent(self, path: &str) -> Transaction {
+        self.condition(Some(path), Condition { exists: Some(false), ..Condition::default() })
+    }
+
+    /// Only while this grant is held. One that is known to be lost is an error before anything is sent.
+    pub fn if_held(mut self, held: &Held) -> Transaction {
+        match held.fence() {
+            Ok((lock, token, id)) => {
+                self.held.push((self.body.conditions.len(), held.clone()));
+                let fence = Some(Fence { lock: lock.clone(), token, grant: Some(id) });
+                self.condition(None, Condition { fence, ..Condition::default() })
+            }
+            Err(lost) => Transaction { invalid: Some(lost), ..self },
+        }
+    }
+
+    /// Only while this session lives.
+    pub fn if_alive(self, session: &Session) -> Transaction {
+        let session = Some(SessionName::Id(session.id()));
+        self.condition(None, Condition { session, ..Condition::default() })
+    }
+
+    /// What is added from here on is done where a condition does not hold.
+    pub fn otherwise(mut self) -> Transaction {
+        self.body.otherwise.get_or_insert_default();
+        Transaction { part: Part::Otherwise, ..self }
+    }
+
+    /// Adds an operation with all that it can say.
+    pub fn operation(mut self, operation: Operation) -> Transaction {
+        match self.part {
+            Part::Then => self.body.then.push(operation),
+            Part::Otherwise => self.body.otherwise.get_or_insert_default().push(operation),
+        }
+        self
+    }
+
+    fn at(self, path: &str, operation: impl FnOnce(fairhold_types::Path) -> Operation) -> Transaction {
+        match nodes::parse(path) {
+            Ok(path) => self.operation(operation(path)),
+            Err(error) => Transaction { invalid: Some(error), ..self },
+        }
+    }
+
+    /// Writes a node's value, and creates the node where it does not exist.
+    pub fn put(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
+        let (value, value_base64) = text_or_base64(value.into());
+        self.at(path, |path| {
+            Operation::Put(txn::Put { path, value, value_base64, parents: false, session: None, ttl: None, container: false })
+        })
+    }
+
+    /// Creates a node that must not exist.
+    pub fn create(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
+        let (value, value_base64) = text_or_base64(value.into());
+        self.at(path, |path| Operation::Create(txn::Create { path, value, value_base64, ..create() }))
+    }
+
+    /// Creates a child whose name is this beginning and the next number of its parent; its path is among the results.
+    pub fn create_sequential(self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Transaction {
+        let (value, value_base64) = text_or_base64(value.into());
+        let name = (!name.is_empty()).then(|| name.to_owned());
+        self.at(parent, |path| Operation::Create(txn::Create { path, value, value_base64, sequential: true, name, ..create() }))
+    }
+
+    /// Creates a node that lives as long as this session.
+    pub fn create_ephemeral(self, path: &str, value: impl Into<Vec<u8>>, session: &Session) -> Transaction {
+        let (value, value_base64) = text_or_base64(value.into());
+        let session = Some(session.id());
+        self.at(path, |path| Operation::Create(txn::Create { path, value, value_base64, session, ..create() }))
+    }
+
+    /// Writes the value of a node that exists.
+    pub fn set(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
+        let (value, value_base64) = text_or_base64(value.into());
+        self.at(path, |path| Operation::Set(txn::Set { path, value, value_base64, version: None }))
+    }
+
+    /// Removes a node without children.
+    pub fn delete(self, path: &str) -> Transaction {
+        self.at(path, |path| Operation::Delete(txn::Delete { path, version: None, recursive: false }))
+    }
+
+    async fn send(self) -> Result<Transacted, Error> {
+        if let Some(invalid) = self.invalid {
+            return Err(invalid);
+        }
+        let inner = self.client.inner();
+        let body = serde_json::to_value(&self.body).map_err(|error| Error::Invalid(format!("the transaction: {error}")))?;
+        let call = Call::new(Method::POST, "/v1/txn".to_owned()).key(inner.ids.make()).json(&body);
+        self.client.learn();
+        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
+        let problem = reply.problem();
+        if let (Some(Code::StaleToken), Some(failed)) = (problem.code, problem.failed)
+            && failed.part == TransactionPart::If
+        {
+            // Who is refused by his fence holds no longer, whatever his clock says.
+            let fenced = self.held.iter().filter(|(index, _)| u32::try_from(*index).ok() == Some(failed.index));
+            fenced.for_each(|(_, held)| held.end(Lost::Fenced));
+        }
+        reply.json()
+    }
+}
+
+impl IntoFuture for Transaction {
+    type Output = Result<Transacted, Error>;
+    type IntoFuture = BoxFuture<'static, Result<Transacted, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+/// A creation of nothing yet.
+fn create() -> txn::Create {
+    txn::Create {
+        path: fairhold_types::Path::root(),
+        value: None,
+        value_base64: None,
+        parents: false,
+        sequential: false,
+        name: None,
+        session: None,
+        ttl: None,
+        container: false,
+    }
+}
+
+/// A value inside JSON.
+fn text_or_base64(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
+    match String::from_utf8(bytes) {
+        Ok(text) => (Some(text), None),
+        Err(other) => (None, Some(STANDARD.encode(other.as_bytes()))),
+    }
+}

@@ -1,0 +1,183 @@
+//! Watching: what happens in the cluster, as it happens, over whichever nodes are there.
+//!
+//! A watch goes on by itself where it stopped, at any node, so that a break of a connection or of a node is never seen. What it
+//! cannot hide it says: [`Tidings::Reset`], where no node has the history any more that it would have to tell.
+
+mod follow;
+mod line;
+
+use crate::{
+    client::Client,
+    error::Error,
+    exchange::{Call, query},
+    nodes,
+};
+use fairhold_types::{LockName, Revision, SessionNumber, watch::Line};
+use follow::{Begin, Follower};
+use futures_util::{Stream, future::BoxFuture};
+use reqwest::Method;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::timeout,
+};
+
+/// What waits to be read by the program; then nothing more is read from the network.
+const WAITING_MAX: usize = 256;
+
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tidings {
+    /// Something happened; or, right after the beginning of a watch with [`initial`](Watch::initial), is there.
+    Happened(Line),
+    /// All up to this revision was told. The first one ends what was there at the beginning.
+    Bookmark(Revision),
+    /// What was told of the beginning counts no more: it is told once more from its first line, because the node that told it is
+    /// gone. Only before the first bookmark.
+    InitialAgain,
+    /// **Something was not told**: no node keeps it any more. What was concluded from this watch may be wrong; read it anew. The
+    /// watch goes on: with what is there, where it began so, else with the changes of this revision.
+    Reset {
+        /// The first revision that is told again.
+        oldest: Revision,
+    },
+}
+
+/// A watch about to begin: say what is watched, and `.await` it. Without a word it is everything.
+#[derive(Debug, Clone)]
+#[must_use = "a watch begins when this is awaited"]
+pub struct Watch {
+    client: Client,
+    parameters: Vec<String>,
+    begin: Begin,
+    invalid: Option<String>,
+}
+
+impl Watch {
+    pub(crate) fn new(client: Client) -> Watch {
+        Watch { client, parameters: Vec::new(), begin: Begin::Now, invalid: None }
+    }
+
+    fn path(mut self, path: &str, how: &str) -> Watch {
+        match nodes::parse(path) {
+            Ok(path) => self.parameters.push(format!("path={}{how}", query(path.as_str()))),
+            Err(error) => self.invalid = Some(error.to_string()),
+        }
+        self
+    }
+
+    /// A node of the tree, whether it is there yet or not. Of [`node`](Watch::node), [`children`](Watch::children) and
+    /// [`tree`](Watch::tree) a watch has one.
+    pub fn node(self, path: &str) -> Watch {
+        self.path(path, "")
+    }
+
+    /// A node and its direct children.
+    pub fn children(self, path: &str) -> Watch {
+        self.path(path, "&children")
+    }
+
+    /// A node and all below it.
+    pub fn tree(self, path: &str) -> Watch {
+        self.path(path, "&recursive")
+    }
+
+    /// A lock: who queues, who is granted, who ends.
+    pub fn lock(mut self, name: &str) -> Watch {
+        match LockName::parse(name) {
+            Ok(name) => self.parameters.push(format!("lock={}", query(name.as_str()))),
+            Err(error) => self.invalid = Some(format!("the lock's name: {error}")),
+        }
+        self
+    }
+
+    /// Every lock.
+    pub fn locks(mut self) -> Watch {
+        self.parameters.push("locks".to_owned());
+        self
+    }
+
+    /// A session, and what becomes of its grants.
+    pub fn session(mut self, number: SessionNumber) -> Watch {
+        self.parameters.push(format!("session={number}"));
+        self
+    }
+
+    /// Every session.
+    pub fn sessions(mut self) -> Watch {
+        self.parameters.push("sessions".to_owned());
+        self
+    }
+
+    /// Begins with what is there, then tells every change of it: no gap, and nothing twice.
+    pub fn initial(self) -> Watch {
+        Watch { begin: Begin::Initial, ..self }
+    }
+
+    /// Begins with the changes of this revision. Without this and without [`initial`](Watch::initial): with the next change.
+    pub fn from(self, revision: Revision) -> Watch {
+        Watch { begin: Begin::From(revision), ..self }
+    }
+
+    async fn begin(self) -> Result<Watching, Error> {
+        if let Some(why) = self.invalid {
+            return Err(Error::Invalid(why));
+        }
+        let inner = self.client.inner();
+        self.client.learn();
+        let (tell, told) = mpsc::channel(WAITING_MAX);
+        let (begun, begins) = oneshot::channel();
+        let call = Call::new(Method::GET, format!("/v1/watch?{}", self.parameters.join("&")));
+        let follower = Follower::new(inner.renewals.clone(), call, self.begin, tell, begun);
+        let watching = Watching { told, task: inner.background.keep(follower.follow()) };
+        match timeout(inner.timeout, begins).await {
+            Ok(Ok(Ok(()))) => Ok(watching),
+            Ok(Ok(Err(refused))) => Err(refused),
+            Ok(Err(_)) => Err(Error::Unavailable { last: "this program's runtime ends".to_owned() }),
+            Err(_) => Err(Error::Unavailable { last: format!("no node took the watch within {:?}", inner.timeout) }),
+        }
+    }
+}
+
+impl IntoFuture for Watch {
+    type Output = Result<Watching, Error>;
+    type IntoFuture = BoxFuture<'static, Result<Watching, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.begin())
+    }
+}
+
+/// A watch that runs: a [`Stream`], which ends only after an error, and that only where the cluster refuses to go on. While no
+/// node can be reached it is silent. Dropping it ends it.
+#[derive(Debug)]
+pub struct Watching {
+    told: mpsc::Receiver<Result<Tidings, Error>>,
+    task: AbortHandle,
+}
+
+impl Watching {
+    /// What it tells next. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Result<Tidings, Error>> {
+        self.told.recv().await
+    }
+}
+
+impl Stream for Watching {
+    type Item = Result<Tidings, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.told.poll_recv(context)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,158 @@
+//! One line of a watch, as it is read. What a newer server tells besides is passed over.
+
+use crate::{error::Error, problem::Problem};
+use fairhold_types::{
+    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber,
+    dto::Standing,
+    watch::{Line, SessionEnd, What},
+};
+use serde::{Deserialize, de::IntoDeserializer};
+
+/// What a line says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Happened(Line),
+    /// All up to that revision was told.
+    Bookmark(Revision),
+    /// The same, and the node stops.
+    GoAway(Revision),
+    /// What comes next is no longer kept here, but what comes from this revision on is.
+    Compacted(Revision),
+    /// The node cannot go on; another may.
+    Failed(String),
+    /// Nobody will go on with it.
+    Refused(Error),
+    /// Something of that revision that this version does not know.
+    Other(Revision),
+}
+
+/// All fields of all kinds of lines.
+#[derive(Debug, Deserialize)]
+struct Fields {
+    revision: Revision,
+    #[serde(rename = "type")]
+    kind: String,
+    path: Option<Path>,
+    version: Option<i32>,
+    lock: Option<LockName>,
+    number: Option<GrantNumber>,
+    session: Option<SessionNumber>,
+    owner: Option<String>,
+    token: Option<FencingToken>,
+    reason: Option<String>,
+    by: Option<String>,
+    delay: Option<String>,
+    ttl: Option<String>,
+    name: Option<String>,
+    state: Option<Standing>,
+    retryable: Option<bool>,
+    status: Option<u16>,
+}
+
+/// Reads a line.
+pub(super) fn read(text: &[u8]) -> Result<Said, serde_json::Error> {
+    let fields: Fields = serde_json::from_slice(text)?;
+    let revision = fields.revision;
+    Ok(match fields.kind.as_str() {
+        "bookmark" => Said::Bookmark(revision),
+        "goaway" => Said::GoAway(revision),
+        "error" => failure(&fields, text),
+        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(Line { revision, what })),
+    })
+}
+
+fn failure(fields: &Fields, text: &[u8]) -> Said {
+    let problem = Problem::read(text);
+    match (problem.code, problem.oldest) {
+        (Some(Code::Compacted), Some(oldest)) => Said::Compacted(oldest),
+        _ if fields.retryable == Some(false) && fields.status.is_some_and(|status| status < 500) => {
+            Said::Refused(Error::refused(fields.status.unwrap_or_default(), problem))
+        }
+        _ => Said::Failed(problem.detail),
+    }
+}
+
+/// What happened to what, by the fields that are there.
+fn what(fields: Fields) -> Option<What> {
+    let Fields { kind, path, version, lock, number, session, owner, token, reason, by, delay, ttl, name, state, .. } = fields;
+    Some(match (kind.as_str(), path, lock, session) {
+        ("created", Some(path), None, None) => What::NodeCreated { path },
+        ("changed", Some(path), None, None) => What::NodeChanged { path, version: version? },
+        ("deleted", Some(path), None, None) => What::NodeDeleted { path },
+        ("initial", Some(path), None, None) => What::NodeThere { path, version: version? },
+        ("queued", None, Some(lock), Some(session)) => What::Queued { lock, number: number?, session, owner: owner? },
+        ("granted", None, Some(lock), Some(session)) => {
+            What::Granted { lock, number: number?, token: token?, session, owner: owner? }
+        }
+        ("ended", None, Some(lock), Some(session)) => {
+            What::GrantEnded { lock, number: number?, session, reason: word::<EndReason>(reason?)? }
+        }
+        ("initial", None, Some(lock), Some(session)) => {
+            What::ContenderThere { lock, number: number?, state: state?, token, session, owner: owner? }
+        }
+        ("cooling", None, Some(lock), None) => What::Cooling { lock, number: number?, delay: delay? },
+        ("cooled", None, Some(lock), None) => What::Cooled { lock, number: number? },
+        ("broken", None, Some(lock), None) => What::Broken { lock, by: by?, reason: reason? },
+        ("forgotten", None, Some(lock), None) => What::LockForgotten { lock },
+        ("opened", None, None, Some(session)) => What::SessionOpened { session, ttl: ttl? },
+        ("changed", None, None, Some(session)) => What::SessionChanged { session, ttl: ttl? },
+        ("ended", None, None, Some(session)) => What::SessionEnded { session, reason: word::<SessionEnd>(reason?)? },
+        ("initial", None, None, Some(session)) => What::SessionThere { session, ttl: ttl?, name: name? },
+        _ => return None,
+    })
+}
+
+fn word<T: for<'de> Deserialize<'de>>(text: String) -> Option<T> {
+    let read: Result<T, serde::de::value::Error> = T::deserialize(text.into_deserializer());
+    read.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_line_is_read_as_it_was_written() {
+        let (path, lock) = (Path::parse("/a").unwrap(), LockName::parse("deploy").unwrap());
+        let (number, session, token) = (GrantNumber(41), SessionNumber(40), FencingToken(42));
+        let (owner, ttl) = ("ci".to_owned(), "30s".to_owned());
+        for what in [
+            What::NodeCreated { path: path.clone() },
+            What::NodeChanged { path: path.clone(), version: 3 },
+            What::NodeDeleted { path: path.clone() },
+            What::NodeThere { path, version: 0 },
+            What::Queued { lock: lock.clone(), number, session, owner: owner.clone() },
+            What::Granted { lock: lock.clone(), number, token, session, owner: owner.clone() },
+            What::GrantEnded { lock: lock.clone(), number, session, reason: EndReason::Broken },
+            What::ContenderThere { lock: lock.clone(), number, state: Standing::Queued, token: None, session, owner },
+            What::Cooling { lock: lock.clone(), number, delay: ttl.clone() },
+            What::Cooled { lock: lock.clone(), number },
+            What::Broken { lock: lock.clone(), by: "ops".to_owned(), reason: String::new() },
+            What::LockForgotten { lock },
+            What::SessionOpened { session, ttl: ttl.clone() },
+            What::SessionChanged { session, ttl: ttl.clone() },
+            What::SessionEnded { session, reason: SessionEnd::Expired },
+            What::SessionThere { session, ttl, name: "worker".to_owned() },
+        ] {
+            let line = Line { revision: Revision(7), what };
+            let text = serde_json::to_vec(&line).unwrap();
+            assert_eq!(read(&text).unwrap(), Said::Happened(line));
+        }
+    }
+
+    #[test]
+    fn ends_are_told_apart_and_what_is_new_is_passed_over() {
+        let said = |text: &str| read(text.as_bytes()).unwrap();
+        assert_eq!(said(r#"{"revision":7,"type":"bookmark"}"#), Said::Bookmark(Revision(7)));
+        assert_eq!(said(r#"{"revision":7,"type":"goaway"}"#), Said::GoAway(Revision(7)));
+        assert_eq!(said(r#"{"revision":7,"type":"of_next_year","path":"/a"}"#), Said::Other(Revision(7)));
+        let compacted =
+            r#"{"revision":9,"type":"error","code":"compacted","status":410,"detail":"d","retryable":false,"oldest":8}"#;
+        assert_eq!(said(compacted), Said::Compacted(Revision(8)));
+        let overloaded = r#"{"revision":9,"type":"error","code":"overloaded","status":503,"detail":"d","retryable":true}"#;
+        assert_eq!(said(overloaded), Said::Failed("d".to_owned()));
+        let denied = r#"{"revision":9,"type":"error","code":"denied","status":403,"detail":"d","retryable":false}"#;
+        assert!(matches!(said(denied), Said::Refused(Error::Refused { status: 403, .. })));
+        assert!(read(b"<html>").is_err());
+    }
+}

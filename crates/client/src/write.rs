@@ -1,0 +1,285 @@
+//! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
+
+use crate::{
+    calls::Patience,
+    claim::LEVEL,
+    client::Client,
+    error::{Error, Lost},
+    exchange::{Body, Call, Reply, query},
+    guard::Held,
+    nodes::url_path,
+    session::Session,
+};
+use fairhold_types::{SessionId, dto, duration};
+use futures_util::future::BoxFuture;
+use percent_encoding::utf8_percent_encode;
+use reqwest::{Method, StatusCode};
+use std::time::Duration;
+
+/// How long a node that is created lives.
+#[derive(Debug, Clone, Copy)]
+enum Life {
+    UntilRemoved,
+    /// Ephemeral: as long as that session.
+    With(SessionId),
+    /// Until it was not changed, and had no children, for so long.
+    Idle(Duration),
+    /// Until its last child has gone.
+    Container,
+}
+
+impl Life {
+    fn parameter(self) -> Option<String> {
+        match self {
+            Life::UntilRemoved => None,
+            Life::With(session) => Some(format!("session={}", session.to_hex())),
+            Life::Idle(ttl) => Some(format!("ttl={}", query(&duration::format(ttl)))),
+            Life::Container => Some("container".to_owned()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Condition {
+    Version(i32),
+    Absent,
+    Present,
+}
+
+impl Condition {
+    fn header(self) -> (&'static str, String) {
+        match self {
+            Condition::Version(version) => ("if-match", format!("\"{version}\"")),
+            Condition::Absent => ("if-none-match", "*".to_owned()),
+            Condition::Present => ("if-match", "*".to_owned()),
+        }
+    }
+}
+
+/// What all changes have in common.
+#[derive(Debug, Clone)]
+struct Change {
+    client: Client,
+    path: String,
+    held: Option<Held>,
+}
+
+impl Change {
+    /// Sends it, until there is a definite answer or the client's time is up.
+    async fn send(self, method: Method, parameters: &[Option<String>], more: impl FnOnce(Call) -> Call) -> Result<Reply, Error> {
+        let inner = self.client.inner();
+        let parameters: Vec<&str> = parameters.iter().flatten().map(String::as_str).collect();
+        let mark = if parameters.is_empty() { "" } else { "?" };
+        let target = format!("{}{mark}{}", url_path(&self.path)?, parameters.join("&"));
+        let mut call = more(Call::new(method, target).key(inner.ids.make()));
+        if let Some(held) = &self.held {
+            let (lock, token, id) = held.fence()?;
+            let lock = utf8_percent_encode(lock.as_str(), LEVEL);
+            call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
+        }
+        self.client.learn();
+        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
+        // 412 alone is the fence of this write; and who is refused by it holds no longer, whatever his clock says.
+        if let (Some(held), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
+            (&self.held, reply.status, reply.done())
+        {
+            held.end(Lost::Fenced);
+        }
+        Ok(reply)
+    }
+}
+
+/// A write about to be made: `.await` it.
+#[derive(Debug, Clone)]
+#[must_use = "a write is made when this is awaited"]
+pub struct Put {
+    change: Change,
+    value: Vec<u8>,
+    parents: bool,
+    life: Life,
+    condition: Option<Condition>,
+}
+
+impl Put {
+    pub(crate) fn new(client: Client, path: &str, value: Vec<u8>) -> Put {
+        let change = Change { client, path: path.to_owned(), held: None };
+        Put { change, value, parents: false, life: Life::UntilRemoved, condition: None }
+    }
+
+    /// Only where the node has this version.
+    pub fn version(self, version: i32) -> Put {
+        Put { condition: Some(Condition::Version(version)), ..self }
+    }
+
+    /// Only where the node does not exist.
+    pub fn absent(self) -> Put {
+        Put { condition: Some(Condition::Absent), ..self }
+    }
+
+    /// Only where the node exists.
+    pub fn present(self) -> Put {
+        Put { condition: Some(Condition::Present), ..self }
+    }
+
+    /// Creates what is missing above it.
+    pub fn parents(self) -> Put {
+        Put { parents: true, ..self }
+    }
+
+    /// The node is to live as long as this session.
+    pub fn ephemeral(self, session: &Session) -> Put {
+        Put { life: Life::With(session.id()), ..self }
+    }
+
+    /// The node is to go when it was not changed, and had no children, for so long.
+    pub fn ttl(self, ttl: Duration) -> Put {
+        Put { life: Life::Idle(ttl), ..self }
+    }
+
+    /// The node is to go some time after its last child.
+    pub fn container(self) -> Put {
+        Put { life: Life::Container, ..self }
+    }
+
+    /// Only while this grant is held; the same as [`Held::put`].
+    pub fn fenced(mut self, held: &Held) -> Put {
+        self.change.held = Some(held.clone());
+        self
+    }
+
+    async fn send(self) -> Result<dto::Written, Error> {
+        let Put { change, value, parents, life, condition } = self;
+        let parameters = [parents.then(|| "parents".to_owned()), life.parameter()];
+        let more = |mut call: Call| {
+            call.body = Some(Body::Raw(value));
+            match condition.map(Condition::header) {
+                Some((name, value)) => call.header(name, value),
+                None => call,
+            }
+        };
+        change.send(Method::PUT, &parameters, more).await?.json()
+    }
+}
+
+/// A creation about to be made: `.await` it. The answer has the node's path.
+#[derive(Debug, Clone)]
+#[must_use = "a node is created when this is awaited"]
+pub struct Create {
+    put: Put,
+    sequential: Option<String>,
+}
+
+impl Create {
+    pub(crate) fn new(client: Client, path: &str, value: Vec<u8>) -> Create {
+        Create { put: Put::new(client, path, value).absent(), sequential: None }
+    }
+
+    /// The path is the parent; the name is this beginning and the parent's next number.
+    pub(crate) fn sequential(self, name: &str) -> Create {
+        Create { sequential: Some(name.to_owned()), ..self }
+    }
+
+    /// Creates what is missing above it.
+    pub fn parents(self) -> Create {
+        Create { put: self.put.parents(), ..self }
+    }
+
+    /// It is to live as long as this session.
+    pub fn ephemeral(self, session: &Session) -> Create {
+        Create { put: self.put.ephemeral(session), ..self }
+    }
+
+    /// It is to go when it was not changed, and had no children, for so long.
+    pub fn ttl(self, ttl: Duration) -> Create {
+        Create { put: self.put.ttl(ttl), ..self }
+    }
+
+    /// Only while this grant is held.
+    pub fn fenced(self, held: &Held) -> Create {
+        Create { put: self.put.fenced(held), ..self }
+    }
+
+    async fn send(self) -> Result<dto::Written, Error> {
+        let Some(name) = self.sequential else {
+            let path = self.put.change.path.clone();
+            // The only condition is that the node does not exist.
+            return self.put.send().await.map_err(|error| {
+                if matches!(error, Error::VersionMismatch { .. }) { Error::NodeExists { path } } else { error }
+            });
+        };
+        let Put { change, value, parents, life, condition: _ } = self.put;
+        let name = (!name.is_empty()).then(|| format!("name={}", query(&name)));
+        let parents = parents.then(|| "parents".to_owned());
+        let parameters = [Some("sequential".to_owned()), name, parents, life.parameter()];
+        let more = |call: Call| Call { body: Some(Body::Raw(value)), ..call };
+        change.send(Method::POST, &parameters, more).await?.json()
+    }
+}
+
+/// A removal about to be made: `.await` it.
+#[derive(Debug, Clone)]
+#[must_use = "a node is removed when this is awaited"]
+pub struct Delete {
+    change: Change,
+    recursive: bool,
+    version: Option<i32>,
+}
+
+impl Delete {
+    pub(crate) fn new(client: Client, path: &str) -> Delete {
+        Delete { change: Change { client, path: path.to_owned(), held: None }, recursive: false, version: None }
+    }
+
+    /// With all below it, up to 10,000 nodes in one step.
+    pub fn recursive(self) -> Delete {
+        Delete { recursive: true, ..self }
+    }
+
+    /// Only where the node has this version.
+    pub fn version(self, version: i32) -> Delete {
+        Delete { version: Some(version), ..self }
+    }
+
+    /// Only while this grant is held.
+    pub fn fenced(mut self, held: &Held) -> Delete {
+        self.change.held = Some(held.clone());
+        self
+    }
+
+    async fn send(self) -> Result<(), Error> {
+        let parameters = [self.recursive.then(|| "recursive".to_owned())];
+        let condition = self.version.map(|version| Condition::Version(version).header());
+        let more = |call: Call| match condition {
+            Some((name, value)) => call.header(name, value),
+            None => call,
+        };
+        self.change.send(Method::DELETE, &parameters, more).await?.done()
+    }
+}
+
+impl IntoFuture for Put {
+    type Output = Result<dto::Written, Error>;
+    type IntoFuture = BoxFuture<'static, Result<dto::Written, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl IntoFuture for Create {
+    type Output = Result<dto::Written, Error>;
+    type IntoFuture = BoxFuture<'static, Result<dto::Written, Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl IntoFuture for Delete {
+    type Output = Result<(), Error>;
+    type IntoFuture = BoxFuture<'static, Result<(), Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
