@@ -103,10 +103,12 @@ fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_distur
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let holder = client.lock("held").await.unwrap();
+        let session = client.session().ttl(TTL).await.unwrap();
         // It is never done while the lock is held: dropped after each of the first polls, which span the sending, the
         // parking and the first questions to the node.
-        for polls in 0..8 {
-            let mut future = client.lock("held").ttl(TTL).into_future();
+        for (polls, of_session) in (0..8).flat_map(|polls| [(polls, false), (polls, true)]) {
+            let acquire = if of_session { session.lock("held") } else { client.lock("held").ttl(TTL) };
+            let mut future = acquire.into_future();
             let waiting = Polled { future: &mut future, left: polls };
             // A waiter in peace is not polled: then it is dropped where it waits.
             let polled = tokio::time::timeout(TTL / 3, waiting).await;
@@ -129,10 +131,12 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
         // It begins with the one that sleeps, about every other time.
         let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
         let client = client.discover(false).build().unwrap();
+        let session = client.session().ttl(TTL).await.unwrap();
         let mut dropped = 0;
-        for polls in 0..12 {
+        for (polls, of_session) in (0..10).flat_map(|polls| [(polls, false), (polls, true)]) {
             cluster.nodes[sleeps].signal(Signal::STOP);
-            let mut future = client.lock("sleepy").ttl(TTL).into_future();
+            let acquire = if of_session { session.lock("sleepy") } else { client.lock("sleepy").ttl(TTL) };
+            let mut future = acquire.into_future();
             let done = Polled { future: &mut future, left: polls }.await;
             drop(future);
             dropped += usize::from(done.is_none());
@@ -143,7 +147,7 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
             crate::harness::pass(Duration::from_millis(300)).await;
             empty(&cluster, "sleepy", LEFT_WITHIN).await;
         }
-        report(&format!("dropped {dropped} times of 12 while its node slept"));
+        report(&format!("dropped {dropped} times of 20 while its node slept"));
         assert!(dropped >= 2, "it was hardly ever dropped in time");
     });
 }

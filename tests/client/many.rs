@@ -5,10 +5,14 @@ use crate::{
     trial,
     uses::client_of,
 };
+use fairhold_client::{Acquire, Client};
 use std::{
     fs,
     time::{Duration, Instant},
 };
+
+/// Connections that were used to queue, and are kept for a while, and a few.
+const SESSION_FILES_MAX: usize = 48;
 
 /// What this process has open, and its resident memory in KiB.
 fn cost() -> (usize, u64) {
@@ -18,45 +22,65 @@ fn cost() -> (usize, u64) {
     (open, resident.trim().trim_end_matches(" kB").parse().expect("a number"))
 }
 
+/// Each wait without a session is a connection, at both ends; this process and its nodes have the same limit.
+fn raise_the_limit() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("the limit of open files can be raised");
+}
+
+/// Queues so many for a lock that is held, then lets each of them have it; says how many more files are open while they wait.
+async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waiters: usize, take: impl Fn() -> Acquire) -> usize {
+    let holder = take().await.unwrap();
+    let before = cost();
+    let begun = Instant::now();
+    let tasks: Vec<_> = (0..waiters)
+        .map(|_| {
+            let take = take();
+            tokio::spawn(async move { take.await.unwrap().release().await.unwrap() })
+        })
+        .collect();
+    let watcher = cluster.client(0);
+    eventually("all stand in the queue", Duration::from_secs(120), || async {
+        (watcher.queue("many").await.len() == waiters + 1).then_some(())
+    })
+    .await;
+    let (after, queued) = (cost(), begun.elapsed());
+    let open = after.0.saturating_sub(before.0);
+    report(&format!(
+        "{waiters} waits {what}: {open} more files open, {} KiB more memory, queued in {queued:.1?}",
+        after.1.saturating_sub(before.1)
+    ));
+    let begun = Instant::now();
+    holder.release().await.unwrap();
+    all(tasks).await;
+    report(&format!("{waiters} hand-overs {what} in {:.1?}", begun.elapsed()));
+    client.settled().await;
+    assert_eq!(watcher.queue("many").await.len(), 0);
+    open
+}
+
 #[test]
 fn many_acquires_of_one_client_wait_at_once_and_are_granted_one_after_the_other() {
     let waiters = trial::size(200_usize, 1_000);
-    // Each wait is a connection, at both ends; this process and its nodes have the same limit.
-    rustix::process::setrlimit(
-        rustix::process::Resource::Nofile,
-        rustix::process::Rlimit {
-            current: rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum,
-            ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
-        },
-    )
-    .expect("the limit of open files can be raised");
+    raise_the_limit();
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
-        let holder = client.lock("many").await.unwrap();
-        let before = cost();
-        let tasks: Vec<_> = (0..waiters)
-            .map(|_| {
-                let client = client.clone();
-                tokio::spawn(async move { client.lock("many").await.unwrap().release().await.unwrap() })
-            })
-            .collect();
-        let watcher = cluster.client(0);
-        eventually("all stand in the queue", Duration::from_secs(120), || async {
-            (watcher.queue("many").await.len() == waiters + 1).then_some(())
-        })
-        .await;
-        let after = cost();
-        report(&format!(
-            "{waiters} waits of one client: {} more files open, {} KiB more memory",
-            after.0.saturating_sub(before.0),
-            after.1.saturating_sub(before.1)
-        ));
-        let begun = Instant::now();
-        holder.release().await.unwrap();
-        all(tasks).await;
-        report(&format!("{waiters} hand-overs in {:.1?}", begun.elapsed()));
-        client.settled().await;
-        assert_eq!(watcher.queue("many").await.len(), 0);
+        queue_and_pass_on("of one client", &cluster, &client, waiters, || client.lock("many")).await;
+    });
+}
+
+#[test]
+fn many_waits_of_one_session_are_a_few_connections() {
+    let waiters = trial::size(200_usize, 1_000);
+    raise_the_limit();
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let session = client.session().await.unwrap();
+        // As many at a time as connections are wanted: each asks, is answered, and waits without one.
+        let open = queue_and_pass_on("of one session", &cluster, &client, waiters, || session.lock("many")).await;
+        assert!(open <= SESSION_FILES_MAX, "{open} files are open");
     });
 }

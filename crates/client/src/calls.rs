@@ -153,6 +153,11 @@ impl Trouble {
         }
     }
 
+    /// Whether a try may still arrive somewhere, or has.
+    pub(crate) fn may_arrive(&self) -> bool {
+        self.may_have_happened
+    }
+
     /// Whether no try failed so far.
     pub(crate) fn is_none(&self) -> bool {
         self.last.is_empty()

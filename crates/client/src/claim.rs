@@ -6,6 +6,11 @@
 //! with the same id, goes to another node too. The first one is left open, because closing it would tell its node that the
 //! caller went away.
 
+mod quiet;
+mod until;
+
+pub(crate) use until::Until;
+
 use crate::{
     acquire::{OnQueue, Wish},
     background::Arrival,
@@ -21,7 +26,7 @@ use crate::{
     queue::QueuePlace,
     session::Session,
 };
-use fairhold_types::{Code, FencingToken, GrantId, dto, limits::WAIT_MAX};
+use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
@@ -40,46 +45,6 @@ const FIRST_PROBE_AFTER: Duration = Duration::from_millis(500);
 const FIRST_PLACE_AFTER: Duration = Duration::from_millis(30);
 /// The longest time between two such questions.
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(5);
-/// How long after the caller's time the server's own "too late" may arrive.
-const LATE_ANSWER: Duration = Duration::from_secs(1);
-
-/// How long to try.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
-    /// Until it is held.
-    Held,
-    /// Waiting for it until then.
-    At(Instant),
-    /// Not waiting for it, only for an answer.
-    Now(Instant),
-}
-
-impl Until {
-    /// How long a server may wait.
-    fn wait(self) -> Duration {
-        match self {
-            Until::Held => WAIT_MAX,
-            Until::At(until) => until.saturating_duration_since(Instant::now()).min(WAIT_MAX),
-            Until::Now(_) => Duration::ZERO,
-        }
-    }
-
-    /// When no answer is waited for any more.
-    fn give_up_at(self) -> Option<Instant> {
-        match self {
-            Until::Held => None,
-            Until::At(until) => Some(until + LATE_ANSWER),
-            Until::Now(until) => Some(until),
-        }
-    }
-
-    pub(crate) fn is_over(self) -> bool {
-        match self {
-            Until::Held => false,
-            Until::At(until) | Until::Now(until) => Instant::now() >= until,
-        }
-    }
-}
 
 /// What came of a claim.
 pub(crate) enum Pursued {
@@ -113,13 +78,16 @@ pub(crate) struct Claim<'a> {
     wish: &'a Wish,
     id: GrantId,
     posts_sent: usize,
+    /// All that was sent was answered: nothing of it may still arrive.
+    is_answered: bool,
     is_settled: bool,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if !self.is_settled && self.posts_sent > 0 {
-            let arrival = if self.session.is_some() { Arrival::Open } else { Arrival::Settled };
+            let may_arrive = self.session.is_some() && !self.is_answered;
+            let arrival = if may_arrive { Arrival::Open } else { Arrival::Settled };
             drop(self.client.inner().background.release(self.id, arrival));
         }
     }
@@ -174,11 +142,19 @@ impl UnderWay {
 impl<'a> Claim<'a> {
     /// A claim with an id of its own, of which nothing is sent yet.
     pub(crate) fn new(client: &'a Client, session: Option<&'a Session>, wish: &'a Wish) -> Claim<'a> {
-        Claim { client, session, wish, id: client.inner().ids.make(), posts_sent: 0, is_settled: false }
+        Claim { client, session, wish, id: client.inner().ids.make(), posts_sent: 0, is_answered: false, is_settled: false }
     }
 
     /// Claims until it is held, surely will not be under this id, or the caller's time is up.
-    pub(crate) async fn pursue(mut self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
+    pub(crate) async fn pursue(self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
+        match (self.session, until) {
+            (Some(session), Until::Held | Until::At(_)) => self.pursue_quietly(session, until, begun, told).await,
+            (Some(_) | None, _) => self.pursue_openly(until, begun, told).await,
+        }
+    }
+
+    /// The same with a request that is open while it waits.
+    async fn pursue_openly(mut self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
         let mut way = UnderWay::new();
         let give_up_at = until.give_up_at();
         loop {
@@ -228,6 +204,12 @@ impl<'a> Claim<'a> {
         }
     }
 
+    /// The request, the same for every node.
+    fn call(&self, body: &serde_json::Value) -> Call {
+        let name = utf8_percent_encode(self.wish.lock.as_str(), LEVEL);
+        Call::new(Method::POST, format!("/v1/locks/{name}")).key(self.id).json(body)
+    }
+
     /// Sends the request to the next node.
     fn post(&mut self, way: &mut UnderWay, until: Until) {
         let inner = self.client.inner();
@@ -236,10 +218,8 @@ impl<'a> Claim<'a> {
             way.order = inner.calls.endpoints.order(prefer).into();
         }
         let Some(endpoint) = way.order.pop_front() else { return };
-        let name = utf8_percent_encode(self.wish.lock.as_str(), LEVEL);
         let (wait, work) = (until.wait(), inner.timeout);
-        let call = Call::new(Method::POST, format!("/v1/locks/{name}")).key(self.id);
-        let call = call.json(&self.wish.body(self.session, wait));
+        let call = self.call(&self.wish.body(self.session, wait));
         let (calls, at) = (inner.calls.clone(), endpoint.clone());
         way.posts.push(Box::pin(async move { calls.wait_at(&at, &call, wait, work).await }));
         way.at = Some(endpoint);
@@ -328,7 +308,7 @@ impl<'a> Claim<'a> {
             };
         }
         // An earlier request may yet arrive, and then it is the only one: it is taken back.
-        self.is_settled = self.posts_sent == 1;
+        self.is_settled = self.posts_sent == 1 || self.is_answered;
         let problem = reply.problem();
         let (lock, holder) = (self.wish.lock.clone(), problem.holder.clone().map(Box::new));
         match problem.code {

@@ -20,6 +20,9 @@ use tokio::{runtime::Handle, sync::Semaphore};
 /// How long a call that does not wait may take, where the program names no time.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
+/// Claims of sessions that ask at a time, each over a connection. None of these requests waits for a lock, so the bound can hold
+/// nobody up for good.
+const ASKS_MAX: usize = 16;
 /// Grants with a session of their own whose ends are listened for, each over an open request. A session that many grants share
 /// needs one for all of them.
 const LOOKOUTS_MAX: usize = 16;
@@ -35,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) renewals: Calls,
     pub(crate) ids: Ids,
     pub(crate) background: Background,
+    /// Places for requests that put claims into queues and are answered at once.
+    pub(crate) asks: Semaphore,
     /// Places for grants with a session of their own that are looked out for.
     pub(crate) lookouts: Arc<Semaphore>,
     pub(crate) timeout: Duration,
@@ -100,6 +105,7 @@ impl ClientBuilder {
             renewals: calls.on_connections_of_its_own(&caller)?,
             background: Background::new(runtime, calls.on_connections_of_its_own(&caller)?),
             ids: Ids::default(),
+            asks: Semaphore::new(ASKS_MAX),
             lookouts: Arc::new(Semaphore::new(LOOKOUTS_MAX)),
             timeout: self.timeout,
             owner: self.owner.unwrap_or_else(|| format!("{program}-{}", std::process::id())),

@@ -1,11 +1,12 @@
 //! Hears of grants that ended behind this program's back: broken by an administrator, or released by somebody else who has the
-//! id. A session's keepalive does not speak of single grants, and a grant's own renewal may be far away.
+//! id. A session's keepalive does not speak of single grants, and a grant's own renewal may be far away. And of those that wait,
+//! when they are granted.
 //!
 //! One watch of a session tells of all its grants, however many they are.
 
 use crate::{backoff::Backoff, calls::Patience, client::Client, error::Lost, exchange::Call, lease::Lease, watch::Tidings};
 use fairhold_types::{
-    Code, GrantNumber, Revision, SessionNumber, dto,
+    Code, FencingToken, GrantNumber, Revision, SessionNumber, dto,
     watch::{SessionEnd, What},
 };
 use reqwest::Method;
@@ -13,10 +14,13 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::{oneshot, watch},
+    time::sleep,
+};
 
-/// Ends that are kept for guards that are just being made: the news may be faster than the answer to the acquire.
-const EARLY_MAX: usize = 256;
+/// News that are kept for those who do not listen yet: they may be faster than the answer to the acquire.
+const EARLY_MAX: usize = 1_024;
 
 /// How a single grant ended, if it did: what its guard looks at.
 pub(crate) type Ended = Arc<watch::Sender<Option<Lost>>>;
@@ -30,24 +34,48 @@ pub(crate) fn end(ended: &Ended, lost: Lost) {
     });
 }
 
-/// The guards of a session.
+/// What a session's watch tells of a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    Granted(FencingToken),
+    Ended(Lost),
+}
+
+/// The guards of a session, and those who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     guards: BTreeMap<GrantNumber, Ended>,
-    early: VecDeque<(GrantNumber, Lost)>,
+    waiting: BTreeMap<GrantNumber, oneshot::Sender<News>>,
+    early: VecDeque<(GrantNumber, News)>,
 }
 
 impl Lookout {
     /// Looks out for a guard from now on.
     pub(crate) fn add(&self, number: GrantNumber, ended: &Ended) {
         let mut known = self.known();
-        match known.early.iter().find(|(early, _)| *early == number) {
-            Some((_, lost)) => end(ended, *lost),
+        let early = known.early.iter().find_map(|(early, news)| match news {
+            News::Ended(lost) if *early == number => Some(*lost),
+            News::Ended(_) | News::Granted(_) => None,
+        });
+        match early {
+            Some(lost) => end(ended, lost),
             None => drop(known.guards.insert(number, Arc::clone(ended))),
         }
+    }
+
+    /// Listens for the next news of a grant that waits.
+    pub(crate) fn wait_for(self: &Arc<Self>, number: GrantNumber) -> Waiting {
+        let (tell, news) = oneshot::channel();
+        let mut known = self.known();
+        // Where there are several, the last one counts.
+        match known.early.iter().rev().find(|(early, _)| *early == number) {
+            Some((_, early)) => drop(tell.send(*early)),
+            None => drop(known.waiting.insert(number, tell)),
+        }
+        Waiting { lookout: Arc::clone(self), number, news }
     }
 
     /// Its guard is gone.
@@ -59,12 +87,14 @@ impl Lookout {
         let mut known = self.known();
         match known.guards.remove(&number) {
             Some(guard) => end(&guard, lost),
-            None => {
-                known.early.push_back((number, lost));
-                if known.early.len() > EARLY_MAX {
-                    known.early.pop_front();
-                }
-            }
+            None => known.tell(number, News::Ended(lost)),
+        }
+    }
+
+    fn granted(&self, number: GrantNumber, token: FencingToken) {
+        let mut known = self.known();
+        if !known.guards.contains_key(&number) {
+            known.tell(number, News::Granted(token));
         }
     }
 
@@ -73,12 +103,51 @@ impl Lookout {
         before.difference(living).for_each(|number| self.ended(*number, Lost::Expired));
     }
 
+    /// All whose news may have been missed.
     fn guarded(&self) -> BTreeSet<GrantNumber> {
         self.known().guards.keys().copied().collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Tells who waits for it, or keeps it for who is about to. That of one that waits is kept too: its guard comes next.
+    fn tell(&mut self, number: GrantNumber, news: News) {
+        if let Some(waiting) = self.waiting.remove(&number) {
+            // Who waited is gone: then nobody needs it.
+            waiting.send(news).ok();
+        }
+        self.early.push_back((number, news));
+        if self.early.len() > EARLY_MAX {
+            self.early.pop_front();
+        }
+    }
+}
+
+/// One that waits; dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    lookout: Arc<Lookout>,
+    number: GrantNumber,
+    news: oneshot::Receiver<News>,
+}
+
+impl Waiting {
+    /// What is told of it first; to be waited for until it comes, and not again. Nothing comes where the session's watch ends.
+    pub(crate) async fn news(&mut self) -> News {
+        match (&mut self.news).await {
+            Ok(news) => news,
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.lookout.known().waiting.remove(&self.number);
     }
 }
 
@@ -100,6 +169,8 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
             Ok(Tidings::Happened(line)) => {
                 if let What::GrantEnded { number, reason, .. } = line.what {
                     lookout.ended(number, Lost::from(reason));
+                } else if let What::Granted { number, token, .. } = line.what {
+                    lookout.granted(number, token);
                 } else if let What::SessionEnded { reason, .. } = line.what {
                     // Not by this program, which stops listening first.
                     lease.end(match reason {
@@ -169,6 +240,15 @@ mod tests {
         lookout.add(GrantNumber(3), &new);
         lookout.keep(&before, &[GrantNumber(2)].into());
         assert_eq!((*ended.borrow(), *lives.borrow(), *new.borrow()), (Some(Lost::Expired), None, None));
+        let lookout = Arc::new(lookout);
+        lookout.granted(GrantNumber(4), FencingToken(9));
+        let (mut early, mut late) = (lookout.wait_for(GrantNumber(4)), lookout.wait_for(GrantNumber(5)));
+        assert_eq!(early.news.try_recv(), Ok(News::Granted(FencingToken(9))));
+        assert!(late.news.try_recv().is_err());
+        lookout.ended(GrantNumber(5), Lost::Broken);
+        assert_eq!(late.news.try_recv(), Ok(News::Ended(Lost::Broken)));
+        drop(lookout.wait_for(GrantNumber(6)));
+        assert!(lookout.known().waiting.is_empty(), "who is gone is forgotten");
         for number in 10..10 + EARLY_MAX as u64 + 5 {
             lookout.ended(GrantNumber(number), Lost::Broken);
         }
