@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, report, signal_pid, together},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -151,13 +151,27 @@ fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() 
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
-        let options = ["--ttl", "3s", "--kill-after", "1s"];
+        // Its next renewal is 20 s away.
+        let options = ["--ttl", "60s", "--kill-after", "1s"];
         let (child, pids) = start_stubborn(&cluster.nodes[0].url, &options, "crane", &folder.path().join("pids")).await;
         let order = Call::delete("/v1/locks/crane/holders?reason=stuck").key(&new_key());
         cluster.client(1).send(&order).await.expect_status(204);
+        let broken = Instant::now();
         let output = child.wait_with_output().await.expect("it ends");
+        let after = broken.elapsed();
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
         assert_code(&output, 79, "lost");
+        report(&format!("a broken lock's group of {} was gone after {after:.2?}, with --kill-after 1s", pids.len()));
+        assert!(after < Duration::from_secs(8), "it waited for its renewal: {after:?}");
+
+        // One that heeds SIGTERM is gone at once.
+        let mut polite = fairhold(&cluster.nodes[1].url, &["crane", "--", "sh", "-c", "sleep 60 & sleep 60"]);
+        let polite = polite.spawn().expect("fairhold lock starts");
+        standing(&cluster.client(0), "crane", 1).await;
+        cluster.client(2).send(&Call::delete("/v1/locks/crane/holders").key(&new_key())).await.expect_status(204);
+        let broken = Instant::now();
+        assert_code(&polite.wait_with_output().await.expect("it ends"), 79, "lost");
+        assert!(broken.elapsed() < Duration::from_secs(8), "{:?}", broken.elapsed());
     });
 }
 
@@ -194,6 +208,23 @@ fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_i
         assert_eq!(killed.signal(), Some(Signal::KILL.as_raw()));
         cluster.client(1).acquire("press", "wait=60s").await;
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, and {pids:?} are not all gone");
+    });
+}
+
+#[test]
+fn when_the_supervisor_is_killed_the_group_dies_too_and_the_lock_is_given_back() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let (child, pids) = start_stubborn(&cluster.nodes[0].url, &[], "anvil", &folder.path().join("pids")).await;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pids[0])).expect("the command runs");
+        let fields: Vec<&str> = stat.rsplit_once(')').expect("its name").1.split_whitespace().collect();
+        let supervisor = fields[1].parse().expect("its parent's number");
+        assert_ne!(Some(supervisor), child.id());
+        signal_pid(supervisor, Signal::KILL);
+        assert_code(&child.wait_with_output().await.expect("it ends"), 137, "");
+        assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
+        standing(&cluster.client(1), "anvil", 0).await;
     });
 }
 
@@ -260,6 +291,28 @@ fn who_waits_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
         client.release(&held.id).await;
         let first = first.wait_with_output().await.expect("it ends");
         assert_eq!((first.status.code(), first.stdout.as_slice()), (Some(0), b"first\n".as_slice()));
+    });
+}
+
+#[test]
+fn who_waits_ends_with_69_when_no_endpoint_has_answered_for_the_timeout_and_not_before() {
+    alone(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        cluster.client(0).acquire("pier", "ttl=10m").await;
+        let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
+        let waits = fairhold(&all, &["pier", "--timeout", "3s", "--", "true"]).spawn().expect("it starts");
+        standing(&cluster.client(0), "pier", 2).await;
+        // A cluster without its leader, and one without a majority, still answers.
+        let leader = cluster.leader().await;
+        let others = cluster.followers().await;
+        cluster.nodes[leader].kill().await;
+        cluster.nodes[others[0]].kill().await;
+        crate::harness::pass(Duration::from_secs(4)).await;
+        cluster.nodes[others[1]].kill().await;
+        let gone = Instant::now();
+        let output = waits.wait_with_output().await.expect("it ends");
+        assert_code(&output, 69, "no endpoint answered within 3s");
+        assert!((Duration::from_secs(2)..SOON).contains(&gone.elapsed()), "after {:?}", gone.elapsed());
     });
 }
 

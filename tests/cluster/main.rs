@@ -6,11 +6,13 @@ mod harness;
 mod load;
 mod procfs;
 mod raw;
+mod terminal;
 mod trial;
 
 mod admin;
 mod all_killed;
 mod bad_input;
+mod commands;
 mod curl;
 mod demos;
 mod dev;

@@ -1,0 +1,256 @@
+//! The client commands: what they print, what they end with, and that they explain themselves.
+
+use crate::{
+    client::{Call, new_key},
+    harness::{Cluster, LONG, SHORT, alone, free_port, report, together},
+    queue::standing,
+    terminal::Terminal,
+};
+use std::{
+    fs,
+    path::Path,
+    process::{Output, Stdio},
+};
+use tokio::process::Command;
+
+const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
+
+async fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(FAIRHOLD);
+    command.args(arguments).env_remove("FAIRHOLD_ENDPOINT").stdin(Stdio::null()).kill_on_drop(true);
+    command.output().await.expect("fairhold runs")
+}
+
+/// What it printed, where it ended with that code.
+#[track_caller]
+fn said(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    let said = if code == 0 { &output.stdout } else { &output.stderr };
+    String::from_utf8(said.clone()).expect("text")
+}
+
+async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
+    run(&[arguments, &["-e", &cluster.nodes[node].url]].concat()).await
+}
+
+#[test]
+fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "worker-3").await;
+        client.acquire("deploy", &format!("session={}&owner=ci-7", session.id)).await;
+        client.acquire("orders%2F42", "ttl=60s&owner=ci-8").await;
+        let line = format!("{FAIRHOLD} locks ls -e {} | cut -f1", cluster.nodes[1].url);
+        let names = Command::new("sh").args(["-c", &line]).output().await.expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&names.stdout), "deploy\norders/42\n", "{names:?}");
+        let queue = said(&at(&cluster, 2, &["locks", "queue", "deploy"]).await, 0);
+        assert!(queue.contains("ci-7") && queue.contains('\t'), "{queue}");
+        let http = client.send(&Call::get("/v1/locks/deploy/queue")).await.expect_status(200);
+        let json = said(&at(&cluster, 2, &["locks", "queue", "deploy", "-o", "json"]).await, 0);
+        assert_eq!(json.len(), http.text.len() + 1, "the body as it is, and an end of line: {json} {}", http.text);
+
+        let listed = said(&at(&cluster, 1, &["sessions", "ls"]).await, 0);
+        let number = session.number.to_string();
+        let row = listed.lines().find(|line| line.split('\t').next() == Some(number.as_str()));
+        assert!(row.is_some_and(|row| row.contains("worker-3")) && !listed.contains(&session.id), "{listed}");
+        let shown = said(&at(&cluster, 1, &["sessions", "show", &number]).await, 0);
+        assert!(shown.contains("deploy") && shown.contains("held") && !shown.contains("orders"), "{shown}");
+        said(&at(&cluster, 1, &["sessions", "end", &number, "--reason", "gone"]).await, 0);
+        let again = said(&at(&cluster, 1, &["sessions", "end", &number]).await, 1);
+        assert!(again.contains("session_not_found"), "{again}");
+        client.keepalive(&session).await.expect_problem(410, "session_expired");
+        said(&at(&cluster, 0, &["locks", "break", "orders/42", "--reason", "test"]).await, 0);
+        assert_eq!(client.holders("orders%2F42").await, [0_u64; 0]);
+    });
+}
+
+#[test]
+fn who_may_not_is_told_so_with_77_and_who_shows_the_token_may() {
+    together(SHORT, async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
+        fs::write(&right, "s3cret\n").expect("a file");
+        fs::write(&wrong, "guess\n").expect("a file");
+        let (right, wrong) = (right.to_str().expect("text"), wrong.to_str().expect("text"));
+        let cluster = Cluster::start_with(&["--admin-token-file", right]).await;
+        let held = cluster.client(0).acquire("guarded", "ttl=60s").await;
+        let order = ["locks", "break", "guarded"];
+        assert!(said(&at(&cluster, 0, &order).await, 77).contains("unauthenticated"));
+        assert!(said(&at(&cluster, 1, &[&order[..], &["--auth-token-file", wrong]].concat()).await, 77).contains("denied"));
+        assert!(said(&at(&cluster, 1, &["sessions", "end", "1"]).await, 77).contains("unauthenticated"));
+        said(&at(&cluster, 1, &[&order[..], &["--auth-token-file", "/nowhere"]].concat()).await, 2);
+        assert_eq!(cluster.client(0).holders("guarded").await, [held.number], "nothing was done");
+        said(&at(&cluster, 2, &[&order[..], &["--auth-token-file", right]].concat()).await, 0);
+        assert_eq!(cluster.client(0).holders("guarded").await, [0_u64; 0]);
+    });
+}
+
+#[test]
+fn each_command_says_what_went_wrong_by_its_exit_code() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        assert!(said(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
+        assert!(said(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
+        assert!(said(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
+        let nobody = format!("http://127.0.0.1:{}", free_port());
+        let lists: [&[&str]; 5] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"], &["watch"]];
+        for command in lists {
+            let output = run(&[command, &["-e", &nobody, "--timeout", "300ms"]].concat()).await;
+            assert!(said(&output, 69).contains(&nobody), "{command:?}");
+        }
+        said(&at(&cluster, 0, &["node", "put", "/a", "1"]).await, 0);
+        assert!(said(&at(&cluster, 0, &["node", "put", "/a", "2", "--version", "7"]).await, 1).contains("version_mismatch"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("txn.json");
+        for (version, code) in [(0, 0), (9, 1)] {
+            let txn = format!(r#"{{"if":[{{"path":"/a","version":{version}}}],"then":[],"else":[]}}"#);
+            fs::write(&file, txn).expect("a file");
+            said(&at(&cluster, 1, &["txn", "-f", file.to_str().expect("text")]).await, code);
+        }
+    });
+}
+
+#[test]
+fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
+    together(SHORT, async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("fairhold.toml");
+        fs::write(&file, "data = \"/var/lib/fairhold\"\nmember = [\"1=http://a:7171,a:7271\"]\n").expect("a file");
+        let path = file.to_str().expect("text");
+        let mut command = Command::new(FAIRHOLD);
+        command.args(["config", "show", "--origin", "--config", path, "--id", "1"]).env("FAIRHOLD_LOG", "warn");
+        let shown = said(&command.output().await.expect("it runs"), 0);
+        let line = |name: &str| shown.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_default();
+        assert_eq!(line("id"), "id = 1  # flag --id");
+        assert_eq!(line("data"), format!("data = \"/var/lib/fairhold\"  # file {path}"));
+        assert_eq!(line("log"), "log = \"warn\"  # environment FAIRHOLD_LOG");
+        assert!(line("connections-max").ends_with("# default"), "{shown}");
+        assert_eq!(said(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0), "");
+        assert!(said(&run(&["config", "check", "--config", path, "--id", "2"]).await, 2).contains("member"));
+        fs::write(&file, "memebr = []\n").expect("a file");
+        let wrong = said(&run(&["config", "check", "--config", path]).await, 2);
+        assert!(wrong.contains("memebr") && wrong.contains("member"), "a suggestion: {wrong}");
+    });
+}
+
+#[test]
+fn completions_load_in_bash_and_know_the_commands() {
+    together(SHORT, async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("fairhold.bash");
+        fs::write(&script, run(&["completions", "bash"]).await.stdout).expect("a file");
+        let complete = async |words: &str, index: usize| {
+            let line = format!(
+                "set -eu; source {}; complete -p fairhold >&2; COMP_WORDS=({words}); COMP_CWORD={index}; set +eu; \
+                 _fairhold fairhold \"${{COMP_WORDS[{index}]}}\" \"${{COMP_WORDS[{index}-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                script.display()
+            );
+            let output = Command::new("bash").args(["--norc", "-c", &line]).output().await.expect("bash runs");
+            assert!(output.status.success() && String::from_utf8_lossy(&output.stderr).contains("_fairhold"), "{output:?}");
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let commands = complete("fairhold lo", 1).await;
+        assert_eq!(commands, "lock\nlocks\n", "what is hidden is not offered");
+        let flags = complete("fairhold lock --kill", 2).await;
+        assert_eq!(flags, "--kill-after\n");
+        let below = complete("fairhold sessions ''", 2).await;
+        assert!(["ls", "show", "end"].iter().all(|word| below.lines().any(|line| line == *word)), "{below}");
+        for shell in ["zsh", "fish", "powershell", "elvish"] {
+            assert!(said(&run(&["completions", shell]).await, 0).contains("fairhold"), "{shell}");
+        }
+        let manual = said(&run(&["man"]).await, 0);
+        assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
+    });
+}
+
+#[test]
+fn the_help_of_lock_explains_itself_to_who_knows_flock() {
+    together(SHORT, async {
+        let help = said(&run(&["lock", "--help"]).await, 0);
+        for word in ["flock", "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-s, --shared", "-x, --exclusive"] {
+            assert!(help.contains(word), "{word} is not in\n{help}");
+        }
+        for word in ["FAIRHOLD_TOKEN", "75", "79", "69", "77", "127", "Examples:", "lease", "setsid", "--kill-after"] {
+            assert!(help.contains(word), "{word} is not in\n{help}");
+        }
+        assert!(help.lines().all(|line| line.chars().count() <= 130), "{help}");
+    });
+}
+
+#[test]
+fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        client.acquire("aardvark", "ttl=90s&owner=first").await;
+        client.acquire("zebra", "ttl=90s&owner=second").await;
+        let waiting = {
+            let client = cluster.client(1);
+            tokio::spawn(async move { client.acquire("zebra", "wait=90s&owner=third").await })
+        };
+        standing(&client, "zebra", 2).await;
+        let mut top = Terminal::start(FAIRHOLD, &["top", "-e", &cluster.nodes[0].url], &[]);
+        let screen = top.screen_with(&[&cluster.nodes[2].url, "aardvark", "zebra", "second", "third", "PLACE"]).await;
+        report(&format!("fairhold top:\n{screen}"));
+        assert!(
+            screen.contains(" zebra ") && !screen.contains("first"),
+            "the one for which is waited longest is chosen:\n{screen}"
+        );
+        top.keys("j");
+        let screen = top.screen_with(&["first", " aardvark "]).await;
+        assert!(!screen.contains("third"), "{screen}");
+        top.keys("\x1b[A");
+        top.screen_with(&["third"]).await;
+        client.send(&Call::delete("/v1/locks/zebra/holders").key(&new_key())).await.expect_status(204);
+        waiting.await.expect("the waiter's task");
+        let live = crate::harness::eventually("the change is seen", SHORT, || async {
+            let screen = crate::terminal::screen(&top.text());
+            (!screen.contains("second")).then_some(screen)
+        });
+        live.await;
+        top.keys("q");
+        assert_eq!(top.child.wait().await.expect("it ends").code(), Some(0));
+        assert!(top.text().contains("\x1b[?1049l"), "the terminal is as before");
+        let output = at(&cluster, 0, &["top"]).await;
+        assert!(said(&output, 2).contains("needs a terminal"));
+    });
+}
+
+#[test]
+fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let folder = Path::new(FAIRHOLD).parent().expect("a folder").display();
+        let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+        let environment = [("PATH", path.as_str()), ("FAIRHOLD_ENDPOINT", &cluster.nodes[0].url), ("PS1", "ready> ")];
+        let mut shell = Terminal::start("bash", &["--norc", "--noprofile", "-i"], &environment);
+        let lock = "fairhold lock --ttl 60s loom --";
+        shell.shows("ready> ", 1).await;
+        shell.keys(&format!("{lock} sh -c 'read line; echo got-$line; read line; echo and-$line'\n"));
+        standing(&cluster.client(0), "loom", 1).await;
+        shell.keys("one\n");
+        shell.shows("got-one", 1).await;
+        shell.keys("\x1a");
+        shell.shows("suspended: the lock is not renewed meanwhile", 1).await;
+        shell.shows("Stopped", 1).await;
+        shell.keys("echo shell-$((40 + 2))\n");
+        shell.shows("shell-42", 1).await;
+        shell.keys("fg\n");
+        shell.shows(&format!("{lock} sh -c"), 3).await;
+        shell.keys("two\n");
+        shell.shows("and-two", 1).await;
+        shell.keys("echo code-$?-\n");
+        shell.shows("code-0-", 1).await;
+        standing(&cluster.client(0), "loom", 0).await;
+
+        shell.keys(&format!("{lock} sh -c 'echo at-$((1 + 1)); sleep 600'\n"));
+        shell.shows("at-2", 1).await;
+        shell.keys("\x03");
+        shell.keys("echo after-$?-\n");
+        shell.shows("after-130-", 1).await;
+        standing(&cluster.client(0), "loom", 0).await;
+        shell.keys("exit\n");
+        shell.child.wait().await.expect("the shell ends");
+    });
+}
