@@ -12,7 +12,7 @@ use tokio::{
 
 #[path = "../../crates/client/examples/front_page.rs"]
 #[expect(dead_code, reason = "its `main` is for people")]
-mod front_page;
+mod example;
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const DOCUMENTED: &str = include_str!("../../crates/client/src/lib.rs");
@@ -48,7 +48,7 @@ fn the_example_of_the_front_page_has_eight_lines_and_runs_against_fairhold_dev()
         };
         tokio::time::timeout(READY_WITHIN, ready).await.expect("it is ready");
         let url = format!("http://127.0.0.1:{port}");
-        front_page::example(&url).await.unwrap();
+        example::example(&url).await.expect("it runs");
         let client = Client::new((0..3).map(|index| format!("http://127.0.0.1:{}", port + index)).collect());
         let lock = client.send(&crate::client::Call::get("/v1/locks/deploy")).await.expect_status(200);
         assert!(lock.json["last_token"].as_u64().is_some_and(|token| token > 0), "it was held: {lock:?}");

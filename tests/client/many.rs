@@ -31,13 +31,13 @@ fn raise_the_limit() {
 
 /// Queues so many for a lock that is held, then lets each of them have it; says how many more files are open while they wait.
 async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waiters: usize, take: impl Fn() -> Acquire) -> usize {
-    let holder = take().await.unwrap();
+    let holder = take().await.expect("a guard");
     let before = cost();
     let begun = Instant::now();
     let tasks: Vec<_> = (0..waiters)
         .map(|_| {
             let take = take();
-            tokio::spawn(async move { take.await.unwrap().release().await.unwrap() })
+            tokio::spawn(async move { take.await.expect("a guard").release().await.expect("released") })
         })
         .collect();
     let watcher = cluster.client(0);
@@ -52,7 +52,7 @@ async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waite
         after.1.saturating_sub(before.1)
     ));
     let begun = Instant::now();
-    holder.release().await.unwrap();
+    holder.release().await.expect("released");
     all(tasks).await;
     report(&format!("{waiters} hand-overs {what} in {:.1?}", begun.elapsed()));
     client.settled().await;

@@ -39,7 +39,7 @@ fn assert_codes(outputs: &[Output], code: i32) {
 fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let runs = folder.path().join("runs");
         let nightly = |night: &str, job: &str| script(&cluster, "once-in-a-fleet.sh", &["nightly", night, "sh", "-c", job]);
         let job = |night: &str| format!("echo {night} >> {}", runs.display());
@@ -56,12 +56,12 @@ fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
 
 /// Runs copies of a program that adds 1 to the number in a file without any care of its own.
 async fn count(copies: usize, start: impl Fn(&str) -> Command) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let counter = folder.path().join("counter");
-    fs::write(&counter, "0").unwrap();
-    let outputs = all((0..copies).map(|_| start(counter.to_str().unwrap())).collect()).await;
+    fs::write(&counter, "0").expect("it can be written");
+    let outputs = all((0..copies).map(|_| start(counter.to_str().expect("UTF-8"))).collect()).await;
     assert_codes(&outputs, 0);
-    assert_eq!(fs::read_to_string(&counter).unwrap().trim(), copies.to_string());
+    assert_eq!(fs::read_to_string(&counter).expect("the counter").trim(), copies.to_string());
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn bash_and_curl_count_under_a_lock_and_stop_when_it_is_lost() {
         let failed = all(vec![script(&cluster, "with-lock.sh", &["job", "sh", "-c", "exit 7"])]).await;
         assert_codes(&failed, 7);
         assert_eq!(cluster.client(0).holders("job").await, [0_u64; 0]);
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let begun = folder.path().join("begun");
         let line = format!("echo $FAIRHOLD_TOKEN > {}; exec sleep 600", begun.display());
         let held = script(&cluster, "with-lock.sh", &["job", "sh", "-c", &line]).spawn().unwrap();

@@ -162,10 +162,14 @@ fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
         Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => crate::EXIT_USAGE,
         // Held by another, a full queue, a place that was taken away.
         Error::LockHeld { .. } | Error::WaitTimeout { .. } | Error::Busy { .. } | Error::Lost(_) => args.conflict_exit_code,
-        Error::Refused { .. } | Error::StaleToken { .. } | Error::VersionMismatch { .. } | Error::NoNode { .. } => {
-            crate::EXIT_FAILURE
-        }
-        _ => crate::EXIT_FAILURE,
+        // What no call for a lock is answered with, known or not yet.
+        Error::Refused { .. }
+        | Error::StaleToken { .. }
+        | Error::VersionMismatch { .. }
+        | Error::NoNode { .. }
+        | Error::NodeExists { .. }
+        | Error::NotEmpty { .. }
+        | _ => crate::EXIT_FAILURE,
     };
     Waited::Not(code, error.to_string())
 }
