@@ -29,8 +29,8 @@ enum LocksCommand {
         /// Only those that are held, queued for, cooling or idle
         #[arg(long, value_name = "held|queued|cooling|idle")]
         state: Option<String>,
-        /// By name, by waiters or by longest_wait
-        #[arg(long, value_name = "name|waiters|longest_wait")]
+        /// By name; or first those with most waiters, the longest_wait now, the longest wait or hold in sum, most contention
+        #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
         sort: Option<String>,
         /// The page to show.
         #[command(flatten)]
@@ -90,8 +90,8 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let request = Request::get("/v1/locks").parameter("prefix", prefix.as_ref());
             let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
             let fields = Fields(
-                &["LOCK", "STATE", "HOLDERS", "WAITING", "LIMIT", "HELD FOR"],
-                &["lock", "state", "holders", "queue_length", "limit", "held_for"],
+                &["LOCK", "STATE", "HOLDERS", "WAITING", "LIMIT", "HELD FOR", "WAITED", "HELD", "HAND-OVERS"],
+                &["lock", "state", "holders", "queue_length", "limit", "held_for", "waited", "held", "hand_overs"],
             );
             list(api, &request, page, asked, &fields).await
         }

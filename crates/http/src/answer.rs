@@ -152,6 +152,9 @@ pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
         since: lock.held_since.map(WallMillis::to_rfc3339),
         held_for: lock.held_since.map(|since| span(since, now)),
         waiting_since: lock.waiting_since.map(WallMillis::to_rfc3339),
+        waited: duration::format(Duration::from_millis(lock.waited_ms)),
+        held: duration::format(Duration::from_millis(lock.held_ms)),
+        hand_overs: lock.hand_overs,
     }
 }
 

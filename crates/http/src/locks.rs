@@ -35,7 +35,10 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         None | Some("name") => LockSort::Name,
         Some("waiters") => LockSort::Waiters,
         Some("longest_wait") => LockSort::LongestWait,
-        Some(_) => return Err(expected("sort", "name, waiters or longest_wait")),
+        Some("wait") => LockSort::Wait,
+        Some("hold") => LockSort::Hold,
+        Some("contention") => LockSort::Contention,
+        Some(_) => return Err(expected("sort", "name, waiters, longest_wait, wait, hold or contention")),
     };
     let filter = match params.text("state", usize::MAX)?.as_deref() {
         None => None,

@@ -68,6 +68,9 @@ fn letter(sort: LockSort) -> char {
         LockSort::Name => 'n',
         LockSort::Waiters => 'w',
         LockSort::LongestWait => 'l',
+        LockSort::Wait => 't',
+        LockSort::Hold => 'h',
+        LockSort::Contention => 'c',
     }
 }
 

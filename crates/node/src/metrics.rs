@@ -13,6 +13,7 @@ use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, Scrape, WAI
 use fairhold_state::{
     command::{Event, Rejection},
     read::Census,
+    statistics::Statistics,
 };
 use fairhold_types::{EndReason, GrantNumber};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -20,6 +21,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 /// What a node counts.
@@ -275,7 +277,9 @@ pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut 
     registry.register("watchers_cut", help, parts.hub.watchers.cut.clone());
     let parts = Arc::clone(parts);
     collect(registry, move |scrape| {
-        write_census(scrape, parts.replica.read(fairhold_state::State::census))?;
+        let (census, totals) = parts.replica.read(|state| (state.census(), state.totals().clone()));
+        write_census(scrape, census)?;
+        write_totals(scrape, &totals)?;
         scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
         write_watching(scrape, &parts.hub.watchers)
     });
@@ -288,11 +292,25 @@ fn write_watching(scrape: &mut Scrape<'_>, watchers: &Watchers) -> fmt::Result {
     scrape.gauge("watch_ring_revisions", "Revisions whose events are kept", revisions)
 }
 
+/// What the state itself counts: unlike this node's counters it goes on over restarts.
+fn write_totals(scrape: &mut Scrape<'_>, totals: &Statistics) -> fmt::Result {
+    let lost = totals.expired + totals.broken + totals.abandoned;
+    scrape.counter("history_grants_lost", "Held grants that were not given back, since the cluster began", lost)?;
+    let help = "Grants to somebody who had waited, since the cluster began";
+    scrape.counter("history_hand_overs", help, totals.hand_overs)?;
+    let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
+    let help = "Time that those waited who were granted, since the cluster began";
+    scrape.counter_of_seconds("history_wait_seconds", help, seconds(totals.waited.sum_ms))?;
+    let help = "Time for which grants were held that have ended, since the cluster began";
+    scrape.counter_of_seconds("history_hold_seconds", help, seconds(totals.held.sum_ms))
+}
+
 fn write_census(scrape: &mut Scrape<'_>, census: Census) -> fmt::Result {
     scrape.gauge("locks", "Locks in which somebody stands", census.locks)?;
     let grants = [("held", census.held), ("queued", census.waiting), ("cooling", census.cooling)];
     let grants = grants.map(|(state, count)| (state.to_owned(), count));
     scrape.gauges("grants", "Grants, by what they do", "state", grants)?;
+    scrape.gauge("history_entries", "Times of holding that the history keeps", census.history)?;
     scrape.gauge("sessions", "Open sessions, those that were made for one grant among them", census.sessions)?;
     scrape.gauge("tree_nodes", "Nodes of the tree, those of locks and grants among them", census.nodes)?;
     scrape.gauge("tree_value_bytes", "Bytes of all nodes' values together", census.value_bytes)

@@ -30,6 +30,12 @@ pub enum LockSort {
     Waiters,
     /// Where somebody waits since longest comes first.
     LongestWait,
+    /// Where those who were granted have waited longest, all together, comes first.
+    Wait,
+    /// Where those who have ended have held longest, all together, comes first.
+    Hold,
+    /// Where most were granted who had to wait comes first.
+    Contention,
 }
 
 /// Where a lock stands in a listing: also one that is gone by now, so that a page can begin after it.
@@ -77,6 +83,12 @@ pub struct LockEntry {
     pub held_since: Option<WallMillis>,
     /// Since when somebody waits.
     pub waiting_since: Option<WallMillis>,
+    /// How long those who were granted have waited, all together, in milliseconds.
+    pub waited_ms: u64,
+    /// How long those who have ended have held, all together, in milliseconds.
+    pub held_ms: u64,
+    /// Grants to one who had to wait.
+    pub hand_overs: u64,
 }
 
 /// A page.
@@ -94,7 +106,9 @@ impl State {
     pub fn locks_page(&self, query: &LockQuery) -> LockPage {
         match query.sort {
             LockSort::Name => self.page_by_name(query),
-            LockSort::Waiters | LockSort::LongestWait => self.page_by_rank(query),
+            LockSort::Waiters | LockSort::LongestWait | LockSort::Wait | LockSort::Hold | LockSort::Contention => {
+                self.page_by_rank(query)
+            }
         }
     }
 
@@ -180,6 +194,9 @@ impl State {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue.map_or(0, |queue| queue.waiting.len() as u64),
             LockSort::LongestWait => queue.and_then(first_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
+            LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
+            LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
         }
     }
 
@@ -190,6 +207,7 @@ impl State {
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding)).and_then(|number| self.contender(*number));
         let oldest = queue.and_then(first_waiter).and_then(|number| self.contender(number));
+        let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),
             holders: queue.map_or(0, |queue| queue.holders.len()) - cooling,
@@ -200,6 +218,9 @@ impl State {
             last_token: settings.and_then(|settings| settings.last_token),
             held_since: first.and_then(|holder| holder.held_since),
             waiting_since: oldest.map(|waiter| waiter.queued_at),
+            waited_ms: counted.map_or(0, |counted| counted.waited.sum_ms),
+            held_ms: counted.map_or(0, |counted| counted.held.sum_ms),
+            hand_overs: counted.map_or(0, |counted| counted.hand_overs),
         }
     }
 }

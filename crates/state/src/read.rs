@@ -60,6 +60,8 @@ pub struct Census {
     pub sessions: usize,
     /// Nodes of the tree, those of locks and contenders among them.
     pub nodes: usize,
+    /// Times of holding that the history keeps.
+    pub history: usize,
     /// Bytes of all nodes' values together.
     pub value_bytes: u64,
 }
@@ -208,6 +210,7 @@ impl State {
             cooling,
             sessions: self.sessions.len(),
             nodes: self.tree.len(),
+            history: self.history.len(),
             value_bytes: self.tree.value_bytes(),
         }
     }

@@ -201,6 +201,15 @@ pub struct ListedLock {
     /// Since when somebody waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<String>,
+    /// How long those who were granted have waited, all together.
+    #[serde(default)]
+    pub waited: String,
+    /// How long those who have ended have held, all together.
+    #[serde(default)]
+    pub held: String,
+    /// Grants to one who had to wait.
+    #[serde(default)]
+    pub hand_overs: u64,
 }
 
 /// A lock's queue, in order, holders first.

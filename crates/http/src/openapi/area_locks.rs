@@ -44,6 +44,7 @@ fn list(describe: &mut Describer) -> Operation {
     let item = json!({
         "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
         "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
+        "waited": "127s", "held": "3600s", "hand_overs": 41,
     });
     describe
         .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
@@ -64,8 +65,9 @@ fn list(describe: &mut Describer) -> Operation {
                 ),
                 one_of(
                     "sort",
-                    "By name; where most wait first; where somebody waits since longest first.",
-                    &["name", "waiters", "longest_wait"],
+                    "By name; or first where most wait, where somebody waits since longest, where most time was spent waiting, or holding, \
+                     and where most had to wait before their turn.",
+                    &["name", "waiters", "longest_wait", "wait", "hold", "contention"],
                     Some("name"),
                 ),
                 integer("limit", "Locks on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),

@@ -321,6 +321,9 @@ fn locks_query(args: &mut ArgumentConsumer<'_>) -> Fallible<LockQuery> {
         None => LockSort::Name,
         Some("waiters") => LockSort::Waiters,
         Some("longest_wait") => LockSort::LongestWait,
+        Some("wait") => LockSort::Wait,
+        Some("hold") => LockSort::Hold,
+        Some("contention") => LockSort::Contention,
         Some(other) => return Err(format!("no such order: {other}").into()),
     };
     let limit = args.take_key("limit").unwrap_or("100").parse()?;
