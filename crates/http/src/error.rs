@@ -78,6 +78,8 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead", false),
         Code::NotCaughtUp => (StatusCode::CONFLICT, "The node is not up to it yet", true),
         Code::AlreadyLeader => (StatusCode::CONFLICT, "The node leads already", false),
+        Code::NoLeader => (StatusCode::NOT_FOUND, "Nobody leads the election", true),
+        Code::KindMismatch => (StatusCode::CONFLICT, "The name is used for something else", false),
         Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
         Code::NodeExists => (StatusCode::CONFLICT, "The node exists", false),
         Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node has no children", false),
@@ -272,6 +274,12 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
         Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
         Rejection::TooManyNodes { max } => (Code::TooLarge, limited(max)),
+        Rejection::NotLeader => (Code::NotLeader, Facts::default()),
+        Rejection::OtherUse { election } => {
+            let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
+            let detail = format!("{detail}: ask at /v1/{collection}/…, or take another name for the {other}");
+            return Problem::new(Code::KindMismatch, detail);
+        }
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)

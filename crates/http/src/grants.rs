@@ -30,7 +30,7 @@ use std::time::Duration;
 
 pub(crate) const ACQUIRE: Known = Known {
     now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant", "hold"],
-    later: &["max_hold", "value"],
+    later: &["max_hold"],
 };
 pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
 pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
@@ -42,6 +42,16 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let lock = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
     let (call, manner) = acquire_call(&received, lock, id)?;
+    answer_in(manner, node, call, given).await
+}
+
+/// Takes the grant, and answers as the caller wishes.
+pub(crate) async fn answer_in<RT: AsyncRuntime>(
+    manner: Manner,
+    node: Node<RT>,
+    call: AcquireCall,
+    given: bool,
+) -> Result<Response, Problem> {
     match manner {
         Manner::Answer => answer_once(&node, call, given).await,
         Manner::Stream => hold::answer(node, call, given).await,
@@ -81,7 +91,7 @@ pub(crate) async fn acquire_many(_: Request) -> Problem {
 
 /// How the caller of an acquire is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
+pub(crate) enum Manner {
     /// Once.
     Answer,
     /// `hold=stream`: for as long as it listens.
@@ -89,7 +99,27 @@ enum Manner {
 }
 
 fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
-    let mut params = received.params(&ACQUIRE)?;
+    call_of(received, received.params(&ACQUIRE)?, lock, grant, None)
+}
+
+/// The same for an election: it is exclusive, and the candidate comes with a value.
+pub(crate) fn candidate_call(
+    received: &Received,
+    params: Params<'_>,
+    election: LockName,
+    grant: GrantId,
+    value: String,
+) -> Result<(AcquireCall, Manner), Problem> {
+    call_of(received, params, election, grant, Some(value.into_bytes()))
+}
+
+fn call_of(
+    received: &Received,
+    mut params: Params<'_>,
+    lock: LockName,
+    grant: GrantId,
+    value: Option<Vec<u8>>,
+) -> Result<(AcquireCall, Manner), Problem> {
     let claimant = claimant(&mut params)?;
     let manner = manner(&mut params, &claimant)?;
     let mode = params.mode("mode")?;
@@ -126,7 +156,7 @@ fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(
             lock_delay_ms: millis(lock_delay),
             reentrant: false,
             max_hold_ms: None,
-            value: None,
+            value,
             at: WallMillis(0),
         },
     };

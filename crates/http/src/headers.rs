@@ -22,6 +22,9 @@ const MIN_REVISION: &str = "fairhold-min-revision";
 const FENCE: &str = "fairhold-fence";
 const PREFER: &str = "prefer";
 
+/// Where a browser's event source goes on after its connection broke.
+pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
+
 /// The longest program name that is taken from `User-Agent`.
 const PROGRAM_BYTES_MAX: usize = 64;
 /// The longest request id that is taken from a caller.
@@ -36,6 +39,13 @@ pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h 
     }
     let text = value.to_str().map_err(|_| Problem::bad_request(format!("the header {name} must be plain ASCII text")))?;
     Ok(Some(text.trim()))
+}
+
+/// The revision of the last line that a browser had before its connection broke.
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
+    let Some(text) = text(headers, LAST_EVENT_ID)?.filter(|text| !text.is_empty()) else { return Ok(None) };
+    let revision = digits(text).filter(|number| *number < u64::MAX).map(Revision);
+    revision.map(Some).ok_or_else(|| Problem::bad_request("the header Last-Event-ID: a revision is expected"))
 }
 
 /// How long the server may work on the request, the wait not counted.

@@ -4,6 +4,7 @@
 //! To describe a new call: an entry in its area's page below. To describe a new area: a page like `locks`, and a line in `areas`.
 
 mod area_cluster;
+mod area_elections;
 mod area_grants;
 mod area_locks;
 mod area_nodes;
@@ -47,6 +48,7 @@ fn text() -> String {
 fn areas(describe: &mut Describer) -> Vec<Operation> {
     let mut operations = area_locks::operations(describe);
     operations.extend(area_grants::operations(describe));
+    operations.extend(area_elections::operations(describe));
     operations.extend(area_sessions::operations(describe));
     operations.extend(area_nodes::operations(describe));
     operations.extend(area_txn::operations(describe));
@@ -75,6 +77,7 @@ fn document() -> Value {
         "tags": [
             { "name": "locks", "description": "Locks, as everybody may see them, and what administrators do with them." },
             { "name": "grants", "description": "Grants: taken, looked at, renewed and given back." },
+            { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "What happens, as it happens." },

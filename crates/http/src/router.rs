@@ -2,7 +2,7 @@
 
 use crate::{
     admin::Admin,
-    cluster,
+    cluster, elections,
     envelope::{self, Envelope},
     error::Problem,
     grants, history, locks,
@@ -57,6 +57,10 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/locks/{name}/history", get(history::history::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
+        .route(
+            "/v1/elections/{name}",
+            post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>),
+        )
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))
@@ -82,8 +86,9 @@ fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
 }
 
 async fn no_such_resource(uri: Uri) -> Problem {
-    let detail = if uri.path().starts_with("/v1/locks/") {
-        "there is nothing at this path; a / within a lock's name is written %2F"
+    let named = ["/v1/locks/", "/v1/elections/"].iter().any(|above| uri.path().starts_with(above));
+    let detail = if named {
+        "there is nothing at this path; a / within a lock's or an election's name is written %2F"
     } else {
         "there is nothing at this path"
     };

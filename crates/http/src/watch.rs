@@ -6,6 +6,7 @@ use crate::{
     headers,
     params::{Known, Params},
     request::Received,
+    stream::Form,
 };
 use axum::{
     body::Body,
@@ -32,12 +33,6 @@ pub(crate) const WATCH: Known = Known {
     now: &["path", "recursive", "children", "lock", "locks", "session", "sessions", "from", "initial", "consistency"],
     later: &[],
 };
-const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-/// How the first of these types is asked for.
-const EVENT_STREAM_TYPE: &str = "text/event-stream";
-/// Where a browser's event source goes on after its connection broke.
-const LAST_EVENT_ID: &str = "last-event-id";
 
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -105,13 +100,7 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem>
             "from and initial exclude each other: go on from a revision, or begin with what is there now",
         ));
     }
-    let last = match headers::text(headers, LAST_EVENT_ID)?.filter(|text| !text.is_empty()) {
-        Some(text) => {
-            let digits = crate::params::digits(text).filter(|number| *number < u64::MAX);
-            Some(Revision(digits.ok_or_else(|| Problem::bad_request("the header Last-Event-ID: a revision is expected"))?))
-        }
-        None => None,
-    };
+    let last = headers::last_event_id(headers)?;
     Ok(match (last, from, initial) {
         (Some(last), _, _) => Begin::From(last.next()),
         (None, Some(from), _) => Begin::From(from),
@@ -120,80 +109,37 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem>
     })
 }
 
-/// How lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// One JSON object a line.
-    Lines,
-    /// Server-sent events, as browsers read them.
-    Events,
-}
-
-impl Form {
-    fn wanted(headers: &HeaderMap) -> Result<Form, Problem> {
-        let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
-        let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
-        let events = types.into_iter().any(|kind| kind.eq_ignore_ascii_case(EVENT_STREAM_TYPE));
-        Ok(if events { Form::Events } else { Form::Lines })
-    }
-
-    fn content_type(self) -> HeaderValue {
-        match self {
-            Form::Lines => NDJSON,
-            Form::Events => EVENT_STREAM,
-        }
-    }
-
-    /// Writes one line. A browser goes on after the newest id, so only a line after which nothing of its revision is left to
-    /// be told has one.
-    fn write(self, line: &Line, complete: bool, out: &mut Vec<u8>) {
-        if self == Form::Events {
-            if complete {
-                out.extend_from_slice(format!("id: {}\n", line.revision).as_bytes());
+fn render(form: Form, tidings: Tidings) -> Bytes {
+    let mut out = Vec::new();
+    match tidings {
+        Tidings::There(revision, list) => {
+            for there in list {
+                form.write(&Line { revision, what: of_there(there) }, None, &mut out);
             }
-            out.extend_from_slice(b"data: ");
         }
-        if let Err(error) = serde_json::to_writer(&mut *out, line) {
-            tracing::error!(%error, "a line could not be written as JSON");
-        }
-        out.extend_from_slice(match self {
-            Form::Lines => b"\n",
-            Form::Events => b"\n\n",
-        });
-    }
-
-    fn render(self, tidings: Tidings) -> Bytes {
-        let mut out = Vec::new();
-        match tidings {
-            Tidings::There(revision, list) => {
-                for there in list {
-                    self.write(&Line { revision, what: of_there(there) }, false, &mut out);
+        Tidings::Changes(told) => {
+            for Told { revision, changes } in told {
+                let last = changes.len().saturating_sub(1);
+                for (index, change) in changes.into_iter().enumerate() {
+                    form.write(&Line { revision, what: of_change(change) }, (index == last).then_some(revision), &mut out);
                 }
             }
-            Tidings::Changes(told) => {
-                for Told { revision, changes } in told {
-                    let last = changes.len().saturating_sub(1);
-                    for (index, change) in changes.into_iter().enumerate() {
-                        self.write(&Line { revision, what: of_change(change) }, index == last, &mut out);
-                    }
-                }
-            }
-            Tidings::Bookmark(revision) => self.write(&Line { revision, what: What::Bookmark }, true, &mut out),
-            Tidings::GoAway(revision) => self.write(&Line { revision, what: What::Goaway }, false, &mut out),
-            Tidings::Failed(revision, error) => {
-                let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
-                self.write(&Line { revision, what: What::Error(Box::new(problem.into())) }, false, &mut out);
-            }
         }
-        out.into()
+        Tidings::Bookmark(revision) => form.write(&Line { revision, what: What::Bookmark }, Some(revision), &mut out),
+        Tidings::GoAway(revision) => form.write(&Line { revision, what: What::Goaway }, None, &mut out),
+        Tidings::Failed(revision, error) => {
+            let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
+            form.write(&Line { revision, what: What::Error(Box::new(problem.into())) }, None, &mut out);
+        }
     }
+    out.into()
 }
 
 /// The body asks the watch for more only when the connection takes more.
 fn body<RT: AsyncRuntime>(watch: Watch<RT>, form: Form) -> Body {
     Body::from_stream(futures_util::stream::unfold(watch, move |mut watch| async move {
         let tidings = watch.next().await?;
-        Some((Ok::<Bytes, Infallible>(form.render(tidings)), watch))
+        Some((Ok::<Bytes, Infallible>(render(form, tidings)), watch))
     }))
 }
 
@@ -225,6 +171,15 @@ fn of_change(change: Change) -> What {
         Change::Broken { lock, by, reason } => {
             What::Broken { lock, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }
         }
+        Change::Proclaimed { leader, token, version, value: _ } => What::Proclaimed {
+            lock: leader.lock,
+            number: leader.number,
+            token,
+            version,
+            session: leader.session,
+            owner: leader.owner.as_ref().to_owned(),
+        },
+        Change::Vacated { lock, number } => What::Vacated { lock, number },
         Change::LockForgotten(lock) => What::LockForgotten { lock },
         Change::SessionOpened { session, timeout_ms } => What::SessionOpened { session, ttl: span(timeout_ms) },
         Change::SessionChanged { session, timeout_ms } => What::SessionChanged { session, ttl: span(timeout_ms) },
@@ -281,7 +236,7 @@ mod tests {
     #[test]
     fn a_browser_that_comes_back_goes_on_after_what_it_has_had() {
         let begun = |query: &str, last: Option<&str>| {
-            let headers = last.map(|last| (header::HeaderName::from_static(LAST_EVENT_ID), last.parse().unwrap()));
+            let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
             begin(&mut Params::parse(Some(query), &[], &WATCH).unwrap(), &headers.into_iter().collect())
         };
         assert_eq!(begun("", None).unwrap(), Begin::Now);
@@ -299,7 +254,7 @@ mod tests {
     fn an_event_has_an_id_only_where_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
         let told = Told { revision: Revision(7), changes: vec![created("/a"), created("/a/b")] };
-        let text = |form: Form| String::from_utf8(form.render(Tidings::Changes(vec![told.clone()])).to_vec()).unwrap();
+        let text = |form: Form| String::from_utf8(render(form, Tidings::Changes(vec![told.clone()])).to_vec()).unwrap();
         assert_eq!(
             text(Form::Events),
             "data: {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n\n\
@@ -314,22 +269,8 @@ mod tests {
     #[test]
     fn whoever_is_cut_off_is_told_why_and_from_where_it_can_go_on() {
         let failed = Tidings::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
-        let json: serde_json::Value = serde_json::from_slice(&Form::Lines.render(failed)).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&render(Form::Lines, failed)).unwrap();
         assert_eq!((&json["type"], &json["code"]), (&"error".into(), &"compacted".into()), "{json}");
         assert_eq!((&json["oldest"], &json["revision"]), (&80.into(), &90.into()), "{json}");
-    }
-
-    #[test]
-    fn server_sent_events_are_for_those_who_ask_for_them() {
-        for (accept, form) in [
-            (None, Form::Lines),
-            (Some("*/*"), Form::Lines),
-            (Some("application/x-ndjson"), Form::Lines),
-            (Some("text/event-stream"), Form::Events),
-            (Some("text/html, text/event-stream;q=0.9"), Form::Events),
-        ] {
-            let headers = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
-            assert_eq!(Form::wanted(&headers).unwrap(), form, "{accept:?}");
-        }
     }
 }

@@ -1,6 +1,7 @@
-//! Changes as they are kept for those who watch: what happened to what, with numbers and versions, without values and ids.
+//! Changes as they are kept for those who watch: what happened to what, with numbers and versions, without ids and, but for what
+//! elections proclaim, without values.
 
-use fairhold_state::{State, command::Event, record::Contender};
+use fairhold_state::{State, command::Event, record::Contender, value::Value};
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
 use std::sync::Arc;
 
@@ -58,6 +59,24 @@ pub enum Change {
         /// Why, in words; may be empty.
         reason: Arc<str>,
     },
+    /// An election has a leader with that value: a new one where the version is 0.
+    Proclaimed {
+        /// The leader.
+        leader: Claim,
+        /// Its token.
+        token: FencingToken,
+        /// How often it has proclaimed.
+        version: i32,
+        /// The value, which the state and all who are told of it share.
+        value: Value,
+    },
+    /// One who led an election does so no more.
+    Vacated {
+        /// The election.
+        lock: LockName,
+        /// The grant that led it.
+        number: GrantNumber,
+    },
     /// A lock that nobody used was forgotten.
     LockForgotten(LockName),
     /// A session began.
@@ -103,6 +122,7 @@ pub(crate) enum Subject<'a> {
     Lock(&'a LockName),
     /// A grant: its lock, and the session that owns it.
     Grant(&'a LockName, SessionNumber),
+    Leader(&'a LockName),
     Session(SessionNumber),
 }
 
@@ -125,6 +145,10 @@ impl Change {
             Event::Broken { lock, by, reason } => {
                 Change::Broken { lock: lock.clone(), by: by.as_str().into(), reason: reason.as_str().into() }
             }
+            Event::Proclaimed { lock, grant, token, version, value } => {
+                Change::Proclaimed { leader: claim(lock, *grant), token: *token, version: *version, value: value.clone() }
+            }
+            Event::Vacated { lock, grant } => Change::Vacated { lock: lock.clone(), number: *grant },
             Event::LockForgotten { lock } => Change::LockForgotten(lock.clone()),
             Event::SessionOpened { session, timeout_ms } => Change::SessionOpened { session: *session, timeout_ms: *timeout_ms },
             Event::SessionRetimed { session, timeout_ms } => {
@@ -147,6 +171,7 @@ impl Change {
             | Change::Cooled { lock, .. }
             | Change::Broken { lock, .. }
             | Change::LockForgotten(lock) => Subject::Lock(lock),
+            Change::Proclaimed { leader: Claim { lock, .. }, .. } | Change::Vacated { lock, .. } => Subject::Leader(lock),
             Change::SessionOpened { session, .. }
             | Change::SessionChanged { session, .. }
             | Change::SessionEnded { session, .. } => Subject::Session(*session),
@@ -158,18 +183,20 @@ impl Change {
         let text = match self {
             Change::Queued(claim) | Change::Granted(claim, _) => claim.lock.as_str().len() + claim.owner.len(),
             Change::Broken { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
+            Change::Proclaimed { leader, value, .. } => leader.lock.as_str().len() + leader.owner.len() + value.len(),
             Change::NodeCreated(_)
             | Change::NodeChanged { .. }
             | Change::NodeDeleted(_)
             | Change::GrantEnded { .. }
             | Change::Cooling { .. }
             | Change::Cooled { .. }
+            | Change::Vacated { .. }
             | Change::LockForgotten(_)
             | Change::SessionOpened { .. }
             | Change::SessionChanged { .. }
             | Change::SessionEnded { .. } => match self.subject() {
                 Subject::Node(path) => path.as_str().len(),
-                Subject::Lock(lock) | Subject::Grant(lock, _) => lock.as_str().len(),
+                Subject::Lock(lock) | Subject::Grant(lock, _) | Subject::Leader(lock) => lock.as_str().len(),
                 Subject::Session(_) => 0,
             },
         };

@@ -189,7 +189,11 @@ impl<I: Instant> Watched<I> {
                     self.note_idle(state, &above, now);
                 }
             }
-            Event::Attached { .. } | Event::Granted { .. } | Event::Broken { .. } => {}
+            Event::Attached { .. }
+            | Event::Granted { .. }
+            | Event::Broken { .. }
+            | Event::Proclaimed { .. }
+            | Event::Vacated { .. } => {}
             Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {
                 self.sweeps.observe(state, event, now)
             }

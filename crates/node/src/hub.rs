@@ -122,6 +122,8 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 | Event::Cooling { .. }
                 | Event::Cooled { .. }
                 | Event::Broken { .. }
+                | Event::Proclaimed { .. }
+                | Event::Vacated { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. }

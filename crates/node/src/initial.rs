@@ -114,7 +114,7 @@ impl Part {
         let scope = scope.clone();
         let from = match &scope {
             Scope::Node(path) | Scope::Children(path) | Scope::Subtree(path) => path.clone(),
-            Scope::Lock(lock) | Scope::LocksBelow(lock) => lock.path(),
+            Scope::Lock(lock) | Scope::LocksBelow(lock) | Scope::Leader(lock) => lock.path(),
             Scope::Locks => Path::root().child("locks"),
             Scope::Session(number) => {
                 let after = SessionNumber(number.0.saturating_sub(1));

@@ -1,6 +1,7 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
 //! - `acquire`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it).
+//! - `elections`: who leads, and telling it.
 //! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
 //! - `expiry`: the leader's clock, the only one that judges; `sweeps`: which nodes of the tree have had their time.
@@ -13,6 +14,7 @@ pub mod api;
 pub mod change;
 mod clock;
 mod deadlines;
+pub mod elections;
 mod expiry;
 mod hold;
 mod hub;

@@ -132,6 +132,8 @@ impl<I: Instant> NodeMetrics<I> {
                 Event::SessionRetimed { .. }
                 | Event::Cooling { .. }
                 | Event::Broken { .. }
+                | Event::Proclaimed { .. }
+                | Event::Vacated { .. }
                 | Event::LockForgotten { .. }
                 | Event::NodeCreated { .. }
                 | Event::NodeChanged { .. }

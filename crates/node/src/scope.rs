@@ -14,6 +14,8 @@ pub enum Scope {
     Subtree(Path),
     /// A lock, whether it was used or not.
     Lock(LockName),
+    /// Who leads an election, and nothing else of it.
+    Leader(LockName),
     /// A lock and all those whose names go on from it with a `/`.
     LocksBelow(LockName),
     /// Every lock.
@@ -33,18 +35,21 @@ impl Scope {
                 path == other || (is_below(path.as_str(), other.as_str()) && other.parent().as_ref() == Some(path))
             }
             (Scope::Subtree(path), Subject::Node(other)) => path == other || is_below(path.as_str(), other.as_str()),
-            (Scope::Lock(lock), Subject::Lock(other) | Subject::Grant(other, _)) => lock == other,
-            (Scope::LocksBelow(lock), Subject::Lock(other) | Subject::Grant(other, _)) => {
+            (Scope::Lock(lock), Subject::Lock(other) | Subject::Grant(other, _) | Subject::Leader(other))
+            | (Scope::Leader(lock), Subject::Leader(other)) => lock == other,
+            (Scope::LocksBelow(lock), Subject::Lock(other) | Subject::Grant(other, _) | Subject::Leader(other)) => {
                 lock == other || is_below(lock.as_str(), other.as_str())
             }
-            (Scope::Locks, Subject::Lock(_) | Subject::Grant(..)) | (Scope::Sessions, Subject::Session(_)) => true,
+            (Scope::Locks, Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_))
+            | (Scope::Sessions, Subject::Session(_)) => true,
             (Scope::Session(session), Subject::Session(other) | Subject::Grant(_, other)) => *session == other,
             (
                 Scope::Node(_) | Scope::Children(_) | Scope::Subtree(_),
-                Subject::Lock(_) | Subject::Grant(..) | Subject::Session(_),
+                Subject::Lock(_) | Subject::Grant(..) | Subject::Leader(_) | Subject::Session(_),
             )
-            | (Scope::Lock(_) | Scope::LocksBelow(_) | Scope::Locks, Subject::Node(_) | Subject::Session(_))
-            | (Scope::Session(_) | Scope::Sessions, Subject::Node(_) | Subject::Lock(_))
+            | (Scope::Lock(_) | Scope::LocksBelow(_) | Scope::Locks | Scope::Leader(_), Subject::Node(_) | Subject::Session(_))
+            | (Scope::Leader(_), Subject::Lock(_) | Subject::Grant(..))
+            | (Scope::Session(_) | Scope::Sessions, Subject::Node(_) | Subject::Lock(_) | Subject::Leader(_))
             | (Scope::Sessions, Subject::Grant(..)) => false,
         }
     }
@@ -74,6 +79,11 @@ impl Scope {
                 scopes.push(Scope::Session(session));
                 scopes
             }
+            Subject::Leader(lock) => {
+                let mut scopes = Scope::of(Subject::Lock(lock));
+                scopes.push(Scope::Leader(lock.clone()));
+                scopes
+            }
             Subject::Session(session) => vec![Scope::Session(session), Scope::Sessions],
         }
     }
@@ -100,9 +110,9 @@ mod tests {
                 .iter()
                 .flat_map(|path| [Scope::Node(path.clone()), Scope::Children(path.clone()), Scope::Subtree(path.clone())]),
         );
-        scopes.extend(locks.iter().flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone())]));
+        scopes.extend(locks.iter().flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone()), Scope::Leader(lock.clone())]));
         scopes.extend(sessions.map(Scope::Session));
-        let subjects = paths.iter().map(Subject::Node).chain(locks.iter().map(Subject::Lock));
+        let subjects = paths.iter().map(Subject::Node).chain(locks.iter().flat_map(|lock| [Subject::Lock(lock), Subject::Leader(lock)]));
         let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));
         let subjects = subjects.chain(grants);
         let mut covered = 0;

@@ -353,6 +353,7 @@ fn goes_first(command: &Command) -> bool {
         Command::OpenSession(_)
         | Command::Acquire(_)
         | Command::Transact(_)
+        | Command::Proclaim(_)
         | Command::Forget { .. }
         | Command::ForgetHistory { .. }
         | Command::ForgetLock { .. }
@@ -366,7 +367,10 @@ fn weight(command: &Command) -> usize {
         let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
         operations.map(Operation::weight).sum()
     } else if let Command::Acquire(acquire) = command {
-        acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        let value = acquire.value.as_ref().map_or(0, Vec::len);
+        value + acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    } else if let Command::Proclaim(order) = command {
+        order.value.len()
     } else {
         0
     };

@@ -71,6 +71,7 @@ impl Change<'_> {
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session, &by, &reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
+            Command::Proclaim(order) => self.proclaim(order),
             Command::ForgetHistory { through } => Ok(self.forget_history(through)),
         }
     }

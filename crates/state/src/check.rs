@@ -114,6 +114,7 @@ impl State {
         if view.holders.is_empty() && view.waiting > 0 {
             return Err(format!("{lock} is free and {} wait for it", view.waiting));
         }
+        self.check_election(lock)?;
         for path in self.index.contenders.values() {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
                 return Err(format!("{path} is no contender"));

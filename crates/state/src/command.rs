@@ -3,6 +3,7 @@
 //! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
 //! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
 
+use crate::value::Value;
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
@@ -123,6 +124,8 @@ pub enum Command {
         /// The last revision to forget.
         through: Revision,
     },
+    /// The leader of an election proclaims another value.
+    Proclaim(Proclaim),
 }
 
 impl Command {
@@ -134,6 +137,7 @@ impl Command {
             Command::Acquire(acquire) => acquire.at,
             Command::Transact(transact) => transact.at,
             Command::Break(order) => order.at,
+            Command::Proclaim(order) => order.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -207,8 +211,7 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// Takes a place in the queue of one lock. Several locks at once, reentrant holds, an election's value and a bound on
-/// holding are in the format and are refused by this version.
+/// Takes a place in the queue of one lock. Several locks at once, reentrant holds and a bound on holding are in the format and are refused by this version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// The grant's id, which makes the command safe to repeat.
@@ -235,7 +238,7 @@ pub struct Acquire {
     pub reentrant: bool,
     /// Later: the longest time of holding.
     pub max_hold_ms: Option<u64>,
-    /// Later: an election's value.
+    /// The value of a candidate, where it is for an election: what it proclaims when it leads.
     pub value: Option<Vec<u8>>,
     /// When the request was taken.
     pub at: WallMillis,
@@ -252,6 +255,21 @@ pub struct Break {
     pub by: String,
     /// Why, in words; may be empty.
     pub reason: String,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
+/// Gives the leader of an election another value to be known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proclaim {
+    /// The caller's key, or the server's own: a value is told once, however often the order is repeated.
+    pub key: WriteKey,
+    /// The election.
+    pub election: LockName,
+    /// The leader's grant.
+    pub grant: GrantId,
+    /// The value.
+    pub value: Value,
     /// When the request was taken.
     pub at: WallMillis,
 }
@@ -495,6 +513,15 @@ pub enum Rejection {
         /// The parent.
         parent: Path,
     },
+    /// Only the leader of an election proclaims.
+    #[error("the grant does not lead this election")]
+    NotLeader,
+    /// The name is used for something else.
+    #[error("{}", if *.election { "this is an election, and no lock" } else { "this is a lock, and no election" })]
+    OtherUse {
+        /// Whether it is an election; else it is a lock.
+        election: bool,
+    },
 }
 
 /// Who holds a lock, as a refused caller is told.
@@ -631,5 +658,25 @@ pub enum Event {
         path: Path,
         /// How often that has happened to it: its `cversion` now.
         cversion: i32,
+    },
+    /// An election has a leader with that value: a new one, right after its grant, or one that proclaims another value.
+    Proclaimed {
+        /// The election.
+        lock: LockName,
+        /// The leader's grant.
+        grant: GrantNumber,
+        /// Its token.
+        token: FencingToken,
+        /// How often it has proclaimed: 0 for a new leader.
+        version: i32,
+        /// The value.
+        value: Value,
+    },
+    /// One who led an election does so no more.
+    Vacated {
+        /// The election.
+        lock: LockName,
+        /// The grant that led it.
+        grant: GrantNumber,
     },
 }

@@ -79,6 +79,7 @@ impl Change<'_> {
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> LockName {
         let contender = self.take_contender(number);
         self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session: contender.session, reason });
+        self.tell_vacant(&contender);
         self.note_ended(&contender, reason);
         self.remember_ended(&contender, reason, keeper);
         if contender.anonymous && reason != EndReason::Expired {
@@ -102,6 +103,7 @@ impl Change<'_> {
         self.note_ended(&contender, EndReason::Expired);
         let (session, reason) = (contender.session, EndReason::Expired);
         self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session, reason });
+        self.tell_vacant(&contender);
         self.events.push(Event::Cooling { lock: contender.lock.clone(), grant: number, delay_ms: contender.lock_delay_ms });
     }
 

@@ -23,6 +23,7 @@ mod breaking;
 mod browse;
 mod check;
 pub mod command;
+pub mod election;
 mod grant;
 pub mod history;
 mod index;

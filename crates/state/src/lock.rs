@@ -25,6 +25,7 @@ impl Change<'_> {
             return self.attach(number, &want, &acquire);
         }
         self.refuse_ended(&acquire.grant)?;
+        self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
         let named = self.find_claimant(&acquire)?;
         let limit = self.state.limit_for(&want, &acquire)?;
         let place = Place::new(acquire.priority, GrantNumber(self.revision.0));
@@ -47,7 +48,7 @@ impl Change<'_> {
             (None, Claimant::Anonymous { timeout_ms }) => self.open_anonymous_session(*timeout_ms, at),
             (None, Claimant::Session(_)) => unreachable!("a named session was found before joining"),
         };
-        self.open_lock(&lock, acquire.limit, at);
+        self.open_lock(&lock, &acquire);
         let contender = Contender {
             number,
             grant: acquire.grant,
@@ -74,7 +75,7 @@ impl Change<'_> {
         let create = Create {
             kind: crate::record::Kind::Ephemeral,
             owner: session,
-            value: Value::empty(),
+            value: acquire.value.map_or_else(Value::empty, Value::from),
             role: Role::Contender(Box::new(contender)),
         };
         self.state.tree.create(path, create, self.revision, at);
@@ -87,7 +88,8 @@ impl Change<'_> {
     fn attach(&mut self, number: GrantNumber, want: &Want, acquire: &Acquire) -> Result<Effect, Rejection> {
         let contender = self.contender(number);
         let session = self.state.sessions.get(&contender.session);
-        if let Some(field) = first_difference(contender, session, want, acquire) {
+        let election = self.state.is_election(&contender.lock) == Some(true);
+        if let Some(field) = first_difference(contender, session, want, acquire, election) {
             return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
         }
         let contender = self.contender_mut(number);
@@ -134,15 +136,16 @@ impl Change<'_> {
         }
     }
 
-    /// Makes sure that the lock's node is there, and that it has the limit that was named.
-    fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
-        let path = lock.path();
+    /// Makes sure that the lock's node is there, and that it has the limit that was named, and the use.
+    fn open_lock(&mut self, lock: &LockName, acquire: &Acquire) {
+        let (path, at) = (lock.path(), acquire.at);
         if self.state.tree.get(&path).is_none() {
             self.state.tree.create_parents(&path, Create::lock, self.revision, at);
             self.state.tree.create(path.clone(), Create::lock(), self.revision, at);
         }
         let settings = self.state.settings_mut(lock);
-        settings.limit = settings.limit.or(limit);
+        settings.limit = settings.limit.or(acquire.limit);
+        settings.election = Some(acquire.value.is_some());
     }
 
     /// Grants, in order, to all those whose turn has come: one exclusive contender, or a batch of readers, or as many as have
@@ -163,6 +166,7 @@ impl Change<'_> {
             settings.last_token = Some(token);
             self.state.index.locks.insert(lock.clone());
             self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
+            self.tell_leader(lock);
         }
     }
 
@@ -188,7 +192,7 @@ impl Change<'_> {
 impl State {
     /// The limit that a new contender finds in force.
     fn limit_for(&self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
-        let set = self.settings(&want.lock).and_then(|settings| settings.limit);
+        let set = self.settings(&want.lock).and_then(LockSettings::limit_in_force);
         // Those who stand in a lock without a limit took it for a mutex.
         let implied = self.index.queues.contains_key(&want.lock).then_some(1);
         let limit = match (set.or(implied), acquire.limit) {
@@ -218,7 +222,7 @@ impl State {
         let queue = self.index.queues.get(lock)?;
         let place = *queue.waiting.get_min()?;
         let contender = self.contender(place.number())?;
-        let limit = self.settings(lock).and_then(|settings| settings.limit).unwrap_or(1);
+        let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
         self.fits(queue, contender.mode, contender.permits, limit).then_some(place)
     }
 
@@ -277,8 +281,15 @@ pub(crate) fn standing(contender: &Contender) -> Outcome {
     }
 }
 
-/// The first field in which a repeated acquire differs from the grant that it names. How long to wait is not compared.
-fn first_difference(contender: &Contender, session: Option<&Session>, want: &Want, acquire: &Acquire) -> Option<&'static str> {
+/// The first field in which a repeated acquire differs from the grant that it names. How long to wait is not compared, and of a
+/// value only whether there is one: the leader may have proclaimed another by now.
+fn first_difference(
+    contender: &Contender,
+    session: Option<&Session>,
+    want: &Want,
+    acquire: &Acquire,
+    election: bool,
+) -> Option<&'static str> {
     let same_session = match &acquire.claimant {
         Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
         Claimant::Anonymous { .. } => contender.anonymous,
@@ -289,6 +300,7 @@ fn first_difference(contender: &Contender, session: Option<&Session>, want: &Wan
     [
         ("name", contender.lock != want.lock),
         ("mode", contender.mode != want.mode),
+        ("value", election != acquire.value.is_some()),
         ("limit", contender.limit != acquire.limit),
         ("permits", contender.permits != acquire.permits),
         ("priority", contender.priority != acquire.priority),
@@ -306,7 +318,8 @@ fn refuse_unsupported(lock: &LockName, acquire: &Acquire) -> Result<(), Rejectio
         ("a lock with a contender's name", lock.as_str().split('/').any(is_contender_name)),
         ("a reentrant hold", acquire.reentrant),
         ("max_hold", acquire.max_hold_ms.is_some()),
-        ("an election's value", acquire.value.is_some()),
+        ("an election that is shared", acquire.value.is_some() && acquire.wants.iter().any(|want| want.mode == Mode::Shared)),
+        ("an election with a limit", acquire.value.is_some() && acquire.limit.is_some_and(|limit| limit > 1)),
     ];
     match unsupported.into_iter().find(|(_, asked)| *asked) {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),

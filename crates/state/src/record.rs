@@ -140,6 +140,8 @@ pub struct LockSettings {
     pub limit: Option<u32>,
     /// The token that was given out last.
     pub last_token: Option<FencingToken>,
+    /// Whether it is an election, once somebody has stood in it.
+    pub election: Option<bool>,
 }
 
 /// One who holds a lock or waits for it.

@@ -9,7 +9,7 @@ use fairhold_state::{
     State,
     command::{
         Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta, OpenSession,
-        Operation, OperationResult, Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact, Want, WriteKey,
+        Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -212,6 +212,13 @@ fn commands() -> Vec<(String, Command)> {
         EndCooling => Command::EndCooling { lock: lock("orders/42"), contender: number, at: AT },
         Forget => Command::Forget { through: Revision(70_000) },
         ForgetHistory => Command::ForgetHistory { through: Revision(70_000) },
+        Proclaim => Command::Proclaim(Proclaim {
+            key: WriteKey { key: grant(8), fingerprint: *b"0123456789abcdef" },
+            election: lock("primary"),
+            grant: grant(4),
+            value: Value::from(b"http://10.0.0.7:80".as_slice()),
+            at: AT,
+        }),
         ForgetLock => Command::ForgetLock { lock: lock("orders/42"), since: Revision(5_000_000_000) },
         Transact => Command::Transact(transact()),
         Break => Command::Break(Break {
@@ -294,6 +301,8 @@ fn rejections() -> Vec<(String, Answer)> {
         EphemeralParent => Rejection::EphemeralParent { path: path("/jobs") },
         TooManyNodes => Rejection::TooManyNodes { max: 10_000 },
         NoRoomForName => Rejection::NoRoomForName { parent: path("/jobs") },
+        NotLeader => Rejection::NotLeader,
+        OtherUse => Rejection::OtherUse { election: true },
     );
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));

@@ -54,6 +54,10 @@ codes! {
     LimitMismatch => "limit_mismatch",
     /// The grant does not lead its election.
     NotLeader => "not_leader",
+    /// Nobody leads the election.
+    NoLeader => "no_leader",
+    /// The name is that of a lock and not of an election, or the other way round.
+    KindMismatch => "kind_mismatch",
     /// The node has too little of the log, or does not answer.
     NotCaughtUp => "not_caught_up",
     /// The node leads already.

@@ -6,6 +6,7 @@
 pub mod code;
 pub mod dto;
 pub mod duration;
+pub mod election;
 pub mod hold;
 pub mod id;
 pub mod limits;

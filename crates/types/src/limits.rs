@@ -28,6 +28,8 @@ pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, to one address.
 pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / 2;
+/// Bytes of what the leader of an election proclaims: an address, not a document.
+pub const ELECTION_VALUE_BYTES_MAX: usize = 4_096;
 /// Pairs in `meta`.
 pub const META_PAIRS_MAX: usize = 16;
 /// Bytes of `meta`, keys and values together.

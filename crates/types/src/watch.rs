@@ -105,6 +105,29 @@ pub enum What {
         /// Why, in words; may be empty.
         reason: String,
     },
+    /// An election has a leader with another value: a new leader where the version is 0. The value is told by
+    /// `GET /v1/elections/{name}`.
+    Proclaimed {
+        /// The election.
+        lock: LockName,
+        /// The public number of the leader's grant.
+        number: GrantNumber,
+        /// Its fencing token.
+        token: FencingToken,
+        /// How often it has proclaimed another value than the one it came with.
+        version: i32,
+        /// Its session's public number.
+        session: SessionNumber,
+        /// Who owns it, for people.
+        owner: String,
+    },
+    /// One who led an election does so no more.
+    Vacated {
+        /// The election.
+        lock: LockName,
+        /// The public number of the grant that led it.
+        number: GrantNumber,
+    },
     /// A lock that nobody had used for long was forgotten, with its limit.
     #[serde(rename = "forgotten")]
     LockForgotten {

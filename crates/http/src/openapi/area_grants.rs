@@ -30,7 +30,7 @@ fn grant_id() -> Value {
     json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": "01ARZ3NDEKTSV4RRFFQ69G5FAV" })
 }
 
-fn held() -> Value {
+pub(super) fn held() -> Value {
     json!({
         "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "held", "token": 42, "mode": "exclusive",
         "owner": "curl@127.0.0.1", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 41, "session": 41,
@@ -66,6 +66,7 @@ fn acquire(describe: &mut Describer) -> Operation {
             Code::LockHeld,
             Code::WaitTimeout,
             Code::LimitMismatch,
+            Code::KindMismatch,
             Code::SessionNotFound,
             Code::GrantGone,
             Code::Forgotten,
@@ -77,6 +78,18 @@ fn acquire(describe: &mut Describer) -> Operation {
 
 fn acquire_parameters() -> Vec<parameter::Parameter> {
     let permits = u64::from(PERMITS_MAX);
+    let mut parameters = candidate_parameters();
+    parameters.extend([
+        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
+        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
+        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
+        parameter::only_false("reentrant", "Not supported by this version."),
+    ]);
+    parameters
+}
+
+/// What a lock and an election have in common.
+pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
     vec![
         span("wait", "How long to wait in the queue.", up_to(WAIT_MAX), Some(Duration::ZERO)),
         span(
@@ -86,9 +99,6 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
             Some(SESSION_TIMEOUT_DEFAULT),
         ),
         form("session", "The id of the session that is to own it.", pattern::SESSION_ID),
-        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
-        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
-        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
         text("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
         signed("priority", "Higher stands before lower among those who wait."),
         span(
@@ -98,7 +108,6 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
             Some(Duration::ZERO),
         ),
         parameter::meta(),
-        parameter::only_false("reentrant", "Not supported by this version."),
         one_of("hold", "Hold it for as long as this request's connection stands; not beside `session`.", &["stream"], None),
     ]
 }

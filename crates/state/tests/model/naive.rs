@@ -189,6 +189,8 @@ impl Naive {
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
+            // No history of this model has an election.
+            Command::Proclaim(_) => Err(Rejection::NotLeader),
             Command::ForgetHistory { through } => Ok(self.forget_history(through.0)),
         }
     }

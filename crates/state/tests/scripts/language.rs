@@ -14,6 +14,7 @@
 //!         [parents] [s1|container|10s] [v3] [all]       lifetime, version, recursively
 //! transact put=PATH@VALUE[@FLAG] create=… seq=… set=… delete=… check=…   all with [fence=LOCK@TOKEN[@a]] [version=PATH@N]
 //!         [absent=PATH] [exists=PATH] [alive=s1] [else=PATH@VALUE] [key=k] [request=..]
+//! proclaim ELECTION a [value=..] [key=k]     show election NAME
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
@@ -27,7 +28,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Queued, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
@@ -89,6 +90,7 @@ impl Machine {
             "forget-lock" => Command::ForgetLock { lock: LockName::parse(word(args)?)?, since: Revision(number(args, "since")?) },
             "forget-history" => Command::ForgetHistory { through: Revision(number(args, "through")?) },
             "break" => self.break_lock(args)?,
+            "proclaim" => self.proclaim(args)?,
             "end" => {
                 let session = self.session_of(word(args)?)?;
                 let reason = args.take_key("reason").unwrap_or_default().to_owned();
@@ -216,6 +218,14 @@ impl Machine {
         Ok(Command::Break(Break { key, lock, by: "admin".to_owned(), reason, at: self.at() }))
     }
 
+    fn proclaim(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
+        let (election, id) = (LockName::parse(word(args)?)?, word(args)?);
+        let key = args.take_key("key").map_or_else(|| format!("k{}", self.steps), str::to_owned);
+        let value = args.take_key("value").unwrap_or_default().as_bytes().into();
+        let key = WriteKey { key: grant_id(&key)?, fingerprint: [0; 16] };
+        Ok(Command::Proclaim(Proclaim { key, election, grant: grant_id(id)?, value, at: self.at() }))
+    }
+
     fn fence(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<String> {
         let (lock, token) = (LockName::parse(word(args)?)?, FencingToken(word(args)?.parse()?));
         let grant = args.next_pos().map(grant_id).transpose()?;
@@ -242,6 +252,7 @@ impl Machine {
             "idle" => show::idle(state),
             "history" => show::history(names, state, args)?,
             "statistics" => show::statistics(state, args.next_pos())?,
+            "election" => show::election(state, &LockName::parse(word(args)?)?),
             "locks" => show::locks(state, &locks_query(args)?),
             other => return Err(format!("nothing to show of that kind: {other}").into()),
         })

@@ -35,6 +35,10 @@ fn event(names: &Names, event: &Event) -> String {
         Event::NodeChanged { path, version } => format!("{path} changed version={version}"),
         Event::NodeDeleted { path, version } => format!("{path} deleted version={version}"),
         Event::ChildrenChanged { path, cversion } => format!("{path} children cversion={cversion}"),
+        Event::Proclaimed { lock, grant, token, version, value } => {
+            format!("{lock} #{grant} leads token={token} version={version} value={}", String::from_utf8_lossy(value))
+        }
+        Event::Vacated { lock, grant } => format!("{lock} #{grant} leads no more"),
     }
 }
 
@@ -124,7 +128,9 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::NotEmpty { .. }
         | Rejection::EphemeralParent { .. }
         | Rejection::TooManyNodes { .. }
-        | Rejection::NoRoomForName { .. } => String::new(),
+        | Rejection::NoRoomForName { .. }
+        | Rejection::NotLeader
+        | Rejection::OtherUse { .. } => String::new(),
     };
     format!("{variant}: {rejection}{facts}")
 }

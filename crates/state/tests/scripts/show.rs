@@ -126,6 +126,17 @@ pub(crate) fn locks(state: &State, query: &LockQuery) -> String {
     list(lines.into_iter())
 }
 
+pub(crate) fn election(state: &State, name: &LockName) -> String {
+    match state.election(name) {
+        Some(now) => {
+            let value = String::from_utf8_lossy(now.value);
+            let (number, token, version, since) = (now.contender.number, now.token, now.version, now.since);
+            format!("#{number} leads token={token} value={value} version={version} since @{since}")
+        }
+        None => format!("nobody leads; it is an election: {:?}", state.is_election(name)),
+    }
+}
+
 pub(crate) fn idle(state: &State) -> String {
     list(state.idle_locks().map(|(lock, since)| format!("{lock} since @{since}")))
 }

@@ -1,0 +1,128 @@
+//! Elections: a lock whose grants carry a value. Who holds it leads, and may proclaim another value.
+//!
+//! An election lives where locks live, so that its leader has a fencing token, a queue and a history like every holder. What a
+//! name was first used for, it is until it is forgotten: the other use is refused. The value is the value of the contender's
+//! node. It is told with the grant, and with each proclamation, by one event that has a version: 0 for that of a new leader.
+
+use crate::{
+    State,
+    apply::{Change, Effect},
+    command::{Event, OperationResult, Outcome, Proclaim, Rejection},
+    memory::Remembered,
+    record::{Contender, LockSettings},
+    value::Value,
+};
+use fairhold_types::{FencingToken, GrantNumber, LockName, Mode, Revision};
+
+/// Who leads an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leading<'a> {
+    /// The leader.
+    pub contender: &'a Contender,
+    /// Its fencing token.
+    pub token: FencingToken,
+    /// What it proclaims.
+    pub value: &'a Value,
+    /// How often it has proclaimed another value than the one it came with.
+    pub version: i32,
+    /// Since when that value stands: its proclamation, or the grant.
+    pub since: Revision,
+}
+
+impl LockSettings {
+    /// The limit in force, once there is one: of an election it is 1, whatever an administrator sets.
+    pub(crate) fn limit_in_force(&self) -> Option<u32> {
+        if self.election == Some(true) { Some(1) } else { self.limit }
+    }
+}
+
+impl Change<'_> {
+    /// Tells all who watch the election what its leader proclaims.
+    pub(crate) fn proclaim(&mut self, order: Proclaim) -> Result<Effect, Rejection> {
+        if let Some(outcome) = self.written_before(order.key)? {
+            return Ok(Effect::Unchanged(outcome));
+        }
+        let number = self.state.index.grants.get(&order.grant).copied();
+        let leads = |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
+        let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
+        self.require_memory()?;
+        let (revision, at) = (self.revision, self.at);
+        let path = self.state.index.contenders.get(&number).cloned();
+        let Some(node) = path.and_then(|path| self.state.tree.get_to_write(&path, order.value.len())) else {
+            unreachable!("grant #{number} leads and has no node");
+        };
+        node.value = order.value;
+        node.version = node.version.saturating_add(1);
+        (node.mzxid, node.mtime) = (revision, at);
+        let results = vec![OperationResult::Set { version: node.version }];
+        let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: results.clone() };
+        self.state.memory.remember(order.key.key, revision, what);
+        self.tell_leader(&order.election);
+        Ok(Effect::Changed(Outcome::Written { succeeded: true, results }))
+    }
+
+    /// Tells what the leader proclaims now, where the lock is an election and somebody leads it.
+    pub(crate) fn tell_leader(&mut self, lock: &LockName) {
+        if let Some(now) = self.state.election(lock) {
+            let (grant, token, version, value) = (now.contender.number, now.token, now.version, now.value.clone());
+            self.events.push(Event::Proclaimed { lock: lock.clone(), grant, token, version, value });
+        }
+    }
+
+    /// Tells that one who led does so no more; its contender is in the tree no longer, or cools.
+    pub(crate) fn tell_vacant(&mut self, contender: &Contender) {
+        if contender.granted_at.is_some() && self.state.is_election(&contender.lock) == Some(true) {
+            self.events.push(Event::Vacated { lock: contender.lock.clone(), grant: contender.number });
+        }
+    }
+}
+
+impl State {
+    /// Who leads an election; nobody where nobody does, and where that is a lock.
+    #[must_use]
+    pub fn election(&self, name: &LockName) -> Option<Leading<'_>> {
+        if self.is_election(name) != Some(true) {
+            return None;
+        }
+        let number = self.index.queues.get(name)?.holders.get_min()?;
+        let node = self.tree.get(self.index.contenders.get(number)?)?;
+        let contender = self.contender(*number)?;
+        let token = contender.token()?;
+        let since = Revision(token.0).max(node.mzxid);
+        Some(Leading { contender, token, value: &node.value, version: node.version, since })
+    }
+
+    /// Whether a name is used for an election, or for a lock; `None`: for neither yet, or no more.
+    #[must_use]
+    pub fn is_election(&self, name: &LockName) -> Option<bool> {
+        self.settings(name)?.election
+    }
+
+    /// Refuses what a name is not used for.
+    pub(crate) fn refuse_other_use(&self, lock: &LockName, election: bool) -> Result<(), Rejection> {
+        match self.is_election(lock) {
+            Some(is_election) if is_election != election => Err(Rejection::OtherUse { election: is_election }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether an election has one leader at most, and nothing else has a value.
+    pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
+        let queue = self.index.queues.get(lock);
+        let standing = queue.into_iter().flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number())));
+        let election = self.is_election(lock) == Some(true);
+        for number in standing {
+            let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));
+            if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
+                return Err(format!("#{number} of {lock} has a value, and that is no election"));
+            }
+            if election && self.contender(number).is_some_and(|contender| contender.mode != Mode::Exclusive) {
+                return Err(format!("#{number} wants to share the election {lock}"));
+            }
+        }
+        if election && queue.is_some_and(|queue| queue.holders.len() > 1) {
+            return Err(format!("the election {lock} has several leaders"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Elections: who leads (`GET /v1/elections/{name}`), and the lines of a stream that observes it, one JSON object each.
+
+use crate::{FencingToken, GrantNumber, LockName, Revision, SessionNumber, dto::Contender, watch::Failure};
+use serde::{Deserialize, Serialize};
+
+/// Who leads an election.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Election {
+    /// The election.
+    pub election: LockName,
+    /// The leader.
+    pub leader: Contender,
+    /// What it proclaims.
+    pub value: String,
+    /// Its fencing token, which is the revision at which it was elected: that of a lock of the same name.
+    pub token: FencingToken,
+    /// How often it has proclaimed another value than the one it came with.
+    pub version: i32,
+    /// Since which revision that value stands.
+    pub value_since: Revision,
+}
+
+/// A value was proclaimed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Proclaimed {
+    /// The election.
+    pub election: LockName,
+    /// How often the leader has proclaimed.
+    pub version: i32,
+    /// The revision of it.
+    pub revision: Revision,
+}
+
+/// One line. After `error` and `goaway` the stream ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Line {
+    /// The revision of the change; of `leader` and the first `vacant` the one at which it was looked; of `bookmark` and `goaway`
+    /// the one up to which everything was told; of `error` the node's.
+    pub revision: Revision,
+    /// What is seen.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What one who observes an election sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum What {
+    /// The leader when the observation began.
+    Leader(Leader),
+    /// A new leader.
+    Elected(Leader),
+    /// The leader proclaims another value.
+    Proclaimed(Leader),
+    /// Nobody leads.
+    Vacant,
+    /// Everything up to this revision was told.
+    Bookmark,
+    /// The server stops; observe again, at another node, from the revision after this one.
+    Goaway,
+    /// The observation cannot go on.
+    Error(Box<Failure>),
+}
+
+/// A leader, as those who observe see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Leader {
+    /// Its fencing token: it grows from leader to leader.
+    pub token: FencingToken,
+    /// What it proclaims.
+    pub value: String,
+    /// How often it has proclaimed another value than the one it came with.
+    pub version: i32,
+    /// The grant's public number.
+    pub number: GrantNumber,
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// Who owns it, for people.
+    pub owner: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_read_as_the_contract_has_them() {
+        let leader = Leader {
+            token: FencingToken(57),
+            value: "http://10.0.0.7".to_owned(),
+            version: 0,
+            number: GrantNumber(41),
+            session: SessionNumber(40),
+            owner: "ci-7".to_owned(),
+        };
+        let of = r#""token":57,"value":"http://10.0.0.7","version":0,"number":41,"session":40,"owner":"ci-7""#;
+        for (what, text) in [
+            (What::Elected(leader.clone()), format!(r#""elected",{of}"#)),
+            (What::Leader(leader), format!(r#""leader",{of}"#)),
+            (What::Vacant, r#""vacant""#.to_owned()),
+            (What::Bookmark, r#""bookmark""#.to_owned()),
+        ] {
+            let line = serde_json::to_string(&Line { revision: Revision(57), what }).unwrap();
+            assert_eq!(line, format!(r#"{{"revision":57,"type":{text}}}"#));
+        }
+    }
+}
