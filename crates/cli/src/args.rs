@@ -4,7 +4,7 @@ use crate::{
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
-    lock::{ExecArgs, LockArgs, SupervisorArgs},
+    lock::{ExecArgs, elect::ElectArgs, LockArgs, SupervisorArgs},
     locks::LocksArgs,
     node::NodeArgs,
     sessions::SessionsArgs,
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Dev(DevArgs),
     /// Run a command while holding a lock
     Lock(Box<LockArgs>),
+    /// Run a command while leading an election
+    Elect(Box<ElectArgs>),
     /// List locks, show who holds and who waits, break one
     Locks(LocksArgs),
     /// List sessions, show what one owns, end one

@@ -4,6 +4,7 @@
 
 mod args;
 mod channel;
+pub(crate) mod elect;
 mod group;
 mod running;
 mod supervisor;
@@ -118,7 +119,11 @@ fn owner() -> String {
 }
 
 fn wish(args: &LockArgs, name: &str, client: &Client) -> Acquire {
-    let mut wish = if args.shared { client.read_lock(name) } else { client.lock(name) };
+    let mut wish = match &args.value {
+        Some(value) => client.elect(name, value),
+        None if args.shared => client.read_lock(name),
+        None => client.lock(name),
+    };
     wish = wish.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
     if let Some(limit) = args.limit {
         wish = wish.limit(limit);

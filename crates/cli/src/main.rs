@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             Err(error) => failed(EXIT_USAGE, &error),
         },
         Command::Lock(args) => lock::main(&args),
+        Command::Elect(args) => lock::elect::main(*args),
         Command::Locks(args) => locks::main(&args),
         Command::Sessions(args) => sessions::main(&args),
         Command::Node(args) => node::main(&args),

@@ -33,14 +33,14 @@ pub(crate) struct Wish {
     pub(crate) meta: Meta,
     pub(crate) lock_delay: Duration,
     pub(crate) ttl: Duration,
+    /// What a candidate is known by when it leads; none for a lock.
+    pub(crate) value: Option<String>,
 }
 
 impl Wish {
     /// The body of the request.
     pub(crate) fn body(&self, session: Option<&Session>, wait: Duration) -> Value {
         let mut body = json!({
-            "mode": self.mode,
-            "permits": self.permits,
             "priority": self.priority,
             "owner": self.owner,
             "meta": self.meta,
@@ -51,10 +51,19 @@ impl Wish {
             Some(session) => body["session"] = json!(session.id().to_hex()),
             None => body["ttl"] = json!(duration::format(self.ttl)),
         }
+        match &self.value {
+            Some(value) => body["value"] = json!(value),
+            None => (body["mode"], body["permits"]) = (json!(self.mode), json!(self.permits)),
+        }
         if let Some(limit) = self.limit {
             body["limit"] = json!(limit);
         }
         body
+    }
+
+    /// Where it is asked for, before the name.
+    pub(crate) fn collection(&self) -> &'static str {
+        if self.value.is_some() { "elections" } else { "locks" }
     }
 }
 
@@ -77,6 +86,7 @@ pub struct Acquire {
     owner: Option<String>,
     meta: Meta,
     lock_delay: Duration,
+    value: Option<String>,
     on_queue: Option<OnQueue>,
 }
 
@@ -101,8 +111,14 @@ impl Acquire {
             owner: None,
             meta: Meta::new(),
             lock_delay: Duration::ZERO,
+            value: None,
             on_queue: None,
         }
+    }
+
+    /// Makes it an election's, with what the candidate is known by when it leads.
+    pub(crate) fn candidate(self, value: String) -> Acquire {
+        Acquire { value: Some(value), ..self }
     }
 
     /// Has a session keep it alive, instead of renewing it by itself.
@@ -209,11 +225,11 @@ impl Acquire {
             return Err(Error::Invalid(format!("a lock delay is at most {LOCK_DELAY_MAX:?}")));
         }
         let owner = self.owner.clone().unwrap_or_else(|| self.client.inner().owner.clone());
-        let (limit, meta) = (self.limit, self.meta.clone());
+        let (limit, meta, value) = (self.limit, self.meta.clone(), self.value.clone());
         let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
         // Whole milliseconds, as it travels: the server must not have less than we count with.
         let ttl = Duration::from_millis(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
-        Ok(Wish { lock, mode, limit, permits, priority, owner, meta, lock_delay, ttl })
+        Ok(Wish { lock, mode, limit, permits, priority, owner, meta, lock_delay, ttl, value })
     }
 }
 

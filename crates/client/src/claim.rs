@@ -207,7 +207,7 @@ impl<'a> Claim<'a> {
     /// The request, the same for every node.
     fn call(&self, body: &serde_json::Value) -> Call {
         let name = utf8_percent_encode(self.wish.lock.as_str(), LEVEL);
-        Call::new(Method::POST, format!("/v1/locks/{name}")).key(self.id).json(body)
+        Call::new(Method::POST, format!("/v1/{}/{name}", self.wish.collection())).key(self.id).json(body)
     }
 
     /// Sends the request to the next node.

@@ -104,6 +104,10 @@ impl Held {
         self.0.client.nodes().put(path, value).fenced(self)
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
     /// The fence as it travels; exact also among readers who share a token.
     pub(crate) fn fence(&self) -> Result<(&LockName, FencingToken, GrantId), Error> {
         Ok((&self.0.lock, self.token()?, self.0.id))

@@ -27,6 +27,8 @@
 //!
 //! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock), [`semaphore`](Client::semaphore):
 //!   a builder, [`Acquire`]. `.await` it, [`try_now`](Acquire::try_now), or [`run`](Acquire::run) work under it.
+//! - [`Client::elect`]: a guard that leads, and is known by a value; [`leader`](Client::leader) and
+//!   [`observe`](Client::observe): who leads, for all others.
 //! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
 //!   [`release`](Guard::release).
 //! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive, and through which a thousand acquires wait
@@ -62,6 +64,7 @@ mod calls;
 mod claim;
 mod client;
 mod clock;
+mod election;
 mod endpoints;
 mod error;
 mod exchange;
@@ -79,6 +82,7 @@ mod write;
 
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
+pub use election::{Observer, Seen};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
 pub use error::{Error, Lost};
 pub use guard::{Guard, Held};

@@ -157,6 +157,7 @@ fn of_leader(election: LockName, leader: LeaderView, now: WallMillis) -> electio
         value: text(&leader.value),
         token: leader.token,
         version: leader.version,
+        session: leader.session,
         value_since: leader.value_since,
         leader: Contender {
             number: leader.number,

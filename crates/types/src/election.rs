@@ -11,6 +11,8 @@ pub struct Election {
     pub election: LockName,
     /// The leader.
     pub leader: Contender,
+    /// The leader's session, by its public number.
+    pub session: SessionNumber,
     /// What it proclaims.
     pub value: String,
     /// Its fencing token, which is the revision at which it was elected: that of a lock of the same name.
@@ -35,7 +37,7 @@ pub struct Proclaimed {
 
 /// One line. After `error` and `goaway` the stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLine"))]
 pub struct Line {
     /// The revision of the change; of `leader` and the first `vacant` the one at which it was looked; of `bookmark` and `goaway`
     /// the one up to which everything was told; of `error` the node's.
@@ -68,7 +70,7 @@ pub enum What {
 
 /// A leader, as those who observe see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLeader"))]
 pub struct Leader {
     /// Its fencing token: it grows from leader to leader.
     pub token: FencingToken,

@@ -97,6 +97,10 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
 
+    /// What the leader is known by, where this is an election: `elect` has it.
+    #[arg(skip)]
+    pub(crate) value: Option<String>,
+
     /// The cluster.
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,

@@ -80,7 +80,7 @@ fn proclaim(describe: &mut Describer) -> Operation {
 fn leader(describe: &mut Describer) -> Operation {
     let line = describe.schema::<election::Line>();
     let example = json!({
-        "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42,
+        "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
     let from = "Of a stream: begin with this revision; the next one is the last that may be named.";

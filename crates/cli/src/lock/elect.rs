@@ -1,0 +1,103 @@
+//! `fairhold elect NAME --value V -- CMD…`: runs a command for as long as it leads an election. It is `lock` with a value.
+
+use super::args::{LockArgs, OnLost};
+use crate::remote::ConnectArgs;
+use fairhold_types::duration;
+use std::{process::ExitCode, time::Duration};
+
+const LONG_ABOUT: &str = "\
+Run a command while leading an election.
+
+Stands in line until it leads, is then known to all who observe the election by its --value, runs the command, and resigns when \
+the command has ended. It is `fairhold lock` in everything else: the command and its process group are stopped before anybody \
+else can lead. Who leads is told by GET /v1/elections/NAME, which observers can also follow as a stream.";
+
+const AFTER_HELP: &str = "\
+The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id, with
+which the leader may proclaim another value: PUT /v1/elections/NAME).
+
+Exit codes: as those of `fairhold lock`.
+
+Examples:
+  fairhold elect primary --value http://10.0.0.7:8080 -- ./serve
+  fairhold elect scheduler --value \"$(hostname)\" -w 1m -- ./schedule";
+
+/// What `elect` was told.
+#[derive(Debug, clap::Args)]
+#[command(long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+pub(crate) struct ElectArgs {
+    /// The election's name
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The command and its arguments, after --
+    #[arg(value_name = "CMD", required = true, last = true)]
+    command: Vec<std::ffi::OsString>,
+
+    /// What the leader is known by: an address, for example; up to 4096 bytes
+    #[arg(long, value_name = "TEXT")]
+    value: String,
+
+    /// Do not wait: fail at once if somebody leads
+    #[arg(short = 'n', long, conflicts_with = "wait")]
+    nonblock: bool,
+
+    /// Wait for at most so long [default: for ever]
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    wait: Option<Duration>,
+
+    /// Stand before those of lower priority
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+
+    /// How long the leadership outlives this program if it is killed, and how long the cluster may be out of reach
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    ttl: Duration,
+
+    /// Who you are, for people who look at the queue; USER@HOST:PID where you do not say
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
+
+    /// How long nobody leads after a leader that was not heard of any more
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    lock_delay: Duration,
+
+    /// The exit code where it did not come to lead
+    #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
+    conflict_exit_code: u8,
+
+    /// What to do with the command when it leads no more: SIGTERM and then SIGKILL, SIGKILL at once, or nothing
+    #[arg(long, value_enum, default_value_t = OnLost::Term)]
+    on_lost: OnLost,
+
+    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lead could not be renewed
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    kill_after: Duration,
+
+    /// The cluster.
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Stands, runs and ends as the command does.
+pub(crate) fn main(args: ElectArgs) -> ExitCode {
+    super::main(&LockArgs {
+        names: vec![args.name],
+        command: args.command,
+        nonblock: args.nonblock,
+        wait: args.wait,
+        shared: false,
+        exclusive: true,
+        limit: None,
+        permits: 1,
+        priority: args.priority,
+        ttl: args.ttl,
+        owner: args.owner,
+        lock_delay: args.lock_delay,
+        conflict_exit_code: args.conflict_exit_code,
+        on_lost: args.on_lost,
+        kill_after: args.kill_after,
+        value: Some(args.value),
+        connect: args.connect,
+    })
+}
