@@ -12,6 +12,7 @@ mod trial;
 mod broken;
 mod cut_off;
 mod dropped;
+mod elections;
 mod examples;
 mod front_page;
 mod leader_killed;

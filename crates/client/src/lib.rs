@@ -36,6 +36,7 @@
 //! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
 //!   changes in one step.
 //! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
+//! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
 //! # What can be relied on
@@ -75,6 +76,7 @@ mod lookout;
 mod nodes;
 mod problem;
 mod queue;
+pub mod recipes;
 mod session;
 mod transaction;
 mod watch;

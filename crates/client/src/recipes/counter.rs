@@ -1,0 +1,45 @@
+//! A number that many add to.
+
+use super::tree::{self, Of};
+use crate::{client::Client, error::Error};
+
+/// A counter. Each addition is made once, also where its answer was lost and it was sent again.
+///
+/// ```no_run
+/// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+/// let number = client.counter("invoices").add(1).await?; //   no two programs get the same
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Counter {
+    client: Client,
+    path: String,
+}
+
+impl Counter {
+    pub(super) fn new(client: Client, name: &str) -> Counter {
+        Counter { client, path: format!("/counters/{name}") }
+    }
+
+    /// Adds a number, which may be negative, and says what it is now. It begins with 0.
+    ///
+    /// # Errors
+    /// Those of a write; [`Error::Invalid`] where it would leave the range of 64 bits.
+    pub async fn add(&self, number: i64) -> Result<i64, Error> {
+        let rule = |before: Option<i64>| {
+            let sum = before.unwrap_or(0).checked_add(number);
+            sum.map(Some).ok_or_else(|| Error::Invalid("the counter would leave the range of 64 bits".to_owned()))
+        };
+        Ok(tree::change_number(&self.client, &self.path, rule).await?.unwrap_or(0))
+    }
+
+    /// What it is now.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub async fn get(&self) -> Result<i64, Error> {
+        let value = tree::look(&self.client, &self.path, Of::Value).await?.value()?;
+        value.map_or(Ok(0), |(value, _)| tree::number(&self.path, &value))
+    }
+}

@@ -1,0 +1,72 @@
+//! A queue of values that is fair on both sides.
+
+use super::tree::{self, Of};
+use crate::{client::Client, error::Error};
+
+/// A queue: what came first is taken first, by whoever waits longest. Each value is taken by one at most; one who dies right
+/// after has taken it with it, so what must not be lost is to be written down elsewhere before it is pushed.
+///
+/// ```no_run
+/// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+/// let queue = client.fair_queue("mails");
+/// queue.push("to: ann").await?;
+/// let mail = queue.pop().await?; //       waits until there is one, behind those who wait already
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FairQueue {
+    client: Client,
+    name: String,
+    path: String,
+}
+
+impl FairQueue {
+    pub(super) fn new(client: Client, name: &str) -> FairQueue {
+        FairQueue { client, name: format!("queues/{name}"), path: format!("/queues/{name}") }
+    }
+
+    /// Puts a value at the end.
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub async fn push(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
+        self.client.nodes().create_sequential(&self.path, "", value).parents().await.map(|_| ())
+    }
+
+    /// Takes the first value, and waits for it where there is none. Dropping the future takes nothing, unless the value was just
+    /// being taken.
+    ///
+    /// # Errors
+    /// Those of a lock and of a write.
+    pub async fn pop(&self) -> Result<Vec<u8>, Error> {
+        // Whoever holds it is the next to take; all others stand in line behind it.
+        let turn = self.client.lock(&self.name).await?;
+        loop {
+            let first = tree::until(&self.client, &self.path, Of::Children, |look| Ok(look.names()?.into_iter().next())).await?;
+            let path = format!("{}/{first}", self.path);
+            let Some((value, _)) = tree::look(&self.client, &path, Of::Value).await?.value()? else { continue };
+            // One whose turn is over takes nothing: the fence sees to that.
+            if tree::remove(&self.client, &path, Some(turn.held())).await? {
+                drop(turn);
+                return Ok(value);
+            }
+        }
+    }
+
+    /// How many values there are; more than a thousand are counted as a thousand.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub async fn len(&self) -> Result<usize, Error> {
+        Ok(tree::look(&self.client, &self.path, Of::Children).await?.names()?.len())
+    }
+
+    /// Whether there is none.
+    ///
+    /// # Errors
+    /// Those of a read.
+    pub async fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len().await? == 0)
+    }
+}

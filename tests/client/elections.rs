@@ -1,0 +1,152 @@
+//! An election through the deaths of its leaders: whoever observes sees every leader, and the same ones as all others.
+
+use crate::{
+    harness::{Cluster, NODES, SHORT, all, alone, eventually, report, together},
+    trial,
+    uses::client_of,
+};
+use fairhold_client::{Client, Error, Lost, Seen};
+use std::{
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tokio::process::{Child, Command};
+
+/// What one observer has seen.
+type Sights = Arc<Mutex<Vec<Seen>>>;
+
+const ELECTION: &str = "primary";
+/// The next one leads by then, after its leader was killed.
+const NEXT_WITHIN: Duration = Duration::from_secs(60);
+
+fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
+    let (mut observer, sights) = (client.observe(ELECTION).expect("a name"), Arc::clone(sights));
+    tokio::spawn(async move {
+        loop {
+            let seen = observer.next().await.expect("it is an election");
+            sights.lock().unwrap().push(seen);
+        }
+    })
+}
+
+/// The tokens of the leaders that were seen, in order, and who they were.
+fn leaders(sights: &Sights) -> Vec<(u64, String)> {
+    let elected = |seen: &Seen| match seen {
+        Seen::Elected(leader) => Some((leader.token.0, leader.value.clone())),
+        _ => None,
+    };
+    sights.lock().unwrap().iter().filter_map(elected).collect()
+}
+
+/// A program that stands for the election, and leads until it is killed.
+fn candidate(cluster: &Cluster, number: usize) -> Child {
+    let urls: Vec<&str> = cluster.nodes.iter().map(|node| node.url.as_str()).collect();
+    Command::new(env!("CARGO_BIN_EXE_fairhold"))
+        .args(["elect", ELECTION, "--ttl", "2s", "--quiet", "--timeout", "60s", "--value", &format!("candidate-{number}")])
+        .args(["-e", &urls.join(","), "--", "sleep", "3600"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the program starts")
+}
+
+#[test]
+fn who_leads_proclaims_and_resigns_is_seen_once_and_in_order() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let sights = Sights::default();
+        let observer = observe(&client, &sights);
+        let count = |count: usize| eventually("all of it is seen", SHORT, || {
+            let seen = sights.lock().unwrap().len() >= count;
+            async move { seen.then_some(()) }
+        });
+        count(1).await;
+        assert_eq!(client.leader(ELECTION).await, Ok(None));
+        let first = client.elect(ELECTION, "http://a").await.unwrap();
+        first.proclaim("http://a2").await.unwrap();
+        assert!(matches!(client.elect(ELECTION, "http://b").try_now().await, Err(Error::LockHeld { .. })));
+        let leader = client.leader(ELECTION).await.unwrap().expect("somebody leads");
+        assert_eq!((leader.value.as_str(), Ok(leader.token), leader.version), ("http://a2", first.token(), 1));
+        count(3).await;
+        let led = first.held().clone();
+        first.release().await.unwrap();
+        count(4).await;
+        assert_eq!(led.proclaim("too late").await, Err(Error::Lost(Lost::Released)));
+        let second = client.elect(ELECTION, "http://b").await.unwrap();
+        count(5).await;
+        let kinds: Vec<String> = sights.lock().unwrap().iter().map(|seen| match seen {
+            Seen::Elected(leader) => format!("elected {}", leader.value),
+            Seen::Proclaimed(leader) => format!("proclaimed {}", leader.value),
+            other => format!("{other:?}"),
+        }).collect();
+        assert_eq!(kinds, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
+        observer.abort();
+
+        // A name is an election or a lock.
+        let refused = client.lock(ELECTION).try_now().await.unwrap_err();
+        assert!(matches!(&refused, Error::Refused { status: 409, .. }), "{refused:?}");
+        drop(second);
+        let lock = client.lock("no-election").await.unwrap();
+        let refused = client.observe("no-election").unwrap().next().await.unwrap_err();
+        assert!(matches!(&refused, Error::Refused { status: 409, .. }), "{refused:?}");
+        drop(lock);
+        client.settled().await;
+    });
+}
+
+#[test]
+fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other() {
+    let (kills, observers) = trial::size((3, 5), (10, 20));
+    alone(trial::size(Duration::from_secs(240), Duration::from_secs(1_800)), async {
+        let mut cluster = Cluster::start().await;
+        let begun = Instant::now();
+        let clients: Vec<Client> = (0..observers).map(|_| client_of(&cluster)).collect();
+        let sights: Vec<Sights> = clients.iter().map(|_| Sights::default()).collect();
+        let observing: Vec<_> = clients.iter().zip(&sights).map(|(client, sights)| observe(client, sights)).collect();
+        eventually("all observe", SHORT, || async {
+            sights.iter().all(|sights| !sights.lock().unwrap().is_empty()).then_some(())
+        })
+        .await;
+        let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
+        for kill in 0..kills {
+            let led = |count: usize| eventually("all see the next leader", NEXT_WITHIN, || {
+                let seen = sights.iter().all(|sights| leaders(sights).len() >= count);
+                async move { seen.then_some(()) }
+            });
+            led(kill + 1).await;
+            let (_, name) = leaders(&sights[0])[kill].clone();
+            let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
+            candidates[number].kill().await.expect("it runs");
+            // Once, the cluster's own leader dies as well, and the observers that it served go elsewhere.
+            if kill == kills / 2 {
+                let leader = cluster.leader().await;
+                cluster.nodes[leader].kill().await;
+                led(kill + 2).await;
+                cluster.restart(leader).await;
+            }
+        }
+        let all_seen = || async { sights.iter().all(|sights| leaders(sights).len() > kills).then_some(()) };
+        eventually("all see the last leader", NEXT_WITHIN, all_seen).await;
+        observing.iter().for_each(|observing| observing.abort());
+
+        let expected = leaders(&sights[0]);
+        for sights in &sights {
+            assert_eq!(leaders(sights), expected);
+            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
+        }
+        assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
+        assert_eq!(expected.len(), kills + 1);
+        // What was seen is what the cluster has written down.
+        let history = cluster.client(0).send(&crate::client::Call::get(&format!("/v1/locks/{ELECTION}/history"))).await;
+        let tokens: Vec<u64> = history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();
+        assert_eq!(tokens, expected.iter().map(|(token, _)| *token).collect::<Vec<_>>());
+        report(&format!("{observers} observers saw {} leaders at {NODES} nodes, {kills} killed, in {:.1?}", expected.len(), begun.elapsed()));
+        for mut candidate in candidates {
+            candidate.kill().await.ok();
+        }
+        all(observing.into_iter().map(|observing| tokio::spawn(async { observing.await.err(); })).collect()).await;
+    });
+}
