@@ -1,7 +1,7 @@
 //! An election through the deaths of its leaders: whoever observes sees every leader, and the same ones as all others.
 
 use crate::{
-    harness::{Cluster, NODES, SHORT, all, alone, eventually, report, together},
+    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
     trial,
     uses::client_of,
 };
@@ -24,19 +24,41 @@ fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
     let (mut observer, sights) = (client.observe(ELECTION).expect("a name"), Arc::clone(sights));
     tokio::spawn(async move {
         loop {
-            let seen = observer.next().await.expect("it is an election");
-            sights.lock().unwrap().push(seen);
+            let next = observer.next().await.expect("it is an election");
+            sights.lock().unwrap().push(next);
         }
     })
 }
 
 /// The tokens of the leaders that were seen, in order, and who they were.
 fn leaders(sights: &Sights) -> Vec<(u64, String)> {
-    let elected = |seen: &Seen| match seen {
-        Seen::Elected(leader) => Some((leader.token.0, leader.value.clone())),
-        _ => None,
+    let elected = |seen: &Seen| {
+        let Seen::Elected(leader) = seen else { return None };
+        Some((leader.token.0, leader.value.clone()))
     };
     sights.lock().unwrap().iter().filter_map(elected).collect()
+}
+
+/// Waits until an observer has seen so much.
+async fn seen(sights: &Sights, count: usize) {
+    eventually("all of it is seen", SHORT, || async { (sights.lock().unwrap().len() >= count).then_some(()) }).await;
+}
+
+/// Waits until all observers have seen so many leaders.
+async fn led(sights: &[Sights], count: usize) {
+    let all = || async { sights.iter().all(|sights| leaders(sights).len() >= count).then_some(()) };
+    eventually("all see the next leader", NEXT_WITHIN, all).await;
+}
+
+/// What was seen, in a word and a value.
+fn word(seen: &Seen) -> String {
+    if let Seen::Elected(leader) = seen {
+        format!("elected {}", leader.value)
+    } else if let Seen::Proclaimed(leader) = seen {
+        format!("proclaimed {}", leader.value)
+    } else {
+        format!("{seen:?}")
+    }
 }
 
 /// A program that stands for the election, and leads until it is killed.
@@ -59,30 +81,22 @@ fn who_leads_proclaims_and_resigns_is_seen_once_and_in_order() {
         let client = client_of(&cluster);
         let sights = Sights::default();
         let observer = observe(&client, &sights);
-        let count = |count: usize| eventually("all of it is seen", SHORT, || {
-            let seen = sights.lock().unwrap().len() >= count;
-            async move { seen.then_some(()) }
-        });
-        count(1).await;
+        seen(&sights, 1).await;
         assert_eq!(client.leader(ELECTION).await, Ok(None));
         let first = client.elect(ELECTION, "http://a").await.unwrap();
         first.proclaim("http://a2").await.unwrap();
         assert!(matches!(client.elect(ELECTION, "http://b").try_now().await, Err(Error::LockHeld { .. })));
         let leader = client.leader(ELECTION).await.unwrap().expect("somebody leads");
         assert_eq!((leader.value.as_str(), Ok(leader.token), leader.version), ("http://a2", first.token(), 1));
-        count(3).await;
+        seen(&sights, 3).await;
         let led = first.held().clone();
         first.release().await.unwrap();
-        count(4).await;
+        seen(&sights, 4).await;
         assert_eq!(led.proclaim("too late").await, Err(Error::Lost(Lost::Released)));
         let second = client.elect(ELECTION, "http://b").await.unwrap();
-        count(5).await;
-        let kinds: Vec<String> = sights.lock().unwrap().iter().map(|seen| match seen {
-            Seen::Elected(leader) => format!("elected {}", leader.value),
-            Seen::Proclaimed(leader) => format!("proclaimed {}", leader.value),
-            other => format!("{other:?}"),
-        }).collect();
-        assert_eq!(kinds, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
+        seen(&sights, 5).await;
+        let words: Vec<String> = sights.lock().unwrap().iter().map(word).collect();
+        assert_eq!(words, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
         observer.abort();
 
         // A name is an election or a lock.
@@ -112,11 +126,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         .await;
         let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
         for kill in 0..kills {
-            let led = |count: usize| eventually("all see the next leader", NEXT_WITHIN, || {
-                let seen = sights.iter().all(|sights| leaders(sights).len() >= count);
-                async move { seen.then_some(()) }
-            });
-            led(kill + 1).await;
+            led(&sights, kill + 1).await;
             let (_, name) = leaders(&sights[0])[kill].clone();
             let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
             candidates[number].kill().await.expect("it runs");
@@ -124,12 +134,11 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
             if kill == kills / 2 {
                 let leader = cluster.leader().await;
                 cluster.nodes[leader].kill().await;
-                led(kill + 2).await;
+                led(&sights, kill + 2).await;
                 cluster.restart(leader).await;
             }
         }
-        let all_seen = || async { sights.iter().all(|sights| leaders(sights).len() > kills).then_some(()) };
-        eventually("all see the last leader", NEXT_WITHIN, all_seen).await;
+        led(&sights, kills + 1).await;
         observing.iter().for_each(|observing| observing.abort());
 
         let expected = leaders(&sights[0]);
@@ -141,12 +150,16 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         assert_eq!(expected.len(), kills + 1);
         // What was seen is what the cluster has written down.
         let history = cluster.client(0).send(&crate::client::Call::get(&format!("/v1/locks/{ELECTION}/history"))).await;
-        let tokens: Vec<u64> = history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();
+        let tokens: Vec<u64> =
+            history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();
         assert_eq!(tokens, expected.iter().map(|(token, _)| *token).collect::<Vec<_>>());
-        report(&format!("{observers} observers saw {} leaders at {NODES} nodes, {kills} killed, in {:.1?}", expected.len(), begun.elapsed()));
+        report(&format!(
+            "{observers} observers saw {} leaders at {NODES} nodes, {kills} killed, in {:.1?}",
+            expected.len(),
+            begun.elapsed()
+        ));
         for mut candidate in candidates {
             candidate.kill().await.ok();
         }
-        all(observing.into_iter().map(|observing| tokio::spawn(async { observing.await.err(); })).collect()).await;
     });
 }

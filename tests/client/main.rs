@@ -18,6 +18,7 @@ mod front_page;
 mod leader_killed;
 mod many;
 mod paused;
+mod recipes;
 mod scripts;
 mod uses;
 mod watching;

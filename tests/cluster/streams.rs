@@ -95,7 +95,10 @@ fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_
             let key = new_key();
             let mut stream = Stream::open(url, &lock, "wait=60s&ttl=1s", &key);
             let queued = stream.line().await.expect("the first line names the id");
-            assert_eq!((&queued["event"], &queued["id"], &queued["position"]), (&"queued".into(), &key.as_str().into(), &2.into()));
+            assert_eq!(
+                (&queued["event"], &queued["id"], &queued["position"]),
+                (&"queued".into(), &key.as_str().into(), &2.into())
+            );
             let ahead = &queued["ahead"][0];
             assert_eq!((&ahead["number"], &ahead["owner"]), (&holder.number.into(), &"ci-7".into()), "{queued}");
             let known = ["since", "held_for"].map(|field| ahead[field].is_string());

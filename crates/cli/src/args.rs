@@ -4,7 +4,7 @@ use crate::{
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
-    lock::{ExecArgs, elect::ElectArgs, LockArgs, SupervisorArgs},
+    lock::{ExecArgs, LockArgs, SupervisorArgs, elect::ElectArgs},
     locks::LocksArgs,
     node::NodeArgs,
     sessions::SessionsArgs,

@@ -84,8 +84,8 @@ mod write;
 
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
-pub use election::{Observer, Seen};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
+pub use election::{Observer, Seen};
 pub use error::{Error, Lost};
 pub use guard::{Guard, Held};
 pub use nodes::{Nodes, Value};

@@ -33,10 +33,8 @@ use http::{HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
 
-pub(crate) const STAND: Known = Known {
-    now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "meta", "hold"],
-    later: &["max_hold"],
-};
+pub(crate) const STAND: Known =
+    Known { now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "meta", "hold"], later: &["max_hold"] };
 pub(crate) const PROCLAIM: Known = Known { now: &["grant", "value"], later: &[] };
 pub(crate) const LEADER: Known = Known { now: &["wait", "after", "from", "consistency"], later: &[] };
 
@@ -59,8 +57,13 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let mut params = received.params(&PROCLAIM)?;
     let grant = params.parsed::<GrantId>("grant")?.ok_or_else(|| expected("grant", "the id of the leader's grant"))?;
     let value = value(&mut params)?.ok_or_else(|| expected("value", "what to proclaim, a text"))?;
-    let call =
-        ProclaimCall { key, election: election.clone(), grant, value: Value::from(value.into_bytes()), timeout: received.timeout };
+    let call = ProclaimCall {
+        key,
+        election: election.clone(),
+        grant,
+        value: Value::from(value.into_bytes()),
+        timeout: received.timeout,
+    };
     let done = node.proclaim(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
     let proclaimed = election::Proclaimed { election, version: done.value, revision: done.revision };
     answer::json(StatusCode::OK, done.revision, &proclaimed)
@@ -89,7 +92,8 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     }
     let found = node.leader(&election, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let Some(leader) = found.value else {
-        let mut response = axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "nobody leads this election"));
+        let mut response =
+            axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "nobody leads this election"));
         // Whoever waits for a leader goes on from here.
         answer::stamp(&mut response, found.revision);
         return Ok(response);

@@ -57,10 +57,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/locks/{name}/history", get(history::history::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
-        .route(
-            "/v1/elections/{name}",
-            post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>),
-        )
+        .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))

@@ -156,9 +156,7 @@ impl<RT: AsyncRuntime> Observation<RT> {
                 Tidings::Bookmark(revision) => {
                     self.seen.push_back(At { value: Sight::Bookmark, revision: revision.max(self.there) });
                 }
-                Tidings::GoAway(revision) => {
-                    self.seen.push_back(At { value: Sight::GoAway, revision: revision.max(self.there) })
-                }
+                Tidings::GoAway(revision) => self.seen.push_back(At { value: Sight::GoAway, revision: revision.max(self.there) }),
                 Tidings::Failed(revision, error) => self.seen.push_back(At { value: Sight::Failed(error), revision }),
             }
         }

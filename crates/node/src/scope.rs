@@ -110,7 +110,11 @@ mod tests {
                 .iter()
                 .flat_map(|path| [Scope::Node(path.clone()), Scope::Children(path.clone()), Scope::Subtree(path.clone())]),
         );
-        scopes.extend(locks.iter().flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone()), Scope::Leader(lock.clone())]));
+        scopes.extend(
+            locks
+                .iter()
+                .flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone()), Scope::Leader(lock.clone())]),
+        );
         scopes.extend(sessions.map(Scope::Session));
         let subjects = paths.iter().map(Subject::Node).chain(locks.iter().flat_map(|lock| [Subject::Lock(lock), Subject::Leader(lock)]));
         let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));

@@ -43,7 +43,8 @@ impl Change<'_> {
             return Ok(Effect::Unchanged(outcome));
         }
         let number = self.state.index.grants.get(&order.grant).copied();
-        let leads = |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
+        let leads =
+            |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
         self.require_memory()?;
         let (revision, at) = (self.revision, self.at);
@@ -109,7 +110,9 @@ impl State {
     /// Whether an election has one leader at most, and nothing else has a value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
         let queue = self.index.queues.get(lock);
-        let standing = queue.into_iter().flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number())));
+        let standing = queue
+            .into_iter()
+            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number())));
         let election = self.is_election(lock) == Some(true);
         for number in standing {
             let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));

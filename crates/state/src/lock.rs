@@ -11,7 +11,7 @@ use crate::{
     tree::Create,
     value::Value,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits, time::WallMillis};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits};
 use std::collections::BTreeSet;
 
 impl Change<'_> {

@@ -9,7 +9,8 @@ use fairhold_state::{
     State,
     command::{
         Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta, OpenSession,
-        Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable, Transact, Want, WriteKey,
+        Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable, Transact, Want,
+        WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,

@@ -215,6 +215,8 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::Cooling { .. }
         | Event::Cooled { .. }
         | Event::LockForgotten { .. }
+        | Event::Proclaimed { .. }
+        | Event::Vacated { .. }
         | Event::Broken { .. } => None,
     });
     let told: Vec<String> = told.collect();

@@ -93,7 +93,8 @@ impl DoubleBarrier {
         tree::write(&self.client, &mine, Vec::new(), Where::Any, Some(&session)).await?;
         let inside = Inside { client: self.client.clone(), path: members.clone(), session };
         let enough = async {
-            tree::until(&self.client, &members, Of::Children, |look| Ok((look.names()?.len() >= self.size).then_some(()))).await?;
+            tree::until(&self.client, &members, Of::Children, |look| Ok((look.names()?.len() >= self.size).then_some(())))
+                .await?;
             // Those who look later may find fewer, because some have left or died: that it began is written down.
             tree::write(&self.client, &ready, Vec::new(), Where::Absent, None).await.map(|_| ())
         };

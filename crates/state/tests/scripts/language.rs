@@ -28,7 +28,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Want,
+        WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
