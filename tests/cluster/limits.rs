@@ -127,6 +127,14 @@ fn names_and_values() -> Vec<Around> {
             sizes(OWNER_BYTES_MAX).map(|bytes| fresh(&format!("owner={}", "o".repeat(bytes)))),
         ),
         around(
+            "`value` of an election's leader",
+            format!("{ELECTION_VALUE_BYTES_MAX} bytes"),
+            sizes(ELECTION_VALUE_BYTES_MAX).map(|bytes| {
+                let value = format!("{{\"value\":\"{}\"}}", "v".repeat(bytes));
+                raw("POST", &format!("/v1/elections/fresh-{}", new_key())).json(&value)
+            }),
+        ),
+        around(
             "`name` of a session",
             format!("{OWNER_BYTES_MAX} bytes"),
             sizes(OWNER_BYTES_MAX).map(|bytes| session(format!("{{\"name\":\"{}\"}}", "s".repeat(bytes)))),
