@@ -3,7 +3,7 @@
 use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, new_key},
-    harness::{Cluster, LONG, SHORT, alone, together},
+    harness::{Cluster, LONG, SHORT, alone, pass, together},
 };
 
 fn items(page: &Answer) -> Vec<serde_json::Value> {
@@ -82,6 +82,46 @@ fn history_and_numbers_are_there_after_all_nodes_were_killed() {
             let client = cluster.client(node);
             let lock = client.send(&Call::get("/v1/locks/crane")).await.expect_status(200);
             assert_eq!((history(&client, "").await, lock.json["statistics"].clone()), before, "at node {node}");
+        }
+    });
+}
+
+#[test]
+fn whoever_is_turned_away_is_told_who_stands_before_him_and_how_long_it_usually_takes() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        // Who held it before says how long the next may.
+        let before = client.acquire("crane", "ttl=60s").await;
+        let slept = std::time::Duration::from_millis(300);
+        pass(slept).await;
+        client.release(&before.id).await;
+        let holder = client.acquire("crane", "ttl=60s&owner=ann&meta=%7B%22build%22:%2281%22%7D").await;
+        let queued = Call::post("/v1/locks/crane?ttl=60s&owner=bob").with("prefer", "respond-async");
+        let queued = client.send(&queued).await.expect_status(202);
+        let refused = client.send(&Call::post("/v1/locks/crane")).await.expect_problem(409, "lock_held");
+        let late = client.send(&Call::post("/v1/locks/crane?wait=100ms")).await.expect_problem(409, "wait_timeout");
+        for (answer, position) in [(&queued, 2), (&refused, 3), (&late, 3)] {
+            assert_eq!(answer.number("position"), position, "{answer:?}");
+            let ahead = answer.json["ahead"].as_array().expect("those ahead");
+            assert_eq!(ahead.len() as u64, position - 1, "{answer:?}");
+            assert_eq!((&ahead[0]["owner"], &ahead[0]["meta"]["build"]), (&"ann".into(), &"81".into()), "{answer:?}");
+            assert!(ahead[0]["held_for"].is_string() && ahead[0]["since"].is_string(), "{answer:?}");
+            let estimate = fairhold_types::duration::parse(answer.string("estimate")).expect("a duration");
+            assert!(estimate >= slept * u32::try_from(position - 1).expect("small"), "{answer:?}");
+        }
+        assert_eq!(refused.json["holder"]["meta"]["build"], "81");
+        let queue = client.send(&Call::get("/v1/locks/crane/queue")).await.expect_status(200);
+        assert!(queue.json["items"][1]["estimate"].is_string() && queue.json["items"][0].get("estimate").is_none(), "{queue:?}");
+
+        // Where the time goes: only here somebody had to wait.
+        let idle = client.acquire("idle", "ttl=60s").await;
+        client.release(&idle.id).await;
+        client.release(&holder.id).await;
+        client.release(queued.string("id")).await;
+        for sort in ["wait", "hold", "contention"] {
+            let page = client.send(&Call::get(&format!("/v1/locks?sort={sort}&limit=1"))).await.expect_status(200);
+            assert_eq!((&page.json["items"][0]["lock"], &page.json["items"][0]["hand_overs"]), (&"crane".into(), &1.into()), "{page:?}");
         }
     });
 }

@@ -20,6 +20,7 @@ mod disk_bounded;
 mod disk_full;
 mod disk_mounted;
 mod doctor;
+mod elections;
 mod exactly_once;
 mod fairness;
 mod going_away;
