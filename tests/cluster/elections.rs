@@ -49,7 +49,10 @@ fn who_leads_is_told_by_every_node_and_to_whoever_comes_back() {
         leader(&client, "primary").await.expect_problem(404, "no_leader");
         let ann = leads(&client, "primary", "value=http://a&ttl=60s&owner=ann").await;
         let told = leader(&client, "primary").await.expect_status(200);
-        assert_eq!((told.string("value"), told.number("token"), &told.json["leader"]["owner"]), ("http://a", ann.token, &"ann".into()));
+        assert_eq!(
+            (told.string("value"), told.number("token"), &told.json["leader"]["owner"]),
+            ("http://a", ann.token, &"ann".into())
+        );
         client.send(&Call::post("/v1/elections/primary?value=http://b")).await.expect_problem(409, "lock_held");
         let call = proclaims("primary", &ann, "http://a2");
         let first = client.send(&call).await.expect_status(200);

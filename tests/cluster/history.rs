@@ -121,7 +121,11 @@ fn whoever_is_turned_away_is_told_who_stands_before_him_and_how_long_it_usually_
         client.release(queued.string("id")).await;
         for sort in ["wait", "hold", "contention"] {
             let page = client.send(&Call::get(&format!("/v1/locks?sort={sort}&limit=1"))).await.expect_status(200);
-            assert_eq!((&page.json["items"][0]["lock"], &page.json["items"][0]["hand_overs"]), (&"crane".into(), &1.into()), "{page:?}");
+            assert_eq!(
+                (&page.json["items"][0]["lock"], &page.json["items"][0]["hand_overs"]),
+                (&"crane".into(), &1.into()),
+                "{page:?}"
+            );
         }
     });
 }

@@ -7,6 +7,7 @@ use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     clock::wall_now,
     keepalive::Renewed,
+    look::{Look, look},
     node::Node,
     open_request::OpenRequest,
     view,
@@ -15,7 +16,6 @@ use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
     command::{Acquire, Answer as CommandAnswer, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
-    read::GrantStatus,
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -384,25 +384,4 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
 fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Instant) -> Option<Duration> {
     let session = state.session(view.session).filter(|_| view.anonymous)?;
     Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(proved)))
-}
-
-/// What a waiting request sees of its grant.
-pub(crate) enum Look {
-    Waiting,
-    Held,
-    Ended(EndReason),
-    Superseded,
-}
-
-pub(crate) fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
-    match state.grant(grant) {
-        GrantStatus::Live(contender) if contender.attempt > standing.attempt => Look::Superseded,
-        GrantStatus::Live(contender) if contender.granted_at.is_some() => Look::Held,
-        GrantStatus::Live(_) => Look::Waiting,
-        GrantStatus::Ended(reason) => Look::Ended(reason),
-        // This node has not applied the acquire yet, which the leader has: it will, and wakes us then.
-        GrantStatus::Unknown if state.revision().0 < standing.number.0 => Look::Waiting,
-        // Remembered no more, so it ended long ago; how is not known.
-        GrantStatus::Unknown => Look::Ended(EndReason::Expired),
-    }
 }

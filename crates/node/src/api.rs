@@ -1,7 +1,9 @@
 //! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
 
+mod ahead;
 mod tree;
 
+pub use ahead::{Ahead, InTheWay};
 pub use tree::{Children, Fence, NodeRow, NodeView, Precondition, TransactCall, Transacted, WriteCall};
 
 use fairhold_raft::{
@@ -139,26 +141,6 @@ pub struct AcquireCall {
     pub respond_async: bool,
     /// How long the server may work on it, the wait not counted.
     pub timeout: Duration,
-}
-
-/// Who stands ahead of a caller, as far as this node knows: for people.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InTheWay {
-    /// Those ahead and 1; 0 where it is not known.
-    pub position: u64,
-    /// The first of those ahead, in order, holders first.
-    pub ahead: Vec<Ahead>,
-    /// How long those ahead may take yet, by what was usual.
-    pub estimate: Option<Duration>,
-}
-
-/// One who stands ahead of a caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ahead {
-    /// Who it is.
-    pub facts: HolderFacts,
-    /// Its pairs of text, for people; of the first one only.
-    pub meta: Meta,
 }
 
 /// What came of asking for a grant.

@@ -5,8 +5,9 @@
 //! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
 
 use crate::{
-    acquire::{Look, Request, Standing, UNKNOWN, look, uncertain},
+    acquire::{Request, Standing, UNKNOWN, uncertain},
     api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
+    look::{Look, look},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,

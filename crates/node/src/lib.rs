@@ -20,6 +20,7 @@ mod hold;
 mod hub;
 mod initial;
 mod keepalive;
+mod look;
 mod marks;
 mod metrics;
 pub mod node;
