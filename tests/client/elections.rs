@@ -65,7 +65,7 @@ fn word(seen: &Seen) -> String {
 fn candidate(cluster: &Cluster, number: usize) -> Child {
     let urls: Vec<&str> = cluster.nodes.iter().map(|node| node.url.as_str()).collect();
     Command::new(env!("CARGO_BIN_EXE_fairhold"))
-        .args(["elect", ELECTION, "--ttl", "2s", "--quiet", "--timeout", "60s", "--value", &format!("candidate-{number}")])
+        .args(["elect", ELECTION, "--ttl", "5s", "--quiet", "--timeout", "60s", "--value", &format!("candidate-{number}")])
         .args(["-e", &urls.join(","), "--", "sleep", "3600"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -125,34 +125,37 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         })
         .await;
         let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
+        let mut known = 0;
         for kill in 0..kills {
-            led(&sights, kill + 1).await;
-            let (_, name) = leaders(&sights[0])[kill].clone();
+            led(&sights, known + 1).await;
+            let seen = leaders(&sights[0]);
+            known = seen.len();
+            let name = seen.last().map(|(_, name)| name.clone()).unwrap_or_default();
             let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
             candidates[number].kill().await.expect("it runs");
             // Once, the cluster's own leader dies as well, and the observers that it served go elsewhere.
             if kill == kills / 2 {
                 let leader = cluster.leader().await;
                 cluster.nodes[leader].kill().await;
-                led(&sights, kill + 2).await;
+                led(&sights, known + 1).await;
                 cluster.restart(leader).await;
             }
         }
-        led(&sights, kills + 1).await;
+        led(&sights, known + 1).await;
         observing.iter().for_each(|observing| observing.abort());
 
-        let expected = leaders(&sights[0]);
+        let expected = leaders(&sights[0])[..=known].to_vec();
         for sights in &sights {
-            assert_eq!(leaders(sights), expected);
+            assert_eq!(leaders(sights)[..=known], expected);
             assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
-        assert_eq!(expected.len(), kills + 1);
+        assert!(expected.len() > kills, "each that was killed was followed by another: {expected:?}");
         // What was seen is what the cluster has written down.
         let history = cluster.client(0).send(&crate::client::Call::get(&format!("/v1/locks/{ELECTION}/history"))).await;
         let tokens: Vec<u64> =
             history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();
-        assert_eq!(tokens, expected.iter().map(|(token, _)| *token).collect::<Vec<_>>());
+        assert_eq!(tokens[..=known], expected.iter().map(|(token, _)| *token).collect::<Vec<_>>());
         report(&format!(
             "{observers} observers saw {} leaders at {NODES} nodes, {kills} killed, in {:.1?}",
             expected.len(),
