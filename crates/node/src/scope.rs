@@ -116,7 +116,8 @@ mod tests {
                 .flat_map(|lock| [Scope::Lock(lock.clone()), Scope::LocksBelow(lock.clone()), Scope::Leader(lock.clone())]),
         );
         scopes.extend(sessions.map(Scope::Session));
-        let subjects = paths.iter().map(Subject::Node).chain(locks.iter().flat_map(|lock| [Subject::Lock(lock), Subject::Leader(lock)]));
+        let subjects =
+            paths.iter().map(Subject::Node).chain(locks.iter().flat_map(|lock| [Subject::Lock(lock), Subject::Leader(lock)]));
         let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));
         let subjects = subjects.chain(grants);
         let mut covered = 0;

@@ -1,7 +1,11 @@
 //! Groups: which programs are alive, each with a value that the others can read.
 
 use super::tree::{self, Of, Where};
-use crate::{client::Client, error::{Error, Lost}, session::Session};
+use crate::{
+    client::Client,
+    error::{Error, Lost},
+    session::Session,
+};
 
 /// A group.
 ///
