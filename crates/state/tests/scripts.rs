@@ -63,6 +63,11 @@ fn history_scripts() {
 }
 
 #[test]
+fn election_scripts() {
+    run_all("election");
+}
+
+#[test]
 fn tree_scripts() {
     run_all("tree");
 }
