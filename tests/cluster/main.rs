@@ -34,6 +34,7 @@ mod limits;
 mod listing;
 mod lock_command;
 mod metrics;
+mod modes;
 mod overload;
 mod paused;
 mod power_cut;

@@ -8,12 +8,12 @@ use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
-use fairhold_state::command::{Part, Rejection};
+use fairhold_state::command::{Blocked, Part, Rejection};
 use fairhold_types::{
     Code, GrantId, LockName, Path,
     dto::Contender,
     duration,
-    problem::{Effect, Facts, FailedStep, TransactionPart},
+    problem::{self, Effect, Facts, FailedStep, TransactionPart},
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -274,6 +274,11 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
         Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
         Rejection::TooManyNodes { max } => (Code::TooLarge, limited(max)),
+        Rejection::WouldDeadlock { cycle } => {
+            let cycle = cycle.into_iter().map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
+            (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
+        }
+        Rejection::NotHeld => (Code::BadRequest, Facts::default()),
         Rejection::NotLeader => (Code::NotLeader, Facts::default()),
         Rejection::OtherUse { election } => {
             let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
@@ -514,6 +519,21 @@ mod tests {
             (Rejection::NoNode { path: path() }, Asked::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
             (Rejection::ReadOnly { path: path() }, Asked::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
             (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
+            (Rejection::NotHeld, Asked::Change, 400, "bad_request", false, json!({})),
+            (
+                Rejection::WouldDeadlock {
+                    cycle: vec![Blocked {
+                        session: SessionNumber(9),
+                        owner: "ci-7".to_owned(),
+                        lock: LockName::parse("a").unwrap(),
+                    }],
+                },
+                Asked::Change,
+                409,
+                "would_deadlock",
+                true,
+                json!({"cycle": [{"session": 9, "owner": "ci-7", "lock": "a"}]}),
+            ),
         ]
     }
 

@@ -34,6 +34,8 @@ pub(crate) const ACQUIRE: Known = Known {
 };
 pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
 pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
+pub(crate) const DOWNGRADE: Known = Known { now: &[], later: &[] };
+pub(crate) const UPGRADE: Known = Known { now: &["wait"], later: &[] };
 pub(crate) const RELEASE: Known = Known { now: &[], later: &["reason"] };
 
 /// `POST /v1/locks/{name}`
@@ -215,6 +217,26 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let renewed = node.renew_grant(received.grant()?, ttl, received.timeout).await;
     let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed(renewed.value, node.wall_now()))
+}
+
+/// `POST /v1/grants/{id}/downgrade`
+pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.params(&DOWNGRADE)?;
+    received.key()?;
+    let shared = node.downgrade(received.grant()?, received.timeout).await;
+    let shared = shared.map_err(|error| Problem::of(error, Asked::Change))?;
+    answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
+}
+
+/// `POST /v1/grants/{id}/upgrade`
+pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let wait = received.params(&UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
+    received.key()?;
+    let upgraded = node.upgrade(received.grant()?, wait, received.timeout).await;
+    let upgraded = upgraded.map_err(|error| Problem::of(error, Asked::Change))?;
+    answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
 }
 
 /// `DELETE /v1/grants/{id}`

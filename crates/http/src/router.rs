@@ -60,6 +60,8 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
+        .route("/v1/grants/{id}/downgrade", post(grants::downgrade::<RT>))
+        .route("/v1/grants/{id}/upgrade", post(grants::upgrade::<RT>))
         .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))
         .route("/v1/sessions/keepalive", post(sessions::keepalive_many::<RT>))
         .route("/v1/sessions/{id}/keepalive", post(sessions::keepalive::<RT>))

@@ -167,6 +167,7 @@ fn of_change(change: Change) -> What {
         },
         Change::GrantEnded { lock, number, session, reason } => What::GrantEnded { lock, number, session, reason },
         Change::Cooling { lock, number, delay_ms } => What::Cooling { lock, number, delay: span(delay_ms) },
+        Change::Downgraded { lock, number } => What::Downgraded { lock, number },
         Change::Cooled { lock, number } => What::Cooled { lock, number },
         Change::Broken { lock, by, reason } => {
             What::Broken { lock, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }

@@ -103,7 +103,11 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Proposes a command that may be repeated, again and again, until it is answered or the time is up.
-    async fn propose_until_answered(&self, command: Command, deadline: RT::Instant) -> Result<CommandAnswer, ProposeError> {
+    pub(crate) async fn propose_until_answered(
+        &self,
+        command: Command,
+        deadline: RT::Instant,
+    ) -> Result<CommandAnswer, ProposeError> {
         loop {
             match self.0.replica.propose(command.clone(), deadline).await {
                 Err(error) if error != NotProposed::ShuttingDown.into() && RT::Instant::now() < deadline => {
@@ -381,7 +385,7 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
 }
 
 /// How long a grant of its own lives yet, counted from the last keepalive that was proved.
-fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Instant) -> Option<Duration> {
+pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Instant) -> Option<Duration> {
     let session = state.session(view.session).filter(|_| view.anonymous)?;
     Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(proved)))
 }

@@ -43,6 +43,13 @@ pub enum Change {
         /// For how long.
         delay_ms: u64,
     },
+    /// An exclusive holder shares from now on.
+    Downgraded {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        number: GrantNumber,
+    },
     /// A lock delay is over.
     Cooled {
         /// The lock.
@@ -141,6 +148,7 @@ impl Change {
             Event::Cooling { lock, grant, delay_ms } => {
                 Change::Cooling { lock: lock.clone(), number: *grant, delay_ms: *delay_ms }
             }
+            Event::Downgraded { lock, grant } => Change::Downgraded { lock: lock.clone(), number: *grant },
             Event::Cooled { lock, grant } => Change::Cooled { lock: lock.clone(), number: *grant },
             Event::Broken { lock, by, reason } => {
                 Change::Broken { lock: lock.clone(), by: by.as_str().into(), reason: reason.as_str().into() }
@@ -157,8 +165,10 @@ impl Change {
             Event::SessionClosed { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Closed },
             Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
             Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
-            // The child's own event tells it.
-            Event::Attached { .. } | Event::ChildrenChanged { .. } => return None,
+            // The child's own event tells it; a wish to be the only holder is told when it comes true.
+            Event::Upgrading { .. } | Event::UpgradeEnded { .. } | Event::Attached { .. } | Event::ChildrenChanged { .. } => {
+                return None;
+            }
         })
     }
 
@@ -169,6 +179,7 @@ impl Change {
             Change::GrantEnded { lock, session, .. } => Subject::Grant(lock, *session),
             Change::Cooling { lock, .. }
             | Change::Cooled { lock, .. }
+            | Change::Downgraded { lock, .. }
             | Change::Broken { lock, .. }
             | Change::LockForgotten(lock) => Subject::Lock(lock),
             Change::Proclaimed { leader: Claim { lock, .. }, .. } | Change::Vacated { lock, .. } => Subject::Leader(lock),
@@ -190,6 +201,7 @@ impl Change {
             | Change::GrantEnded { .. }
             | Change::Cooling { .. }
             | Change::Cooled { .. }
+            | Change::Downgraded { .. }
             | Change::Vacated { .. }
             | Change::LockForgotten(_)
             | Change::SessionOpened { .. }

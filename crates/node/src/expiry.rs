@@ -192,6 +192,9 @@ impl<I: Instant> Watched<I> {
             Event::Attached { .. }
             | Event::Granted { .. }
             | Event::Broken { .. }
+            | Event::Downgraded { .. }
+            | Event::Upgrading { .. }
+            | Event::UpgradeEnded { .. }
             | Event::Proclaimed { .. }
             | Event::Vacated { .. } => {}
             Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {

@@ -111,9 +111,10 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
         }
         for event in events {
             match event {
-                Event::Granted { grant, .. } | Event::Ended { grant, .. } | Event::Attached { grant, .. } => {
-                    self.wake_grant(*grant)
-                }
+                Event::Granted { grant, .. }
+                | Event::Ended { grant, .. }
+                | Event::Attached { grant, .. }
+                | Event::UpgradeEnded { grant, .. } => self.wake_grant(*grant),
                 Event::SessionOpened { .. }
                 | Event::SessionExpired { .. }
                 | Event::SessionRetimed { .. }
@@ -121,6 +122,8 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 | Event::Queued { .. }
                 | Event::Cooling { .. }
                 | Event::Cooled { .. }
+                | Event::Downgraded { .. }
+                | Event::Upgrading { .. }
                 | Event::Broken { .. }
                 | Event::Proclaimed { .. }
                 | Event::Vacated { .. }

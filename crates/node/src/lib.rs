@@ -13,6 +13,7 @@ mod admin;
 pub mod api;
 pub mod change;
 mod clock;
+mod convert;
 mod deadlines;
 pub mod elections;
 mod expiry;

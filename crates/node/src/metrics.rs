@@ -131,6 +131,9 @@ impl<I: Instant> NodeMetrics<I> {
                 Event::Cooled { .. } => self.cooled.inc(),
                 Event::SessionRetimed { .. }
                 | Event::Cooling { .. }
+                | Event::Downgraded { .. }
+                | Event::Upgrading { .. }
+                | Event::UpgradeEnded { .. }
                 | Event::Broken { .. }
                 | Event::Proclaimed { .. }
                 | Event::Vacated { .. }

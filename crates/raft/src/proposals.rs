@@ -349,9 +349,12 @@ fn goes_first(command: &Command) -> bool {
         | Command::SetGrantTimeout { .. }
         | Command::Break(_)
         | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::EndUpgrade { .. }
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)
+        | Command::Upgrade { .. }
         | Command::Transact(_)
         | Command::Proclaim(_)
         | Command::Forget { .. }

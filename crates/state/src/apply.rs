@@ -73,6 +73,9 @@ impl Change<'_> {
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
             Command::Proclaim(order) => self.proclaim(order),
             Command::ForgetHistory { through } => Ok(self.forget_history(through)),
+            Command::Downgrade { grant, at: _ } => self.downgrade(grant),
+            Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, if_busy),
+            Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
         }
     }
 

@@ -38,12 +38,13 @@ impl Change<'_> {
         if session.id.is_some() {
             self.events.push(Event::SessionClosed { session: number });
         }
-        let mut locks: BTreeSet<LockName> = BTreeSet::new();
+        let (mut locks, mut broken): (BTreeSet<LockName>, BTreeSet<LockName>) = (BTreeSet::new(), BTreeSet::new());
         for grant in self.state.grants_of(number) {
             let contender = self.contender(grant);
             let (lock, held) = (contender.lock.clone(), contender.granted_at.is_some());
             self.break_contender(grant, by, reason, Keeper::Table);
-            if held && !locks.contains(&lock) {
+            // A grant that only waited may come before the one that held.
+            if held && broken.insert(lock.clone()) {
                 self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
             }
             locks.insert(lock);

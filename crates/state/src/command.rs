@@ -124,6 +124,29 @@ pub enum Command {
         /// The last revision to forget.
         through: Revision,
     },
+    /// Makes an exclusive holder a shared one, in place: readers behind it join at once.
+    Downgrade {
+        /// The grant.
+        grant: GrantId,
+        /// When the request was taken.
+        at: WallMillis,
+    },
+    /// Makes a shared holder the only one, as soon as the others have gone; until then it goes on holding shared.
+    Upgrade {
+        /// The grant.
+        grant: GrantId,
+        /// What to do where others hold too.
+        if_busy: IfBusy,
+        /// When the request was taken.
+        at: WallMillis,
+    },
+    /// Gives an upgrade up that still waits: the grant stays a shared holder.
+    EndUpgrade {
+        /// The grant.
+        grant: GrantId,
+        /// When the request was taken.
+        at: WallMillis,
+    },
     /// The leader of an election proclaims another value.
     Proclaim(Proclaim),
 }
@@ -145,7 +168,10 @@ impl Command {
             | Command::Abandon { at, .. }
             | Command::Release { at, .. }
             | Command::EndCooling { at, .. }
-            | Command::Sweep { at, .. } => *at,
+            | Command::Sweep { at, .. }
+            | Command::Downgrade { at, .. }
+            | Command::Upgrade { at, .. }
+            | Command::EndUpgrade { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::SetGrantTimeout { .. }
             | Command::Forget { .. }
@@ -211,7 +237,8 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// Takes a place in the queue of one lock. Several locks at once, reentrant holds and a bound on holding are in the format and are refused by this version.
+/// Takes a place in the queue of one lock. Several locks at once, reentrant holds and a bound on holding are in the format, and
+/// are refused by this version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// The grant's id, which makes the command safe to repeat.
@@ -513,6 +540,15 @@ pub enum Rejection {
         /// The parent.
         parent: Path,
     },
+    /// Whoever waits there would wait for itself in the end.
+    #[error("waiting for it would never end: {}", circle(.cycle))]
+    WouldDeadlock {
+        /// Each waits for the next, and the last one for the first, which is who asked.
+        cycle: Vec<Blocked>,
+    },
+    /// Only a grant that is held can change its mode.
+    #[error("the grant is not held yet")]
+    NotHeld,
     /// Only the leader of an election proclaims.
     #[error("the grant does not lead this election")]
     NotLeader,
@@ -522,6 +558,22 @@ pub enum Rejection {
         /// Whether it is an election; else it is a lock.
         election: bool,
     },
+}
+
+fn circle(cycle: &[Blocked]) -> String {
+    let one = |blocked: &Blocked| format!("{} of session {} waits for {}", blocked.owner, blocked.session, blocked.lock);
+    cycle.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// One of a circle of those who would wait for one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Its session's public number.
+    pub session: SessionNumber,
+    /// Who it is, for people.
+    pub owner: String,
+    /// The lock for which it waits, or would.
+    pub lock: LockName,
 }
 
 /// Who holds a lock, as a refused caller is told.
@@ -658,6 +710,27 @@ pub enum Event {
         path: Path,
         /// How often that has happened to it: its `cversion` now.
         cversion: i32,
+    },
+    /// An exclusive holder shares from now on.
+    Downgraded {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+    },
+    /// A shared holder waits until it is the only one.
+    Upgrading {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+    },
+    /// A shared holder gave up waiting to be the only one, and goes on as before.
+    UpgradeEnded {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
     },
     /// An election has a leader with that value: a new one, right after its grant, or one that proclaims another value.
     Proclaimed {

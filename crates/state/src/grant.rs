@@ -94,7 +94,11 @@ impl Change<'_> {
         let path = self.state.index.contenders.get(&number).cloned();
         let contender = self.contender_mut(number);
         contender.cooling = true;
+        let gave_up = std::mem::take(&mut contender.upgrading);
         let contender = contender.clone();
+        if gave_up {
+            self.state.index.set_upgrading(&contender.lock, None);
+        }
         if let Some(node) = path.and_then(|path| self.state.tree.get_mut(&path)) {
             node.ephemeral_owner = SessionNumber(0);
         }

@@ -31,6 +31,8 @@ pub(crate) struct Queue {
     pub(crate) holders: OrdSet<GrantNumber>,
     /// Those who wait, in order.
     pub(crate) waiting: OrdSet<Place>,
+    /// The shared holder that waits to be the only one: there is never a second, for the two would wait for one another.
+    pub(crate) upgrading: Option<GrantNumber>,
 }
 
 impl Queue {
@@ -76,6 +78,9 @@ impl Index {
             queue.waiting.insert(Place::of(contender));
             self.waiting += 1;
         }
+        if contender.upgrading {
+            queue.upgrading = Some(number);
+        }
         self.contenders.insert(number, path);
         if contender.cooling {
             self.cooling.insert(number);
@@ -92,6 +97,13 @@ impl Index {
         queue.holders.insert(place.number());
     }
 
+    /// Notes who waits to be the only holder of a lock, or that nobody does any more.
+    pub(crate) fn set_upgrading(&mut self, lock: &LockName, upgrading: Option<GrantNumber>) {
+        if let Some(queue) = self.queues.get_mut(lock) {
+            queue.upgrading = upgrading;
+        }
+    }
+
     /// Takes a contender's grant from its owner, who has gone; the contender goes on blocking.
     pub(crate) fn cool(&mut self, contender: &Contender) {
         self.disown(contender);
@@ -102,6 +114,7 @@ impl Index {
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.holders.remove(&contender.number);
+            queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
             self.waiting -= usize::from(queue.waiting.remove(&Place::of(contender)).is_some());
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);

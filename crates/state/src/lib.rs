@@ -23,6 +23,7 @@ mod breaking;
 mod browse;
 mod check;
 pub mod command;
+mod convert;
 pub mod election;
 mod grant;
 pub mod history;

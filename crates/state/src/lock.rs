@@ -56,6 +56,8 @@ impl Change<'_> {
             session,
             anonymous: named.is_none(),
             mode: want.mode,
+            asked: want.mode,
+            upgrading: false,
             limit: acquire.limit,
             permits: acquire.permits,
             priority: acquire.priority,
@@ -151,6 +153,7 @@ impl Change<'_> {
     /// Grants, in order, to all those whose turn has come: one exclusive contender, or a batch of readers, or as many as have
     /// permits.
     pub(crate) fn advance(&mut self, lock: &LockName) {
+        self.finish_upgrade(lock);
         while let Some(place) = self.state.first_grantable(lock) {
             let (number, revision, at) = (place.number(), self.revision, self.at);
             let contender = self.contender_mut(number);
@@ -160,14 +163,19 @@ impl Change<'_> {
             let granted = contender.clone();
             self.count_granted(&granted);
             self.state.index.grant(lock, place);
-            let token = FencingToken(revision.0);
-            let settings = self.state.settings_mut(lock);
-            assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
-            settings.last_token = Some(token);
-            self.state.index.locks.insert(lock.clone());
-            self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
+            self.note_token(lock, number);
             self.tell_leader(lock);
         }
+    }
+
+    /// Notes that this revision is the token of a holder.
+    pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
+        let token = FencingToken(self.revision.0);
+        let settings = self.state.settings_mut(lock);
+        assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
+        settings.last_token = Some(token);
+        self.state.index.locks.insert(lock.clone());
+        self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
     }
 
     pub(crate) fn advance_all(&mut self, locks: BTreeSet<LockName>) {
@@ -231,6 +239,7 @@ impl State {
         let mut holders = queue.holders.iter().filter_map(|number| self.contender(*number));
         match mode {
             // All holders of a lock have one mode, so any of them tells: readers do not have to count one another.
+            Mode::Shared if queue.upgrading.is_some() => false,
             Mode::Shared => holders.next().is_none_or(|holder| holder.mode == Mode::Shared),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
@@ -240,19 +249,20 @@ impl State {
         }
     }
 
+    pub(crate) fn holder_facts(&self, holder: &Contender) -> HolderFacts {
+        HolderFacts {
+            number: holder.number,
+            owner: holder.owner.text.clone(),
+            token: holder.token(),
+            since: holder.held_since.unwrap_or(holder.queued_at),
+        }
+    }
+
     fn busy(&self, queue: &Queue, place: Place) -> Rejection {
         let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|place| place.number()));
         let ahead = queue.holders.len() + queue.waiting.range(..place).count();
         match first.and_then(|number| self.contender(number)) {
-            Some(first) => Rejection::LockHeld {
-                holder: HolderFacts {
-                    number: first.number,
-                    owner: first.owner.text.clone(),
-                    token: first.token(),
-                    since: first.held_since.unwrap_or(first.queued_at),
-                },
-                ahead: ahead as u64,
-            },
+            Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
             None => unreachable!("a lock that is not free has somebody in it"),
         }
     }
@@ -264,7 +274,7 @@ impl State {
         }
     }
 
-    fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
+    pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
         match self.tree.get_mut(&lock.path()).map(|node| &mut node.role) {
             Some(Role::Lock(settings)) => settings,
             Some(Role::Data | Role::Contender(_)) | None => unreachable!("{lock} has contenders and no lock node"),
@@ -299,7 +309,7 @@ fn first_difference(
         contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text);
     [
         ("name", contender.lock != want.lock),
-        ("mode", contender.mode != want.mode),
+        ("mode", contender.asked != want.mode),
         ("value", election != acquire.value.is_some()),
         ("limit", contender.limit != acquire.limit),
         ("permits", contender.permits != acquire.permits),

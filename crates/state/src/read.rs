@@ -173,7 +173,7 @@ impl State {
                 (None, Mode::Exclusive) => first,
                 (None, Mode::Shared) => last_exclusive,
             };
-            if contender.mode == Mode::Exclusive {
+            if contender.mode == Mode::Exclusive || contender.upgrading {
                 last_exclusive = Some(contender);
             }
             entries.push(QueueEntry { contender, position: ahead + 1, waits_for });

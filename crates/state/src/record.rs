@@ -157,8 +157,12 @@ pub struct Contender {
     pub session: SessionNumber,
     /// Whether that session was made for this grant alone.
     pub anonymous: bool,
-    /// Alone or shared.
+    /// Alone or shared, as it stands now.
     pub mode: Mode,
+    /// The mode that its request named.
+    pub asked: Mode,
+    /// It holds shared, and waits until it is the only one.
+    pub upgrading: bool,
     /// The limit that its request named.
     pub limit: Option<u32>,
     /// How many permits it holds or wants.
@@ -171,7 +175,7 @@ pub struct Contender {
     pub meta: Meta,
     /// How often a caller attached to it; the newest attempt is the one that counts.
     pub attempt: u64,
-    /// The revision at which it was granted, which is its token; set once.
+    /// The revision at which it was granted, which is its token; set once, and anew by an upgrade.
     pub granted_at: Option<Revision>,
     /// How long the lock stays blocked when its session expires while it holds.
     pub lock_delay_ms: u64,

@@ -86,6 +86,8 @@ impl Change<'_> {
         for grant in self.state.grants_of(number) {
             let contender = self.contender(grant);
             if contender.granted_at.is_some() && contender.lock_delay_ms > 0 {
+                // The others may go on all the same, where it was about to be the only one.
+                locks.insert(contender.lock.clone());
                 self.cool_contender(grant);
             } else {
                 locks.insert(self.end_contender(grant, EndReason::Expired, Keeper::Table));

@@ -8,9 +8,9 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta, OpenSession,
-        Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable, Transact, Want,
-        WriteKey,
+        Acquire, Answer, Blocked, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta,
+        OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable,
+        Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -236,6 +236,9 @@ fn commands() -> Vec<(String, Command)> {
             at: AT,
         },
         Sweep => Command::Sweep { nodes: vec![Sweepable { path: path("/jobs"), since: Revision(300) }], at: AT },
+        Downgrade => Command::Downgrade { grant: id, at: AT },
+        Upgrade => Command::Upgrade { grant: id, if_busy: IfBusy::Refuse, at: AT },
+        EndUpgrade => Command::EndUpgrade { grant: id, at: AT },
     );
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
@@ -302,6 +305,10 @@ fn rejections() -> Vec<(String, Answer)> {
         EphemeralParent => Rejection::EphemeralParent { path: path("/jobs") },
         TooManyNodes => Rejection::TooManyNodes { max: 10_000 },
         NoRoomForName => Rejection::NoRoomForName { parent: path("/jobs") },
+        WouldDeadlock => Rejection::WouldDeadlock {
+            cycle: vec![Blocked { session: SessionNumber(300), owner: "ci-7".to_owned(), lock: lock("orders/42") }],
+        },
+        NotHeld => Rejection::NotHeld,
         NotLeader => Rejection::NotLeader,
         OtherUse => Rejection::OtherUse { election: true },
     );

@@ -17,7 +17,7 @@ use fairhold_state::{
     read::GrantStatus,
     record::Kind,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path, limits::PAGE_MAX};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
 use naive::{Holding, Mistake, Naive};
 use naive_tree::Plain;
 use random::{Commands, Profile};
@@ -44,6 +44,8 @@ struct Run {
     naive: Naive,
     ids: Vec<GrantId>,
     last_tokens: BTreeMap<LockName, FencingToken>,
+    /// Who held what after the step before.
+    held_before: BTreeSet<(LockName, GrantNumber)>,
     trace: Vec<String>,
     /// How often each kind of outcome, rejection and event came.
     seen: Kinds,
@@ -67,6 +69,7 @@ impl Run {
             naive: Naive::new(mistake),
             ids: Vec::new(),
             last_tokens: BTreeMap::new(),
+            held_before: BTreeSet::new(),
             trace: Vec::new(),
             seen: Kinds::new(),
         }
@@ -253,18 +256,28 @@ impl Run {
             let grows = if alone { last < Some(*token) } else { last <= Some(*token) };
             ensure(grows, || format!("the token of {lock} went from {last:?} to {token}"))?;
             let place = |priority: i32, number: u64| (-i64::from(priority), number);
+            // One who upgrades held it already: he never stood behind those who wait.
+            let upgraded = !applied.events.iter().any(|event| matches!(event, Event::Queued { grant: new, .. } if new == grant))
+                && self.held_before.contains(&(lock.clone(), *grant));
+            if upgraded {
+                continue;
+            }
             for waiting in self.state.queue(lock).iter().filter(|entry| entry.contender.granted_at.is_none()) {
                 let (waiting, granted) = (waiting.contender, place(holder.priority, grant.0));
                 let behind = place(waiting.priority, waiting.number.0) > granted;
                 ensure(behind, || format!("#{grant} was granted before #{}, who stood before it", waiting.number))?;
             }
         }
+        self.held_before.clear();
         for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+            let holders = self.state.lock(&name).holders;
+            self.held_before.extend(holders.iter().map(|holder| (name.clone(), holder.number)));
             let limit = self.state.lock(&name).limit.unwrap_or(1);
             let holders = self.naive.holders(&name);
             ensure(Naive::legal(&holders, limit), || format!("{name} is held by too many"))?;
             let first = self.naive.waiting(&name).first().copied();
-            let stuck = first.is_some_and(|first| Naive::legal(&[holders, vec![first]].concat(), limit));
+            let closed = holders.iter().any(|holder| holder.upgrading);
+            let stuck = !closed && first.is_some_and(|first| Naive::legal(&[holders, vec![first]].concat(), limit));
             ensure(!stuck, || format!("the first who waits for {name} could hold it"))?;
         }
         Ok(())
@@ -332,6 +345,8 @@ fn many_short_histories_are_as_the_model_says() {
         "OtherKind",
         "NotEmpty",
         "EphemeralParent",
+        "NotHeld",
+        "WouldDeadlock",
     ];
     let events = [
         "SessionRetimed",
@@ -347,6 +362,9 @@ fn many_short_histories_are_as_the_model_says() {
         "NodeChanged",
         "NodeDeleted",
         "ChildrenChanged",
+        "Downgraded",
+        "Upgrading",
+        "UpgradeEnded",
     ];
     run_all(0..120, 800, profile, &[&outcomes[..], &rejections, &events].concat());
 }
@@ -381,8 +399,11 @@ fn each_mistake_is_found() {
         Mistake::EphemeralsStay,
         Mistake::HistoryHasWaiters,
         Mistake::HistoryEndsWithCooling,
+        Mistake::DowngradeTakesAnotherToken,
+        Mistake::UpgradeKeepsTheToken,
+        Mistake::ReadersJoinAnUpgrade,
     ] {
-        let found = (0..32).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
+        let found = (0..120).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");
     }
     let found = Run::new(1_000, Some(Mistake::NoFloor)).run(Profile::Calm, 8_000).is_err();

@@ -215,6 +215,9 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::Cooling { .. }
         | Event::Cooled { .. }
         | Event::LockForgotten { .. }
+        | Event::Downgraded { .. }
+        | Event::Upgrading { .. }
+        | Event::UpgradeEnded { .. }
         | Event::Proclaimed { .. }
         | Event::Vacated { .. }
         | Event::Broken { .. } => None,

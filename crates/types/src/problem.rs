@@ -1,6 +1,6 @@
 //! The JSON body of an error: a problem after RFC 9457, with the facts that a person needs.
 
-use crate::{Code, EndReason, FencingToken, GrantId, Path, Revision, SessionNumber, dto::Contender};
+use crate::{Code, EndReason, FencingToken, GrantId, LockName, Path, Revision, SessionNumber, dto::Contender};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -113,6 +113,21 @@ pub struct Facts {
     /// The oldest revision from which events can still be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Revision>,
+    /// The circle that waiting would close: each waits for the next, and the last one for the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<Vec<Blocked>>,
+}
+
+/// One of a circle of those who would wait for one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Blocked {
+    /// The number of its session.
+    pub session: SessionNumber,
+    /// Who it is.
+    pub owner: String,
+    /// The lock for which it waits, or would.
+    pub lock: LockName,
 }
 
 #[cfg(test)]

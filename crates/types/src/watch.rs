@@ -89,6 +89,13 @@ pub enum What {
         /// The delay, with a unit.
         delay: String,
     },
+    /// An exclusive holder shares from now on, with the token that it has.
+    Downgraded {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+    },
     /// A lock delay is over.
     Cooled {
         /// The lock.

@@ -6,7 +6,7 @@ use super::{
     parameter::{self, form, integer, one_of, signed, span, text},
 };
 use crate::{
-    grants::{ACQUIRE, LOOK, RELEASE, RENEW},
+    grants::{ACQUIRE, DOWNGRADE, LOOK, RELEASE, RENEW, UPGRADE},
     request::up_to,
 };
 use fairhold_types::{
@@ -23,7 +23,15 @@ use std::time::Duration;
 const TAG: &str = "grants";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
-    vec![acquire(describe), acquire_many(describe), look(describe), renew(describe), release(describe)]
+    vec![
+        acquire(describe),
+        acquire_many(describe),
+        look(describe),
+        renew(describe),
+        downgrade(describe),
+        upgrade(describe),
+        release(describe),
+    ]
 }
 
 fn grant_id() -> Value {
@@ -152,6 +160,44 @@ fn renew(describe: &mut Describer) -> Operation {
             json!({ "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" }),
         )
         .codes(&[Code::GrantGone, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn downgrade(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Share a lock that is held alone.")
+        .about("It keeps its token, and those who wait to share it join at once. For a shared grant nothing changes.")
+        .in_path("id", "The grant's secret id.", grant_id())
+        .form(&DOWNGRADE, vec![], None, None)
+        .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", held())
+        .codes(&[Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
+        .done(Kind::Keyed)
+}
+
+fn upgrade(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Hold a lock alone that is shared.")
+        .about(
+            "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a new \
+             token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it is \
+             refused.",
+        )
+        .in_path("id", "The grant's secret id.", grant_id())
+        .form(
+            &UPGRADE,
+            vec![span("wait", "How long to wait to be the only holder.", up_to(WAIT_MAX), Some(Duration::ZERO))],
+            None,
+            Some(json!({ "wait": "30s" })),
+        )
+        .json::<dto::Grant>(StatusCode::OK, "It is held, alone.", held())
+        .codes(&[
+            Code::LockHeld,
+            Code::WaitTimeout,
+            Code::WouldDeadlock,
+            Code::GrantGone,
+            Code::GrantNotFound,
+            Code::TooLarge,
+        ])
         .done(Kind::Keyed)
 }
 

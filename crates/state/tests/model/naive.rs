@@ -4,8 +4,8 @@
 
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
-    Acquire, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession, Operation,
-    Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact,
+    Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
+    Operation, Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits,
@@ -38,6 +38,9 @@ pub(crate) enum Mistake {
     EphemeralsStay,
     HistoryHasWaiters,
     HistoryEndsWithCooling,
+    DowngradeTakesAnotherToken,
+    UpgradeKeepsTheToken,
+    ReadersJoinAnUpgrade,
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +51,8 @@ pub(crate) struct Stand {
     session: u64,
     anonymous: bool,
     pub(crate) mode: Mode,
+    asked: Mode,
+    pub(crate) upgrading: bool,
     asked_limit: Option<u32>,
     pub(crate) permits: u32,
     pub(crate) priority: i32,
@@ -192,6 +197,9 @@ impl Naive {
             // No history of this model has an election.
             Command::Proclaim(_) => Err(Rejection::NotLeader),
             Command::ForgetHistory { through } => Ok(self.forget_history(through.0)),
+            Command::Downgrade { grant, at: _ } => self.downgrade(grant),
+            Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, *if_busy),
+            Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
         }
     }
 
@@ -276,6 +284,7 @@ impl Naive {
         for stand in self.stands.iter_mut().filter(|stand| stand.session == number && !stand.cooling) {
             if cools && stand.granted.is_some() && stand.delay > 0 {
                 stand.cooling = true;
+                stand.upgrading = false;
                 cooled.push(stand.clone());
             }
         }
@@ -312,6 +321,10 @@ impl Naive {
             self.touch(&stand.lock);
         }
         self.drop_session(number);
+        // Readers may join one that cools and was about to be the only one.
+        for lock in self.locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>() {
+            self.settle(&lock);
+        }
         for stand in mine {
             self.settle(&stand.lock);
         }
@@ -370,7 +383,8 @@ impl Naive {
 
     fn next_grantable(&self, lock: &LockName) -> Option<u64> {
         let limit = self.limit(lock).unwrap_or(1);
-        let fits = |stand: &Stand| Naive::legal(&[self.holders(lock), vec![stand]].concat(), limit);
+        let closed = !self.errs(Mistake::ReadersJoinAnUpgrade) && self.holders(lock).iter().any(|holder| holder.upgrading);
+        let fits = |stand: &Stand| !closed && Naive::legal(&[self.holders(lock), vec![stand]].concat(), limit);
         let waiting = self.waiting(lock);
         let passes = |stand: &Stand| {
             let reader = self.errs(Mistake::ReadersPassWriters) && stand.mode == Mode::Shared;
@@ -382,6 +396,19 @@ impl Naive {
     }
 
     fn settle(&mut self, lock: &LockName) {
+        if let [only] = self.holders(lock).as_slice()
+            && only.upgrading
+        {
+            let (number, now, at) = (only.number, self.now(), self.at);
+            let keeps = self.errs(Mistake::UpgradeKeepsTheToken);
+            for stand in self.stands.iter_mut().filter(|stand| stand.number == number && stand.lock == *lock) {
+                stand.upgrading = false;
+                stand.mode = Mode::Exclusive;
+                stand.granted = if keeps { stand.granted } else { Some(now) };
+                stand.since = at;
+            }
+            self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
+        }
         while let Some(number) = self.next_grantable(lock) {
             let (now, at) = (self.now(), self.at);
             let token = if self.errs(Mistake::TokenIsTheQueueRevision) { number } else { now };
@@ -537,14 +564,15 @@ impl Naive {
         let holders = self.holders(lock);
         let before = self.waiting(lock).iter().take_while(|stand| stand.number != self.now()).count();
         let first = holders.iter().min_by_key(|stand| stand.number).expect("who waits, waits for somebody");
-        Rejection::LockHeld {
-            holder: HolderFacts {
-                number: GrantNumber(first.number),
-                owner: first.owner.text.clone(),
-                token: first.granted.filter(|_| !first.cooling).map(FencingToken),
-                since: first.since,
-            },
-            ahead: (holders.len() + before) as u64,
+        Rejection::LockHeld { holder: Naive::facts_of(first), ahead: (holders.len() + before) as u64 }
+    }
+
+    fn facts_of(stand: &Stand) -> HolderFacts {
+        HolderFacts {
+            number: GrantNumber(stand.number),
+            owner: stand.owner.text.clone(),
+            token: stand.granted.filter(|_| !stand.cooling).map(FencingToken),
+            since: stand.since,
         }
     }
 
@@ -571,6 +599,8 @@ impl Naive {
             session: named.unwrap_or(number),
             anonymous: named.is_none(),
             mode: acquire.wants[0].mode,
+            asked: acquire.wants[0].mode,
+            upgrading: false,
             asked_limit: acquire.limit,
             permits: acquire.permits,
             priority: acquire.priority,
@@ -601,7 +631,7 @@ impl Naive {
         };
         for (field, same) in [
             ("name", stand.lock == want.lock),
-            ("mode", stand.mode == want.mode),
+            ("mode", stand.asked == want.mode),
             ("limit", stand.asked_limit == acquire.limit),
             ("permits", stand.permits == acquire.permits),
             ("priority", stand.priority == acquire.priority),
@@ -621,6 +651,90 @@ impl Naive {
         let (attempt, grant) = (known.attempt, GrantNumber(known.number));
         self.facts.push(Event::Attached { lock: stand.lock, grant, attempt });
         Ok(outcome)
+    }
+
+    fn held(&self, id: &GrantId) -> Result<Stand> {
+        let stand = self.live_or_ended(id)?;
+        if stand.granted.is_none() {
+            return Err(Rejection::NotHeld);
+        }
+        Ok(stand.clone())
+    }
+
+    fn alter(&mut self, number: u64, change: impl Fn(&mut Stand)) -> Stand {
+        self.changed = true;
+        let stand = self.stands.iter_mut().find(|stand| stand.number == number).expect("it is live");
+        change(stand);
+        stand.clone()
+    }
+
+    fn told_again(&self, number: u64) -> Outcome {
+        let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
+        match (stand.upgrading, Naive::told(stand)) {
+            (true, Outcome::Held(Held { number, session, attempt, .. })) => Outcome::Queued(Queued { number, session, attempt }),
+            (_, told) => told,
+        }
+    }
+
+    fn refuse_semaphore(&self, lock: &LockName) -> Result<()> {
+        match self.limit(lock) {
+            Some(limit) if limit > 1 => Err(Rejection::SharedWithLimit { limit }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn downgrade(&mut self, id: &GrantId) -> Result<Outcome> {
+        let stand = self.held(id)?;
+        if stand.mode == Mode::Shared {
+            return Ok(Naive::told(&stand));
+        }
+        self.refuse_semaphore(&stand.lock)?;
+        let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
+        self.alter(stand.number, |stand| {
+            stand.mode = Mode::Shared;
+            stand.granted = if errs { Some(now) } else { stand.granted };
+        });
+        self.facts.push(Event::Downgraded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.settle(&stand.lock);
+        Ok(self.told_again(stand.number))
+    }
+
+    fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy) -> Result<Outcome> {
+        let stand = self.held(id)?;
+        if stand.mode == Mode::Exclusive || stand.upgrading {
+            return Ok(self.told_again(stand.number));
+        }
+        self.refuse_semaphore(&stand.lock)?;
+        let holders = self.holders(&stand.lock);
+        let blocked = |stand: &Stand| Blocked {
+            session: SessionNumber(stand.session),
+            owner: stand.owner.text.clone(),
+            lock: stand.lock.clone(),
+        };
+        if let Some(other) = holders.iter().find(|holder| holder.upgrading) {
+            return Err(Rejection::WouldDeadlock { cycle: vec![blocked(&stand), blocked(other)] });
+        }
+        let others = holders.iter().filter(|holder| holder.number != stand.number);
+        if let Some(first) = others.min_by_key(|holder| holder.number)
+            && if_busy == IfBusy::Refuse
+        {
+            return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: holders.len() as u64 - 1 });
+        }
+        self.alter(stand.number, |stand| stand.upgrading = true);
+        self.facts.push(Event::Upgrading { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.settle(&stand.lock);
+        Ok(self.told_again(stand.number))
+    }
+
+    fn end_upgrade(&mut self, id: &GrantId) -> Result<Outcome> {
+        let stand = self.held(id)?;
+        if !stand.upgrading {
+            return Ok(Naive::told(&stand));
+        }
+        self.alter(stand.number, |stand| stand.upgrading = false);
+        self.facts.push(Event::UpgradeEnded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.settle(&stand.lock);
+        Ok(self.told_again(stand.number))
     }
 
     fn withdraw(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
@@ -725,6 +839,10 @@ impl Naive {
         let mut broken: Vec<Stand> =
             in_lock.filter(|stand| (stand.granted.is_some() || everybody) && !(stand.cooling && spares)).cloned().collect();
         broken.sort_by_key(|stand| stand.number);
+        // They go together: none of them becomes the only holder in between.
+        for stand in self.stands.iter_mut().filter(|stand| stand.lock == order.lock) {
+            stand.upgrading = false;
+        }
         for stand in &broken {
             if stand.cooling {
                 self.cool(stand.number);

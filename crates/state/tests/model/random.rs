@@ -6,6 +6,7 @@ use fairhold_state::{
         Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, SessionKey,
         Sweepable, Transact, Want, WriteKey,
     },
+    record::Contender,
 };
 use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
@@ -127,6 +128,7 @@ impl Commands {
             return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
         }
         match self.rng.random_range(0..100) {
+            0..6 if self.profile == Profile::Readers => self.convert(state),
             0..40 => self.acquire(state),
             40..59 => Command::Release { grant: self.known_id(state), at },
             59..61 => self.break_lock(state),
@@ -137,7 +139,8 @@ impl Commands {
             77..79 if self.profile != Profile::Calm => Command::CloseSession { session: self.session_id(), at },
             77..82 => Command::ExpireSession { session: self.session_number(state), at },
             82..84 => Command::SetGrantTimeout { grant: self.known_id(state), timeout_ms: self.rng.random_range(1..4) * 1_000 },
-            84..89 => self.end_cooling(state),
+            84..87 => self.end_cooling(state),
+            87..89 => self.convert(state),
             89..91 => {
                 let through = state.revision().0.saturating_sub(self.rng.random_range(0..60));
                 Command::Forget { through: Revision(through) }
@@ -148,7 +151,36 @@ impl Commands {
             }
             91..92 => self.forget_lock(state),
             92..93 => self.sweep(state),
+            93..97 if self.profile == Profile::Readers => self.convert(state),
             _ => self.transact(state),
+        }
+    }
+
+    /// Another mode for a holder, most often.
+    fn convert(&mut self, state: &State) -> Command {
+        let at = self.at();
+        let locks = LOCKS.map(|name| LockName::parse(name).expect("a fixed name"));
+        let standing: Vec<_> = locks.iter().flat_map(|name| state.queue(name)).map(|entry| entry.contender).collect();
+        let some = |which: &dyn Fn(&Contender) -> bool| -> Vec<GrantId> {
+            standing.iter().filter(|contender| which(contender)).map(|contender| contender.grant).collect()
+        };
+        let beside_one_who_upgrades = |contender: &Contender| {
+            contender.granted_at.is_some() && state.lock(&contender.lock).holders.iter().any(|holder| holder.upgrading)
+        };
+        let upgrading = some(&|contender| contender.upgrading);
+        if let Some(grant) = self.pick(&upgrading).filter(|_| self.one_in(3)) {
+            return Command::EndUpgrade { grant, at };
+        }
+        let from = match self.rng.random_range(0..12) {
+            0 => some(&|contender| contender.granted_at.is_none()),
+            1..7 => some(&beside_one_who_upgrades),
+            _ => some(&|contender| contender.granted_at.is_some()),
+        };
+        let grant = self.pick(&from).unwrap_or_else(|| self.known_id(state));
+        match self.rng.random_range(0..8) {
+            0 => Command::Downgrade { grant, at },
+            1..7 => Command::Upgrade { grant, if_busy: if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue }, at },
+            _ => Command::EndUpgrade { grant, at },
         }
     }
 

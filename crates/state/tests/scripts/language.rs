@@ -16,6 +16,7 @@
 //!         [absent=PATH] [exists=PATH] [alive=s1] [else=PATH@VALUE] [key=k] [request=..]
 //! proclaim ELECTION a [value=..] [key=k]     show election NAME
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
+//! downgrade a     upgrade a [refuse]     end-upgrade a
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
@@ -81,6 +82,13 @@ impl Machine {
             "withdraw" => Command::Withdraw { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
             "abandon" => Command::Abandon { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
             "release" => Command::Release { grant: grant_id(word(args)?)?, at },
+            "downgrade" => Command::Downgrade { grant: grant_id(word(args)?)?, at },
+            "upgrade" => {
+                let grant = grant_id(word(args)?)?;
+                let if_busy = if args.next_pos() == Some("refuse") { IfBusy::Refuse } else { IfBusy::Queue };
+                Command::Upgrade { grant, if_busy, at }
+            }
+            "end-upgrade" => Command::EndUpgrade { grant: grant_id(word(args)?)?, at },
             "retime" => Command::SetGrantTimeout { grant: grant_id(word(args)?)?, timeout_ms: millis(args, "timeout", "30s")? },
             "cool" => {
                 let (lock, id) = (LockName::parse(word(args)?)?, word(args)?);

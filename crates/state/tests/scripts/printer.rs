@@ -34,6 +34,9 @@ fn event(names: &Names, event: &Event) -> String {
         Event::NodeCreated { path } => format!("{path} created"),
         Event::NodeChanged { path, version } => format!("{path} changed version={version}"),
         Event::NodeDeleted { path, version } => format!("{path} deleted version={version}"),
+        Event::Downgraded { lock, grant } => format!("{lock} #{grant} downgraded"),
+        Event::Upgrading { lock, grant } => format!("{lock} #{grant} waits to be upgraded"),
+        Event::UpgradeEnded { lock, grant } => format!("{lock} #{grant} stays shared"),
         Event::ChildrenChanged { path, cversion } => format!("{path} children cversion={cversion}"),
         Event::Proclaimed { lock, grant, token, version, value } => {
             format!("{lock} #{grant} leads token={token} version={version} value={}", String::from_utf8_lossy(value))
@@ -129,6 +132,8 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::EphemeralParent { .. }
         | Rejection::TooManyNodes { .. }
         | Rejection::NoRoomForName { .. }
+        | Rejection::WouldDeadlock { .. }
+        | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),
     };

@@ -1,0 +1,181 @@
+//! Changing the mode of a grant that is held: exclusive to shared at once, shared to exclusive when it is the only holder.
+//!
+//! Waiting to be the only one runs as a task of its own, for the same reason as taking a grant does: a caller that goes away must
+//! not leave readers held back for nothing.
+
+use crate::{
+    acquire::{Standing, UNKNOWN, expires_in, uncertain},
+    api::{At, CallError, GrantView, InTheWay},
+    clock::wall_now,
+    node::Node,
+    open_request::OpenRequest,
+    positions::AHEAD_MAX,
+    view,
+};
+use fairhold_state::{
+    State,
+    command::{Command, Held, IfBusy, Outcome, Queued, Rejection},
+    read::GrantStatus,
+};
+use fairhold_types::{EndReason, GrantId, Mode, Revision};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+type Answer = Result<At<GrantView>, CallError>;
+
+/// What one who waits to be the only holder sees of its grant.
+enum Look {
+    Waiting,
+    Done,
+    /// Another request on the same grant gave the upgrade up.
+    GivenUp,
+    Ended(EndReason),
+    Unknown,
+}
+
+fn look(state: &State, grant: &GrantId) -> Look {
+    match state.grant(grant) {
+        GrantStatus::Live(contender) if contender.mode == Mode::Exclusive => Look::Done,
+        GrantStatus::Live(contender) if contender.upgrading => Look::Waiting,
+        GrantStatus::Live(_) => Look::GivenUp,
+        GrantStatus::Ended(reason) => Look::Ended(reason),
+        GrantStatus::Unknown => Look::Unknown,
+    }
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Makes an exclusive grant a shared one, with the token that it has. Again: the same answer.
+    pub async fn downgrade(&self, grant: GrantId, timeout: Duration) -> Answer {
+        let deadline = RT::Instant::now() + timeout;
+        let answer = self.propose(Command::Downgrade { grant, at: wall_now() }, timeout).await?;
+        answer.result?;
+        self.converted(grant, answer.revision, deadline, None).await
+    }
+
+    /// Makes a shared grant an exclusive one with a new token, and waits that long to be the only holder. Where that does not
+    /// come about, or the caller goes away first (which dropping the future means), it goes on being shared.
+    pub async fn upgrade(&self, grant: GrantId, wait: Duration, timeout: Duration) -> Answer {
+        if self.is_shutting_down() {
+            return Err(CallError::ShuttingDown);
+        }
+        let (answer, answered) = oneshot::channel();
+        let node = self.clone();
+        self.0.tasks.spawn::<RT>(node.run_upgrade(grant, wait, timeout, answer));
+        answered.await.unwrap_or(Err(CallError::Detached))
+    }
+
+    async fn run_upgrade(self, grant: GrantId, wait: Duration, timeout: Duration, mut answer: oneshot::Sender<Answer>) {
+        let begun = RT::Instant::now();
+        let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
+        let proposed = self.propose(Command::Upgrade { grant, if_busy, at: wall_now() }, timeout).await;
+        let committed = match proposed {
+            Ok(committed) => committed,
+            Err(error) => return tell(answer, Err(error)),
+        };
+        let revision = committed.revision;
+        let result = match committed.result {
+            Err(rejection) => Err(rejection.into()),
+            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, begun + timeout, None).await,
+            Ok(Outcome::Queued(Queued { number, session, attempt })) => {
+                // Older than this request, in any case: so it is renewed at once.
+                let standing = Standing { number, session, attempt: attempt.saturating_add(1), token: None, revision };
+                let until = RT::Instant::now() + wait;
+                tokio::select! {
+                    biased;
+                    () = answer.closed() => return self.give_up_upgrade(grant, timeout).await,
+                    result = self.wait_upgrade(grant, standing, until, timeout) => result,
+                }
+            }
+            Ok(
+                outcome @ (Outcome::Nothing
+                | Outcome::Done
+                | Outcome::SessionOpened { .. }
+                | Outcome::Written { .. }
+                | Outcome::Broken { .. }),
+            ) => unreachable!("an upgrade was answered with {outcome:?}"),
+        };
+        tell(answer, result);
+    }
+
+    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, timeout: Duration) -> Answer {
+        let begun = RT::Instant::now();
+        self.0.replica.wait_for_revision(standing.revision, begun + timeout).await.map_err(|error| uncertain(error.into()))?;
+        let own_timeout = self.0.replica.read(|state| {
+            let session = state.session(standing.session).filter(|session| session.id.is_none());
+            session.map(|session| Duration::from_millis(session.timeout_ms))
+        });
+        let open = own_timeout.map(|timeout| OpenRequest::keep(self, standing, timeout, begun));
+        let proved = || open.as_ref().and_then(OpenRequest::proved);
+        loop {
+            let mut place = self.0.hub.park(standing.number);
+            let (seen, revision) = self.0.replica.read(|state| (look(state, &grant), state.revision()));
+            match seen {
+                Look::Done => return self.converted(grant, revision, RT::Instant::now() + timeout, proved()).await,
+                Look::GivenUp => return Err(CallError::Superseded),
+                Look::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
+                Look::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
+                Look::Waiting => {}
+            }
+            tokio::select! {
+                biased;
+                () = self.0.stop.asked() => return Err(CallError::Detached),
+                () = place.woken() => {}
+                () = RT::sleep_until(until) => return self.end_upgrade(grant, timeout, proved()).await,
+            }
+        }
+    }
+
+    /// Gives up an upgrade that took too long, unless it has come about by then.
+    async fn end_upgrade(&self, grant: GrantId, timeout: Duration, proved: Option<RT::Instant>) -> Answer {
+        let deadline = RT::Instant::now() + timeout;
+        let command = Command::EndUpgrade { grant, at: wall_now() };
+        let answer = self.propose_until_answered(command, deadline).await.map_err(|error| uncertain(error.into()))?;
+        answer.result?;
+        let view = self.converted(grant, answer.revision, deadline, proved).await?;
+        if view.value.mode == Mode::Exclusive {
+            return Ok(view);
+        }
+        let others = |state: &State| {
+            let holders = state.lock(&view.value.lock).holders.into_iter();
+            let others: Vec<_> = holders.filter(|holder| holder.number != view.value.number).collect();
+            let position = others.len() as u64 + 1;
+            InTheWay { position, ahead: view::first_ahead(others.into_iter().take(AHEAD_MAX)), estimate: None }
+        };
+        let in_the_way = self.0.replica.read(others);
+        let holder = in_the_way.ahead.first().map(|first| first.facts.clone());
+        Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+    }
+
+    async fn give_up_upgrade(&self, grant: GrantId, timeout: Duration) {
+        let command = Command::EndUpgrade { grant, at: wall_now() };
+        let answered = tokio::select! {
+            biased;
+            // A server that stops by itself gives nothing up: the caller asks again at another node.
+            () = self.0.stop.asked() => return,
+            answered = self.propose_until_answered(command, RT::Instant::now() + timeout) => answered,
+        };
+        if let Err(error) = answered {
+            tracing::warn!(%error, "a caller went away and its upgrade could not be ended; it ends with its grant");
+        }
+    }
+
+    /// The grant as it stands at that revision or later.
+    async fn converted(&self, grant: GrantId, revision: Revision, deadline: RT::Instant, proved: Option<RT::Instant>) -> Answer {
+        self.0.replica.wait_for_revision(revision, deadline).await.map_err(|error| uncertain(error.into()))?;
+        self.0.replica.read(|state| match state.grant(&grant) {
+            GrantStatus::Live(_) => {
+                let mut value = view::grant_of(state, &grant).ok_or(UNKNOWN)?;
+                value.expires_in = proved.and_then(|proved| expires_in::<RT>(state, &value, proved));
+                Ok(At { value, revision: state.revision() })
+            }
+            GrantStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
+            GrantStatus::Unknown => Err(UNKNOWN.into()),
+        })
+    }
+}
+
+/// The caller may be gone: it asks again, and is told the same.
+fn tell(caller: oneshot::Sender<Answer>, answer: Answer) {
+    let _caller_may_be_gone = caller.send(answer);
+}

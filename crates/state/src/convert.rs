@@ -1,0 +1,111 @@
+//! A holder changes its mode: exclusive to shared at once, shared to exclusive as soon as it is the only one.
+//!
+//! One who upgrades goes on holding shared, with the token that it has; as the only one it gets a new token. It stands before all
+//! who wait, and readers join no more: so it waits for those only who hold already.
+
+use crate::{
+    apply::{Change, Effect},
+    command::{Blocked, Event, IfBusy, Outcome, Rejection},
+    lock::standing,
+};
+use fairhold_types::{GrantId, GrantNumber, LockName, Mode};
+
+impl Change<'_> {
+    /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: the same answer, and no change.
+    pub(crate) fn downgrade(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
+        let number = self.held_grant(&grant)?;
+        let contender = self.contender(number);
+        if contender.mode == Mode::Shared {
+            return Ok(Effect::Unchanged(standing(contender)));
+        }
+        let lock = contender.lock.clone();
+        self.refuse_semaphore(&lock)?;
+        self.contender_mut(number).mode = Mode::Shared;
+        self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
+        self.advance(&lock);
+        Ok(Effect::Changed(standing(self.contender(number))))
+    }
+
+    /// Makes a shared holder the only one, or has it wait for that. Again: the same answer.
+    pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy) -> Result<Effect, Rejection> {
+        let number = self.held_grant(&grant)?;
+        let contender = self.contender(number);
+        if contender.mode == Mode::Exclusive || contender.upgrading {
+            return Ok(Effect::Unchanged(self.converting(number)));
+        }
+        let lock = contender.lock.clone();
+        self.refuse_semaphore(&lock)?;
+        let queue = self.state.index.queues.get(&lock).cloned().unwrap_or_default();
+        if let Some(other) = queue.upgrading {
+            let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
+            return Err(Rejection::WouldDeadlock { cycle });
+        }
+        let others = queue.holders.iter().copied().find(|holder| *holder != number);
+        if let (Some(other), IfBusy::Refuse) = (others, if_busy) {
+            let ahead = queue.holders.len() as u64 - 1;
+            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender(other)), ahead });
+        }
+        self.contender_mut(number).upgrading = true;
+        self.state.index.set_upgrading(&lock, Some(number));
+        self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
+        self.advance(&lock);
+        Ok(Effect::Changed(self.converting(number)))
+    }
+
+    /// Gives up an upgrade that waits; one that is done stays so.
+    pub(crate) fn end_upgrade(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
+        let number = self.held_grant(&grant)?;
+        if !self.contender(number).upgrading {
+            return Ok(Effect::Unchanged(standing(self.contender(number))));
+        }
+        let contender = self.contender_mut(number);
+        contender.upgrading = false;
+        let lock = contender.lock.clone();
+        self.state.index.set_upgrading(&lock, None);
+        self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
+        self.advance(&lock);
+        Ok(Effect::Changed(standing(self.contender(number))))
+    }
+
+    /// Gives the lock to the one who waits to be its only holder, once it is.
+    pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
+        let Some(queue) = self.state.index.queues.get(lock) else { return };
+        let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
+        let (revision, at) = (self.revision, self.at);
+        let contender = self.contender_mut(number);
+        contender.upgrading = false;
+        contender.mode = Mode::Exclusive;
+        contender.granted_at = Some(revision);
+        contender.held_since = Some(at);
+        self.state.index.set_upgrading(lock, None);
+        self.note_token(lock, number);
+    }
+
+    /// What the owner of a grant is told of its upgrade: done, or waiting.
+    fn converting(&self, number: GrantNumber) -> Outcome {
+        let contender = self.contender(number);
+        match (contender.upgrading, standing(contender)) {
+            (true, Outcome::Held(held)) => {
+                Outcome::Queued(crate::command::Queued { number: held.number, session: held.session, attempt: held.attempt })
+            }
+            (_, told) => told,
+        }
+    }
+
+    fn held_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
+        let number = self.live_grant(grant)?;
+        if self.contender(number).granted_at.is_some() { Ok(number) } else { Err(Rejection::NotHeld) }
+    }
+
+    fn refuse_semaphore(&self, lock: &LockName) -> Result<(), Rejection> {
+        match self.state.settings(lock).and_then(|settings| settings.limit) {
+            Some(limit) if limit > 1 => Err(Rejection::SharedWithLimit { limit }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(crate) fn blocked(&self, number: GrantNumber) -> Blocked {
+        let contender = self.contender(number);
+        Blocked { session: contender.session, owner: contender.owner.text.clone(), lock: contender.lock.clone() }
+    }
+}

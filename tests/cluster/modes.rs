@@ -1,0 +1,66 @@
+//! A holder changes its mode in place: exclusive to shared at once, shared to exclusive when it is the only one.
+
+use crate::{
+    client::{Call, whole},
+    harness::{Cluster, SHORT, eventually, together},
+    queue::standing,
+};
+use std::time::Duration;
+
+#[test]
+fn readers_join_one_who_shares_what_it_held_alone_and_its_token_stays() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let writer = client.acquire("report", "ttl=60s").await;
+        let reader = {
+            let client = cluster.client(1);
+            tokio::spawn(async move { client.acquire("report", "mode=shared&wait=60s").await })
+        };
+        standing(&client, "report", 2).await;
+
+        let downgrade = Call::post(&format!("/v1/grants/{}/downgrade", writer.id));
+        let shared = cluster.client(2).send(&downgrade).await.expect_status(200);
+        assert_eq!((shared.string("mode"), shared.number("token")), ("shared", writer.token), "{}", shared.text);
+        let reader = reader.await.expect("the reader's task");
+        assert!(reader.token > writer.token, "{reader:?} after {writer:?}");
+        assert_eq!(client.holders("report").await, [writer.number, reader.number]);
+        client.send(&downgrade).await.expect_status(200);
+    });
+}
+
+#[test]
+fn an_upgrade_waits_for_the_other_readers_and_gets_a_new_token() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let first = client.acquire("report", "mode=shared&ttl=60s&owner=first").await;
+        let second = client.acquire("report", "mode=shared&ttl=60s&owner=second").await;
+        let upgrade = |id: &str, wait: &str| Call::post(&format!("/v1/grants/{id}/upgrade?wait={wait}"));
+
+        client.send(&upgrade(&first.id, "0s")).await.expect_problem(409, "lock_held");
+        client.send(&upgrade(&first.id, "100ms")).await.expect_problem(409, "wait_timeout");
+        let waits = {
+            let (client, call) = (cluster.client(1), upgrade(&first.id, "60s"));
+            tokio::spawn(async move { client.send(&call).await })
+        };
+        // A second one that waited would wait for the first, which waits for it.
+        let refused = eventually("the second upgrade is refused", Duration::from_secs(20), || async {
+            let answer = client.send(&upgrade(&second.id, "0s")).await;
+            Some(answer).filter(|answer| answer.code() == "would_deadlock")
+        })
+        .await
+        .expect_problem(409, "would_deadlock");
+        let owners: Vec<_> = refused.json["cycle"].as_array().expect("a cycle").iter().map(|one| &one["owner"]).collect();
+        assert_eq!(owners, ["second", "first"], "{}", refused.text);
+        assert!(client.fence_passes("report", first.token).await, "it holds on while it waits");
+
+        client.release(&second.id).await;
+        let alone = waits.await.expect("the upgrade's task").expect_status(200);
+        assert_eq!((alone.string("mode"), whole(&alone.json, "number")), ("exclusive", first.number), "{}", alone.text);
+        let token = alone.number("token");
+        assert!(token > second.token, "{token} after {second:?}");
+        assert!(client.fence_passes("report", token).await && !client.fence_passes("report", first.token).await);
+        client.release(&first.id).await;
+    });
+}
