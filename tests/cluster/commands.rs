@@ -11,7 +11,10 @@ use std::{
     path::Path,
     process::{Output, Stdio},
 };
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
 
@@ -94,7 +97,8 @@ fn each_command_says_what_went_wrong_by_its_exit_code() {
         assert!(said(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
         assert!(said(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
         let nobody = format!("http://127.0.0.1:{}", free_port());
-        let lists: [&[&str]; 5] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"], &["watch"]];
+        said(&run(&["watch", "-e", &nobody, "--timeout", "300ms"]).await, 69);
+        let lists: [&[&str]; 4] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"]];
         for command in lists {
             let output = run(&[command, &["-e", &nobody, "--timeout", "300ms"]].concat()).await;
             assert!(said(&output, 69).contains(&nobody), "{command:?}");
@@ -107,6 +111,35 @@ fn each_command_says_what_went_wrong_by_its_exit_code() {
             let txn = format!(r#"{{"if":[{{"path":"/a","version":{version}}}],"then":[],"else":[]}}"#);
             fs::write(&file, txn).expect("a file");
             said(&at(&cluster, 1, &["txn", "-f", file.to_str().expect("text")]).await, code);
+        }
+    });
+}
+
+#[test]
+fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
+    alone(SHORT, async {
+        let mut cluster = Cluster::start().await;
+        let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
+        let mut command = Command::new(FAIRHOLD);
+        command.args(["watch", "/feed", "--initial", "-o", "ndjson", "-e", &all]).stdout(Stdio::piped()).kill_on_drop(true);
+        cluster.client(0).write(&Call::put("/v1/nodes/feed", "")).await;
+        let mut watch = command.spawn().expect("fairhold watch starts");
+        let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
+        let mut next = async || loop {
+            let line = tokio::time::timeout(SHORT, lines.next_line()).await.expect("it goes on");
+            let line = line.expect("it can be read").expect("it has not ended");
+            if !line.contains("bookmark") {
+                return line;
+            }
+        };
+        assert!(next().await.ends_with(r#""type":"initial","path":"/feed","version":0}"#));
+        for node in 0..cluster.nodes.len() {
+            cluster.nodes[node].kill().await;
+            let put = Call::put(&format!("/v1/nodes/feed/{node}"), "");
+            let revision = cluster.client(node + 1).write(&put).await.number("revision");
+            let wanted = format!(r#"{{"revision":{revision},"type":"created","path":"/feed/{node}"}}"#);
+            assert_eq!(next().await, wanted);
+            cluster.restart(node).await;
         }
     });
 }

@@ -14,7 +14,7 @@ mod waiting;
 pub(crate) use args::LockArgs;
 pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
-use crate::remote::{Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
+use crate::remote::{self, Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
 use fairhold_client::{Acquire, Client, Error, Guard};
 use rustix::process::Signal;
 use std::{
@@ -69,7 +69,7 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
 
 async fn hold_and_run(args: &LockArgs, name: &str) -> Result<u8, Failure> {
     let api = Api::new(&args.connect)?;
-    let client = client(args)?;
+    let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
     let mut signals = group::listen(&PASSED_ON)?;
     let code = match wait(args, name, &api, &client, &mut signals).await {
         Waited::Held(guard) => {
@@ -96,18 +96,6 @@ async fn hold_and_run(args: &LockArgs, name: &str) -> Result<u8, Failure> {
     // What cannot be given back in time ends with its ttl.
     tokio::time::timeout(SETTLE_WITHIN, client.settled()).await.ok();
     Ok(code)
-}
-
-fn client(args: &LockArgs) -> Result<Client, Failure> {
-    let connect = &args.connect;
-    let mut builder = Client::builder().timeout(connect.timeout).owner(args.owner.clone().unwrap_or_else(owner));
-    for url in &connect.endpoint {
-        builder = builder.endpoint(crate::remote::api::endpoint(url)?);
-    }
-    if let Some(token) = connect.auth_token()? {
-        builder = builder.auth_token(token);
-    }
-    builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Who runs this, for people.

@@ -166,8 +166,8 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
             form::write(&table.text(Form::of(asked)))
         }
         NodeCommand::Watch { path, from } => {
-            let request = Request::get("/v1/watch").parameter("path", Some(path)).flag("recursive", true);
-            watch::follow(api, &request.parameter("from", *from), asked).await
+            let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
+            watch::follow(watch::beginning(watch, *from), asked).await
         }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod form;
 pub(crate) use api::{Api, Request};
 pub(crate) use failure::Failure;
 
+use fairhold_client::Client;
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 /// Where the cluster is, and how patient to be.
@@ -65,6 +66,21 @@ pub(crate) struct RemoteArgs {
     /// How to write the answer [default: table on a terminal, else plain]
     #[arg(short, long, global = true, value_enum)]
     pub(crate) output: Option<form::Form>,
+}
+
+/// The Rust client, for what goes on over many nodes. Needs a runtime.
+pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Client, Failure> {
+    let mut builder = Client::builder().timeout(connect.timeout);
+    for url in &connect.endpoint {
+        builder = builder.endpoint(api::endpoint(url)?);
+    }
+    if let Some(owner) = owner {
+        builder = builder.owner(owner);
+    }
+    if let Some(token) = connect.auth_token()? {
+        builder = builder.auth_token(token);
+    }
+    builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Runs what asks the cluster, on a runtime of one thread.

@@ -1,18 +1,19 @@
-//! `fairhold watch`: what happens, as it happens, until it is stopped.
+//! `fairhold watch`: what happens, as it happens, until it is stopped. It goes on by itself when a node is gone.
 
 use crate::{
     output,
     remote::{
-        self, Api, Failure, RemoteArgs, Request,
-        api::cause,
+        self, Failure, RemoteArgs,
         form::{Form, cell, harmless},
     },
 };
+use fairhold_client::{Tidings, Watch};
+use fairhold_types::{
+    Revision,
+    watch::{Line, What},
+};
 use serde_json::Value;
 use std::{io, process::ExitCode};
-
-/// The longest line that is taken for an event.
-const LINE_BYTES_MAX: usize = 1024 * 1024;
 
 /// What `watch` was told.
 #[derive(Debug, clap::Args)]
@@ -40,52 +41,61 @@ pub(crate) struct WatchArgs {
 
 /// Follows and writes.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    remote::run(&args.remote, async |api| {
-        let request = Request::get("/v1/watch").parameter("path", args.path.as_ref()).flag("recursive", args.path.is_some());
-        let request = request.parameter("lock", args.lock.as_ref()).flag("locks", args.locks).flag("sessions", args.sessions);
-        let request = request.parameter("from", args.from).flag("initial", args.initial);
-        follow(api, &request, args.remote.output).await
+    remote::run(&args.remote, async |_| {
+        let mut watch = remote::client(&args.remote.connect, None)?.watch();
+        if let Some(path) = &args.path {
+            watch = watch.tree(path);
+        }
+        if let Some(lock) = &args.lock {
+            watch = watch.lock(lock);
+        }
+        watch = if args.locks { watch.locks() } else { watch };
+        watch = if args.sessions { watch.sessions() } else { watch };
+        watch = if args.initial { watch.initial() } else { watch };
+        follow(beginning(watch, args.from), args.remote.output).await
     })
 }
 
-/// Writes a line for each event until the stream ends, or until nobody reads.
-pub(crate) async fn follow(api: &Api, request: &Request, asked: Option<Form>) -> Result<(), Failure> {
-    let mut response = api.stream(request).await?;
-    let mut rest = Vec::new();
-    loop {
-        let chunk = response.chunk().await;
-        let chunk = chunk.map_err(|error| Failure::Unavailable(format!("the stream broke off: {}", cause(&error))))?;
-        let Some(chunk) = chunk else {
-            return Err(Failure::Unavailable("the node ended the stream; go on with --from at another".to_owned()));
-        };
-        rest.extend_from_slice(&chunk);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            match write_line(&line, asked) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
-            }
-        }
-        if rest.len() > LINE_BYTES_MAX {
-            return Err(Failure::Ended("what comes is no stream of events".to_owned()));
-        }
+/// From a revision on, where one is named.
+pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
+    match from {
+        Some(from) => watch.from(Revision(from)),
+        None => watch,
     }
 }
 
-fn write_line(line: &[u8], asked: Option<Form>) -> io::Result<()> {
+/// Writes a line for each event, over whichever nodes are there, until nobody reads.
+pub(crate) async fn follow(watch: Watch, asked: Option<Form>) -> Result<(), Failure> {
+    let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
+    while let Some(told) = watching.next().await {
+        // As the servers write them, and two more that the client has found out.
+        let line = match told.map_err(|error| Failure::from_client(&error))? {
+            Tidings::Happened(line) => serde_json::to_string(&line),
+            Tidings::Bookmark(revision) => serde_json::to_string(&Line { revision, what: What::Bookmark }),
+            Tidings::Reset { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),
+            Tidings::InitialAgain | _ => Ok(r#"{"revision":0,"type":"initial_again"}"#.to_owned()),
+        };
+        match write_line(&line.map_err(io::Error::from)?, asked) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+    Err(Failure::Ended("the watch has ended".to_owned()))
+}
+
+fn write_line(line: &str, asked: Option<Form>) -> io::Result<()> {
     match Form::of(asked) {
-        Form::Json | Form::Ndjson => output::write_bytes(line),
-        Form::Table | Form::Plain => match serde_json::from_slice::<Value>(line) {
-            Ok(event) if event["type"] == "bookmark" => Ok(()),
-            Ok(event) => output::write_stdout(&describe(&event)),
-            Err(_) => Ok(()),
-        },
+        Form::Json | Form::Ndjson => output::write_stdout(&format!("{line}\n")),
+        Form::Table | Form::Plain => {
+            let event: Value = serde_json::from_str(line)?;
+            if event["type"] == "bookmark" { Ok(()) } else { output::write_stdout(&describe(&event)) }
+        }
     }
 }
 
 /// Revision, type, path or lock or session, then the rest as `name=value`, parted by tabs.
 fn describe(event: &Value) -> String {
-    let subject = ["path", "lock", "session"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("code");
+    let subject = ["path", "lock", "session"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("-");
     let mut cells = vec![cell(event, "revision"), cell(event, "type"), cell(event, subject)];
     let rest = event.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     cells.extend(

@@ -75,7 +75,7 @@ impl Lookout {
             Some((_, early)) => drop(tell.send(*early)),
             None => drop(known.waiting.insert(number, tell)),
         }
-        Waiting { lookout: Arc::clone(self), number, news }
+        Waiting { lookout: Arc::clone(self), number, news: Some(news) }
     }
 
     /// Its guard is gone.
@@ -132,16 +132,21 @@ impl Known {
 pub(crate) struct Waiting {
     lookout: Arc<Lookout>,
     number: GrantNumber,
-    news: oneshot::Receiver<News>,
+    /// Nothing once it was told.
+    news: Option<oneshot::Receiver<News>>,
 }
 
 impl Waiting {
-    /// What is told of it first; to be waited for until it comes, and not again. Nothing comes where the session's watch ends.
+    /// What is told of it first, once. Dropping the future loses nothing.
     pub(crate) async fn news(&mut self) -> News {
-        match (&mut self.news).await {
-            Ok(news) => news,
-            Err(_) => std::future::pending().await,
+        if let Some(news) = &mut self.news {
+            let told = news.await;
+            self.news = None;
+            if let Ok(told) = told {
+                return told;
+            }
         }
+        std::future::pending().await
     }
 }
 
@@ -213,6 +218,13 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
 mod tests {
     use super::*;
 
+    impl Waiting {
+        /// What was told so far.
+        fn now(&mut self) -> Option<News> {
+            self.news.as_mut().and_then(|news| news.try_recv().ok())
+        }
+    }
+
     fn guard() -> Ended {
         Arc::new(watch::Sender::new(None))
     }
@@ -243,10 +255,10 @@ mod tests {
         let lookout = Arc::new(lookout);
         lookout.granted(GrantNumber(4), FencingToken(9));
         let (mut early, mut late) = (lookout.wait_for(GrantNumber(4)), lookout.wait_for(GrantNumber(5)));
-        assert_eq!(early.news.try_recv(), Ok(News::Granted(FencingToken(9))));
-        assert!(late.news.try_recv().is_err());
+        assert_eq!(early.now(), Some(News::Granted(FencingToken(9))));
+        assert!(late.now().is_none());
         lookout.ended(GrantNumber(5), Lost::Broken);
-        assert_eq!(late.news.try_recv(), Ok(News::Ended(Lost::Broken)));
+        assert_eq!(late.now(), Some(News::Ended(Lost::Broken)));
         drop(lookout.wait_for(GrantNumber(6)));
         assert!(lookout.known().waiting.is_empty(), "who is gone is forgotten");
         for number in 10..10 + EARLY_MAX as u64 + 5 {

@@ -142,17 +142,12 @@ impl Api {
     /// Asks until there is a definite answer, and reads it.
     pub(crate) async fn call(&self, request: &Request) -> Result<Reply, Failure> {
         let until = Instant::now() + self.timeout;
-        let response = self.send(request, until, true).await?;
+        let response = self.send(request, until).await?;
         match tokio::time::timeout_at(until, response.bytes()).await {
             Ok(Ok(body)) => Ok(Reply { body: body.to_vec() }),
             Ok(Err(error)) => Err(Failure::Unavailable(format!("the answer broke off: {}", cause(&error)))),
             Err(_) => Err(Failure::Unavailable(format!("the answer was not whole within {:?}", self.timeout))),
         }
-    }
-
-    /// Asks for a stream, and gives it once it has begun.
-    pub(crate) async fn stream(&self, request: &Request) -> Result<Response, Failure> {
-        self.send(request, Instant::now() + self.timeout, false).await
     }
 
     /// Whether anybody answers, whatever it says.
@@ -162,7 +157,7 @@ impl Api {
         futures_util::future::select_ok(asked).await.is_ok()
     }
 
-    async fn send(&self, request: &Request, until: Instant, is_bounded: bool) -> Result<Response, Failure> {
+    async fn send(&self, request: &Request, until: Instant) -> Result<Response, Failure> {
         let mut last = String::new();
         loop {
             for url in &self.endpoints {
@@ -170,7 +165,7 @@ impl Api {
                 if left.is_zero() {
                     return Err(Failure::Unavailable(format!("no answer within {}: {last}", duration::format(self.timeout))));
                 }
-                match self.try_at(url, request, left.min(TRY_MAX), is_bounded).await {
+                match self.try_at(url, request, left.min(TRY_MAX)).await {
                     Tried::Answered(response) if response.status().is_success() => return Ok(response),
                     Tried::Answered(response) => {
                         let status = response.status().as_u16();
@@ -184,7 +179,7 @@ impl Api {
         }
     }
 
-    async fn try_at(&self, url: &str, request: &Request, limit: Duration, is_bounded: bool) -> Tried {
+    async fn try_at(&self, url: &str, request: &Request, limit: Duration) -> Tried {
         let mut asked = self.http.request(request.method.clone(), format!("{url}{}", request.target()));
         asked = asked.header("fairhold-timeout", duration::format(limit.max(Duration::from_millis(1))));
         for (name, value) in &request.headers {
@@ -193,9 +188,7 @@ impl Api {
         if let Some(body) = &request.body {
             asked = asked.body(body.clone());
         }
-        if is_bounded {
-            asked = asked.timeout(limit + CONNECT_WITHIN);
-        }
+        asked = asked.timeout(limit + CONNECT_WITHIN);
         match tokio::time::timeout(limit + CONNECT_WITHIN, asked.send()).await {
             Ok(Ok(response)) => match response.status() {
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Tried::Again(told(response).await),
@@ -218,7 +211,7 @@ async fn told(response: Response) -> String {
 }
 
 /// The innermost cause, which is what a person needs.
-pub(crate) fn cause(error: &reqwest::Error) -> String {
+fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }

@@ -1,6 +1,8 @@
 //! Why a client command failed, and its exit code.
 
 use crate::output;
+use fairhold_client::Error;
+use fairhold_types::Code;
 use serde::Deserialize;
 use std::{
     io::{self, Write as _},
@@ -38,6 +40,19 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What the Rust client met.
+    pub(crate) fn from_client(error: &Error) -> Failure {
+        if let Error::Refused { code, status, detail } = error {
+            let code = code.map_or("refused", Code::as_str);
+            let body = serde_json::json!({ "code": code, "detail": detail }).to_string().into_bytes();
+            return Failure::Refused { status: *status, body };
+        }
+        if let Error::Invalid(why) = error {
+            return Failure::Usage(why.clone());
+        }
+        if error.is_retryable() { Failure::Unavailable(error.to_string()) } else { Failure::Ended(error.to_string()) }
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
