@@ -277,7 +277,7 @@ fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
         shell.shows("code-0-", 1).await;
         standing(&cluster.client(0), "loom", 0).await;
 
-        shell.keys(&format!("{lock} sh -c 'echo at-$((1 + 1)); sleep 600'\n"));
+        shell.keys(&format!("{lock} sh -c 'echo at-$((1 + 1)); exec sleep 600'\n"));
         shell.shows("at-2", 1).await;
         shell.keys("\x03");
         shell.keys("echo after-$?-\n");

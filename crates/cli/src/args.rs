@@ -4,7 +4,7 @@ use crate::{
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
-    lock::{ExecArgs, LockArgs, SupervisorArgs, elect::ElectArgs},
+    lock::{ExecArgs, LONG_ABOUT, LockArgs, SupervisorArgs, elect::ElectArgs},
     locks::LocksArgs,
     node::NodeArgs,
     sessions::SessionsArgs,
@@ -33,6 +33,7 @@ pub(crate) enum Command {
     /// Run a whole cluster of real processes on this machine, to try it out
     Dev(DevArgs),
     /// Run a command while holding a lock
+    #[command(long_about = LONG_ABOUT)]
     Lock(Box<LockArgs>),
     /// Run a command while leading an election
     Elect(Box<ElectArgs>),

@@ -1,7 +1,7 @@
 //! `fairhold completions` and `fairhold man`: from the same description of the command line that reads it.
 
 use crate::{args::Args, output};
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
 use std::{io, process::ExitCode};
 
@@ -15,8 +15,17 @@ pub(crate) struct CompletionsArgs {
 /// Writes the script for a shell.
 pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "fairhold", &mut script);
+    clap_complete::generate(args.shell, &mut for_people(), "fairhold", &mut script);
     written(output::write_bytes(&script))
+}
+
+/// The command line without what is hidden: scripts for shells offer all that they are given.
+fn for_people() -> Command {
+    let all = Args::command();
+    let shown = all.get_subcommands().filter(|part| !part.is_hide_set()).cloned();
+    let shown: Vec<Command> = shown.collect();
+    let about = all.get_about().cloned().unwrap_or_default();
+    Command::new("fairhold").about(about).version(env!("CARGO_PKG_VERSION")).args(all.get_arguments().cloned()).subcommands(shown)
 }
 
 /// Writes the manual page, with a part for each command.

@@ -11,7 +11,7 @@ mod supervisor;
 mod terminal;
 mod waiting;
 
-pub(crate) use args::LockArgs;
+pub(crate) use args::{LONG_ABOUT, LockArgs};
 pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
 use crate::remote::{self, Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};

@@ -5,7 +5,8 @@ use clap::{ValueEnum, value_parser};
 use fairhold_types::duration;
 use std::time::Duration;
 
-const LONG_ABOUT: &str = "\
+/// What `fairhold lock --help` begins with. It stands beside the command's one line, which would take its place otherwise.
+pub(crate) const LONG_ABOUT: &str = "\
 Run a command while holding a lock, as flock does, over all machines.
 
 Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended, \
@@ -35,7 +36,7 @@ Examples:
 
 /// What `lock` was told.
 #[derive(Debug, clap::Args)]
-#[command(long_about = LONG_ABOUT, after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct LockArgs {
     /// The lock's name
     #[arg(value_name = "NAME", required = true)]

@@ -211,7 +211,7 @@ async fn told(response: Response) -> String {
 }
 
 /// The innermost cause, which is what a person needs.
-fn cause(error: &reqwest::Error) -> String {
+pub(crate) fn cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }
