@@ -13,7 +13,7 @@ const LINE_CHARS_MAX: usize = 130;
 
 /// Files that are longer for a reason, and how long they may be.
 const LONG_FILES: &[(&str, usize, &str)] =
-    &[("crates/state/src/command.rs", 750, "all that crosses the machine's boundary, on one page")];
+    &[("crates/state/src/command.rs", 800, "all that crosses the machine's boundary, on one page")];
 
 /// The arrows between the crates: who may depend on whom. A crate that is not listed here has no place yet.
 const ARROWS: &[(&str, &[&str])] = &[

@@ -5,6 +5,10 @@ use fairhold_types::{FencingToken, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::runtime::Runtime;
 
+mod session;
+
+pub use session::Session;
+
 /// How long the end of a client may take, so that what was dropped last is still given back.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -265,7 +269,7 @@ impl Asking<OpenSession> {
     /// As awaiting [`OpenSession`].
     pub fn open(self) -> Result<Session, Error> {
         let runtime = Arc::clone(&self.runtime);
-        Ok(Session { session: self.send()?, runtime })
+        Ok(Session::new(self.send()?, runtime))
     }
 }
 
@@ -357,55 +361,5 @@ impl Nodes {
     /// As [`crate::Nodes::delete`]; made by [`send`](Asking::send).
     pub fn delete(&self, path: &str) -> Asking<Delete> {
         self.asking(self.nodes.delete(path))
-    }
-}
-
-/// A session; as [`crate::Session`].
-#[derive(Debug, Clone)]
-pub struct Session {
-    session: crate::Session,
-    runtime: Arc<Own>,
-}
-
-impl Deref for Session {
-    type Target = crate::Session;
-
-    /// For what owns an ephemeral node: `nodes.put(path, value).with(|put| put.ephemeral(&session))`.
-    fn deref(&self) -> &crate::Session {
-        &self.session
-    }
-}
-
-impl Session {
-    fn taking(&self, acquire: Acquire) -> Taking {
-        Taking { acquire, runtime: Arc::clone(&self.runtime) }
-    }
-
-    /// As [`crate::Session::lock`].
-    pub fn lock(&self, name: &str) -> Taking {
-        self.taking(self.session.lock(name))
-    }
-
-    /// As [`crate::Session::read_lock`].
-    pub fn read_lock(&self, name: &str) -> Taking {
-        self.taking(self.session.read_lock(name))
-    }
-
-    /// As [`crate::Session::write_lock`].
-    pub fn write_lock(&self, name: &str) -> Taking {
-        self.taking(self.session.write_lock(name))
-    }
-
-    /// As [`crate::Session::semaphore`].
-    pub fn semaphore(&self, name: &str, limit: u32) -> Taking {
-        self.taking(self.session.semaphore(name, limit))
-    }
-
-    /// As [`crate::Session::close`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn close(self) -> Result<(), Error> {
-        self.runtime.block_on(self.session.close())?
     }
 }

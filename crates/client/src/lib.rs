@@ -31,8 +31,8 @@
 //!   [`observe`](Client::observe): who leads, for all others.
 //! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
 //!   [`release`](Guard::release).
-//! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive, and through which a thousand acquires wait
-//!   over a few connections.
+//! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive, and through which a thousand acquires
+//!   wait over a few connections.
 //! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
 //!   changes in one step.
 //! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
@@ -41,8 +41,8 @@
 //!
 //! # What can be relied on
 //!
-//! - **What is taken away is known at once**, where the cluster can be reached: [`Held::lost`] fires when an administrator breaks a
-//!   lock. (Of more than 16 guards at a time that share no session, some hear of it when they are renewed.)//!
+//! - **What is taken away is known at once**, where the cluster can be reached: [`Held::lost`] fires when an administrator breaks
+//!   a lock. (Of more than 16 guards at a time that share no session, some hear of it when they are renewed.)//!
 //! - **A guard is lost before another can be granted its lock.** It is believed in from keepalives that this client sent, counted
 //!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the
 //!   machine suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks

@@ -13,8 +13,8 @@ the command has ended. It is `fairhold lock` in everything else: the command and
 else can lead. Who leads is told by GET /v1/elections/NAME, which observers can also follow as a stream.";
 
 const AFTER_HELP: &str = "\
-The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id, with
-which the leader may proclaim another value: PUT /v1/elections/NAME).
+The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id,
+with which the leader may proclaim another value: PUT /v1/elections/NAME).
 
 Exit codes: as those of `fairhold lock`.
 

@@ -29,8 +29,8 @@ fn stand(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
-            "The first in line leads: it is a grant as of a lock, with a token, and is renewed and given back in the same way; to \
-             give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it for \
+            "The first in line leads: it is a grant as of a lock, with a token, and is renewed and given back in the same way; \
+             to give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it for \
              10 minutes: the other use is `kind_mismatch`.",
         )
         .in_path("name", NAME, lock_name())
@@ -83,17 +83,18 @@ fn leader(describe: &mut Describer) -> Operation {
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
+    let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
     let from = "Of a stream: begin with this revision; the next one is the last that may be named.";
     describe
         .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe who leads.")
         .about(
-            "With `Accept: application/x-ndjson` or `text/event-stream` it lasts: first how it stands, then every leader and every \
-             value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves out how it \
-             stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
+            "With `Accept: application/x-ndjson` or `text/event-stream` it lasts: first how it stands, then every leader and \
+             every value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves out \
+             how it stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
         )
         .in_path("name", NAME, lock_name())
         .query(&LEADER, with_long_poll(vec![integer("from", from, 1..=u64::MAX, None), consistency()]))
-        .header("Last-Event-ID", "Of a stream: go on after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
+        .header("Last-Event-ID", "Of a stream: go on after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))

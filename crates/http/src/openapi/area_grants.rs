@@ -178,8 +178,8 @@ fn upgrade(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Hold a lock alone that is shared.")
         .about(
-            "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a new \
-             token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it is \
+            "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a \
+             new token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it is \
              refused.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
@@ -190,14 +190,7 @@ fn upgrade(describe: &mut Describer) -> Operation {
             Some(json!({ "wait": "30s" })),
         )
         .json::<dto::Grant>(StatusCode::OK, "It is held, alone.", held())
-        .codes(&[
-            Code::LockHeld,
-            Code::WaitTimeout,
-            Code::WouldDeadlock,
-            Code::GrantGone,
-            Code::GrantNotFound,
-            Code::TooLarge,
-        ])
+        .codes(&[Code::LockHeld, Code::WaitTimeout, Code::WouldDeadlock, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
         .done(Kind::Keyed)
 }
 
