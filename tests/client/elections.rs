@@ -25,7 +25,7 @@ fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             let next = observer.next().await.expect("it is an election");
-            sights.lock().unwrap().push(next);
+            sights.lock().expect("no holder panics").push(next);
         }
     })
 }
@@ -36,12 +36,12 @@ fn leaders(sights: &Sights) -> Vec<(u64, String)> {
         let Seen::Elected(leader) = seen else { return None };
         Some((leader.token.0, leader.value.clone()))
     };
-    sights.lock().unwrap().iter().filter_map(elected).collect()
+    sights.lock().expect("no holder panics").iter().filter_map(elected).collect()
 }
 
 /// Waits until an observer has seen so much.
 async fn seen(sights: &Sights, count: usize) {
-    eventually("all of it is seen", SHORT, || async { (sights.lock().unwrap().len() >= count).then_some(()) }).await;
+    eventually("all of it is seen", SHORT, || async { (sights.lock().expect("no holder panics").len() >= count).then_some(()) }).await;
 }
 
 /// Waits until all observers have seen so many leaders.
@@ -95,7 +95,7 @@ fn who_leads_proclaims_and_resigns_is_seen_once_and_in_order() {
         assert_eq!(led.proclaim("too late").await, Err(Error::Lost(Lost::Released)));
         let second = client.elect(ELECTION, "http://b").await.unwrap();
         seen(&sights, 5).await;
-        let words: Vec<String> = sights.lock().unwrap().iter().map(word).collect();
+        let words: Vec<String> = sights.lock().expect("no holder panics").iter().map(word).collect();
         assert_eq!(words, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
         observer.abort();
 
@@ -121,7 +121,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         let sights: Vec<Sights> = clients.iter().map(|_| Sights::default()).collect();
         let observing: Vec<_> = clients.iter().zip(&sights).map(|(client, sights)| observe(client, sights)).collect();
         eventually("all observe", SHORT, || async {
-            sights.iter().all(|sights| !sights.lock().unwrap().is_empty()).then_some(())
+            sights.iter().all(|sights| !sights.lock().expect("no holder panics").is_empty()).then_some(())
         })
         .await;
         let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
@@ -147,7 +147,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         let expected = leaders(&sights[0])[..=known].to_vec();
         for sights in &sights {
             assert_eq!(leaders(sights)[..=known], expected);
-            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
+            assert!(!sights.lock().expect("no holder panics").contains(&Seen::Missed), "nobody was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
         assert!(expected.len() > kills, "each that was killed was followed by another: {expected:?}");

@@ -34,6 +34,10 @@ use std::{
     process::ExitCode,
 };
 
+/// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/decisions/0019).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The command was not understood, or its configuration cannot be right.
 const EXIT_USAGE: u8 = 2;
 /// The command was understood and failed.
