@@ -8,7 +8,7 @@ use crate::{
 use fairhold_client::{Client, Error, Lost, Seen};
 use std::{
     process::Stdio,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 use tokio::process::{Child, Command};
@@ -20,12 +20,17 @@ const ELECTION: &str = "primary";
 /// The next one leads by then, after its leader was killed.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
+/// What it has seen so far.
+fn list(sights: &Sights) -> MutexGuard<'_, Vec<Seen>> {
+    sights.lock().expect("no observer panics")
+}
+
 fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
     let (mut observer, sights) = (client.observe(ELECTION).expect("a name"), Arc::clone(sights));
     tokio::spawn(async move {
         loop {
             let next = observer.next().await.expect("it is an election");
-            sights.lock().expect("no holder panics").push(next);
+            list(&sights).push(next);
         }
     })
 }
@@ -36,12 +41,12 @@ fn leaders(sights: &Sights) -> Vec<(u64, String)> {
         let Seen::Elected(leader) = seen else { return None };
         Some((leader.token.0, leader.value.clone()))
     };
-    sights.lock().expect("no holder panics").iter().filter_map(elected).collect()
+    list(sights).iter().filter_map(elected).collect()
 }
 
 /// Waits until an observer has seen so much.
 async fn seen(sights: &Sights, count: usize) {
-    eventually("all of it is seen", SHORT, || async { (sights.lock().expect("no holder panics").len() >= count).then_some(()) }).await;
+    eventually("all of it is seen", SHORT, || async { (list(sights).len() >= count).then_some(()) }).await;
 }
 
 /// Waits until all observers have seen so many leaders.
@@ -95,7 +100,7 @@ fn who_leads_proclaims_and_resigns_is_seen_once_and_in_order() {
         assert_eq!(led.proclaim("too late").await, Err(Error::Lost(Lost::Released)));
         let second = client.elect(ELECTION, "http://b").await.unwrap();
         seen(&sights, 5).await;
-        let words: Vec<String> = sights.lock().expect("no holder panics").iter().map(word).collect();
+        let words: Vec<String> = sights.lock().unwrap().iter().map(word).collect();
         assert_eq!(words, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
         observer.abort();
 
@@ -121,7 +126,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         let sights: Vec<Sights> = clients.iter().map(|_| Sights::default()).collect();
         let observing: Vec<_> = clients.iter().zip(&sights).map(|(client, sights)| observe(client, sights)).collect();
         eventually("all observe", SHORT, || async {
-            sights.iter().all(|sights| !sights.lock().expect("no holder panics").is_empty()).then_some(())
+            sights.iter().all(|sights| !sights.lock().unwrap().is_empty()).then_some(())
         })
         .await;
         let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
@@ -147,7 +152,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         let expected = leaders(&sights[0])[..=known].to_vec();
         for sights in &sights {
             assert_eq!(leaders(sights)[..=known], expected);
-            assert!(!sights.lock().expect("no holder panics").contains(&Seen::Missed), "nobody was away for so long");
+            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
         assert!(expected.len() > kills, "each that was killed was followed by another: {expected:?}");
