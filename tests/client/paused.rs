@@ -51,6 +51,9 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
             let url = endpoints.split(',').next().expect("an endpoint");
             let put = http.put(format!("{url}/v1/nodes/paused?parents")).header("fairhold-fence", format!("paused={token}"));
             let status = put.body("late").send().await.expect("an answer").status();
+            // The control: the same write without the token.
+            let unfenced = http.put(format!("{url}/v1/nodes/unfenced?parents")).body("late").send().await.expect("an answer");
+            assert!(unfenced.status().is_success(), "{unfenced:?}");
             return (found.is_ok(), status.is_success());
         }
         assert!(begun.elapsed() < LIVES_FOR, "it was not stopped");
@@ -76,8 +79,9 @@ fn a_holder_that_is_not_stopped_keeps_its_token_and_writes() {
     });
 }
 
-/// Stops a holder in a process of its own until another has its lock; says what it said on waking.
-async fn stop_and_wake(cluster: &Cluster) -> String {
+/// Stops a holder in a process of its own until another has its lock and has written; says what it said on waking, and whether
+/// its late write without a token went over the other one's.
+async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let me = std::env::current_exe().expect("this program has a file");
     let mut child = Command::new(me)
         .args(["--exact", "paused::a_holder_that_is_not_stopped_keeps_its_token_and_writes", "--nocapture"])
@@ -96,7 +100,9 @@ async fn stop_and_wake(cluster: &Cluster) -> String {
     assert_eq!(next().await, "held");
     let pid = child.id().expect("it runs");
     signal_pid(pid, Signal::STOP);
-    let granted = client_of(cluster).lock("paused").ttl(Duration::from_secs(30)).await;
+    let client = client_of(cluster);
+    let granted = client.lock("paused").ttl(Duration::from_secs(30)).await;
+    client.nodes().put("/unfenced", "by the next one").await.expect("it is written");
     let begun = Instant::now();
     // Stopped for longer than its ttl in any case, also where another was granted at its end.
     while begun.elapsed() < STOPPED / 2 {
@@ -106,7 +112,8 @@ async fn stop_and_wake(cluster: &Cluster) -> String {
     let said = next().await;
     drop::<Result<_, Error>>(granted);
     assert!(child.wait().await.expect("it can be waited for").success());
-    said
+    let control = client.nodes().get("/unfenced").await.expect("an answer").expect("it is there");
+    (said, control.bytes == b"late")
 }
 
 #[test]
@@ -114,9 +121,15 @@ fn a_program_that_is_stopped_beyond_its_ttl_wakes_without_its_lock_and_its_late_
     let times = trial::size(2, 100);
     alone(trial::size(LONG, LONG * 10), async {
         let cluster = Cluster::start().await;
+        let mut wrong = 0;
         for _ in 0..times {
-            assert_eq!(stop_and_wake(&cluster).await, "woke believed=false wrote=false");
+            let (said, went_wrong) = stop_and_wake(&cluster).await;
+            assert_eq!(said, "woke believed=false wrote=false");
+            wrong += usize::from(went_wrong);
         }
-        report(&format!("stopped {times} times beyond its ttl: never believed, never wrote"));
+        report(&format!(
+            "stopped {times} times beyond its ttl: never believed, never wrote; the unfenced control went wrong {wrong} times"
+        ));
+        assert!(wrong > 0, "the control never goes wrong, so this test would see nothing");
     });
 }

@@ -174,9 +174,11 @@ fn completions_load_in_bash_and_know_the_commands() {
         let script = folder.path().join("fairhold.bash");
         fs::write(&script, run(&["completions", "bash"]).await.stdout).expect("a file");
         let complete = async |words: &str, index: usize| {
+            let word = format!("\"${{COMP_WORDS[{index}]}}\"");
+            let before = format!("\"${{COMP_WORDS[{index}-1]}}\"");
             let line = format!(
                 "set -eu; source {}; complete -p fairhold >&2; COMP_WORDS=({words}); COMP_CWORD={index}; set +eu; \
-                 _fairhold fairhold \"${{COMP_WORDS[{index}]}}\" \"${{COMP_WORDS[{index}-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+                 _fairhold fairhold {word} {before}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
                 script.display()
             );
             let output = Command::new("bash").args(["--norc", "-c", &line]).output().await.expect("bash runs");

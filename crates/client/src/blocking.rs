@@ -1,13 +1,13 @@
 //! The same for programs without async code: a client with a small runtime of its own, in a thread beside the program's.
 
-use crate::{Acquire, Create, Delete, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Value, Watch};
-use fairhold_types::{FencingToken, dto};
+mod nodes;
+
+pub use nodes::Nodes;
+
+use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Watch};
+use fairhold_types::FencingToken;
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::runtime::Runtime;
-
-mod session;
-
-pub use session::Session;
 
 /// How long the end of a client may take, so that what was dropped last is still given back.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ impl Client {
     /// As [`crate::Client::nodes`].
     #[must_use]
     pub fn nodes(&self) -> Nodes {
-        Nodes { nodes: self.client.nodes(), runtime: Arc::clone(&self.runtime) }
+        Nodes::new(self.client.nodes(), &self.runtime)
     }
 
     /// As [`crate::Client::transaction`]; made by [`send`](Asking::send).
@@ -269,7 +269,7 @@ impl Asking<OpenSession> {
     /// As awaiting [`OpenSession`].
     pub fn open(self) -> Result<Session, Error> {
         let runtime = Arc::clone(&self.runtime);
-        Ok(Session::new(self.send()?, runtime))
+        Ok(Session { session: self.send()?, runtime })
     }
 }
 
@@ -299,67 +299,52 @@ impl Iterator for Watching {
     }
 }
 
-/// The tree of nodes; as [`crate::Nodes`].
+/// A session; as [`crate::Session`].
 #[derive(Debug, Clone)]
-pub struct Nodes {
-    nodes: crate::Nodes,
+pub struct Session {
+    session: crate::Session,
     runtime: Arc<Own>,
 }
 
-impl Nodes {
-    /// As [`crate::Nodes::get`].
+impl Deref for Session {
+    type Target = crate::Session;
+
+    /// For what owns an ephemeral node: `nodes.put(path, value).with(|put| put.ephemeral(&session))`.
+    fn deref(&self) -> &crate::Session {
+        &self.session
+    }
+}
+
+impl Session {
+    fn taking(&self, acquire: Acquire) -> Taking {
+        Taking { acquire, runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Session::lock`].
+    pub fn lock(&self, name: &str) -> Taking {
+        self.taking(self.session.lock(name))
+    }
+
+    /// As [`crate::Session::read_lock`].
+    pub fn read_lock(&self, name: &str) -> Taking {
+        self.taking(self.session.read_lock(name))
+    }
+
+    /// As [`crate::Session::write_lock`].
+    pub fn write_lock(&self, name: &str) -> Taking {
+        self.taking(self.session.write_lock(name))
+    }
+
+    /// As [`crate::Session::semaphore`].
+    pub fn semaphore(&self, name: &str, limit: u32) -> Taking {
+        self.taking(self.session.semaphore(name, limit))
+    }
+
+    /// As [`crate::Session::close`].
     ///
     /// # Errors
     /// As there.
-    pub fn get(&self, path: &str) -> Result<Option<Value>, Error> {
-        self.runtime.block_on(self.nodes.get(path))?
-    }
-
-    /// As [`crate::Nodes::stat`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
-        self.runtime.block_on(self.nodes.stat(path))?
-    }
-
-    /// As [`crate::Nodes::children`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn children(&self, path: &str) -> Result<Vec<String>, Error> {
-        self.runtime.block_on(self.nodes.children(path))?
-    }
-
-    /// As [`crate::Nodes::descendants`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn descendants(&self, path: &str) -> Result<Vec<String>, Error> {
-        self.runtime.block_on(self.nodes.descendants(path))?
-    }
-
-    fn asking<B>(&self, builder: B) -> Asking<B> {
-        Asking { builder, runtime: Arc::clone(&self.runtime) }
-    }
-
-    /// As [`crate::Nodes::put`]; made by [`send`](Asking::send).
-    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
-        self.asking(self.nodes.put(path, value))
-    }
-
-    /// As [`crate::Nodes::create`]; made by [`send`](Asking::send).
-    pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
-        self.asking(self.nodes.create(path, value))
-    }
-
-    /// As [`crate::Nodes::create_sequential`]; made by [`send`](Asking::send).
-    pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
-        self.asking(self.nodes.create_sequential(parent, name, value))
-    }
-
-    /// As [`crate::Nodes::delete`]; made by [`send`](Asking::send).
-    pub fn delete(&self, path: &str) -> Asking<Delete> {
-        self.asking(self.nodes.delete(path))
+    pub fn close(self) -> Result<(), Error> {
+        self.runtime.block_on(self.session.close())?
     }
 }

@@ -87,8 +87,8 @@ impl Watch {
         self.path(path, "&recursive")
     }
 
-    /// A lock: who queues, who is granted, who ends. Beside a [`tree`](Watch::tree) it is also the locks whose names go on from it
-    /// with a `/`.
+    /// A lock: who queues, who is granted, who ends. Beside a [`tree`](Watch::tree) it is also the locks whose names go on from
+    /// it with a `/`.
     pub fn lock(mut self, name: &str) -> Watch {
         match LockName::parse(name) {
             Ok(name) => self.parameters.push(format!("lock={}", query(name.as_str()))),
