@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-client", &["fairhold-types"]),
+    ("fairhold-sim", &["fairhold-http", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     (
         "fairhold-cli",
         &[
@@ -45,14 +46,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Dependencies that only these crates may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("axum", &["fairhold-http"]),
+    ("axum", &["fairhold-http", "fairhold-sim"]),
     ("bincode", &["fairhold-codec"]),
-    ("clap", &["fairhold-cli"]),
+    ("clap", &["fairhold-cli", "fairhold-sim"]),
     ("hyper", &["fairhold-http"]),
     ("hyper-util", &["fairhold-http"]),
-    ("openraft", &["fairhold-raft", "fairhold-storage"]),
-    ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http"]),
-    ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli"]),
+    ("openraft", &["fairhold-raft", "fairhold-storage", "fairhold-sim"]),
+    ("openraft-rt", &["fairhold-raft", "fairhold-node", "fairhold-http", "fairhold-sim"]),
+    ("openraft-rt-sim", &["fairhold-sim"]),
+    ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli", "fairhold-sim"]),
     ("prometheus-client", &["fairhold-metrics"]),
     ("reqwest", &["fairhold-cli", "fairhold-client"]),
     ("rocksdb", &["fairhold-storage"]),

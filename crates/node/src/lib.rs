@@ -12,7 +12,7 @@ mod acquire;
 mod admin;
 pub mod api;
 pub mod change;
-mod clock;
+pub mod clock;
 mod convert;
 mod deadlines;
 pub mod elections;

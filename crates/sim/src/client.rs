@@ -1,0 +1,178 @@
+//! What every client does: ask any node by HTTP, ask again with the same key until the outcome is known, and tell the oracle.
+
+use crate::{
+    oracle::Fact,
+    tally::Probe,
+    trace,
+    world::{Reply, World},
+};
+use axum::body::Body;
+use fairhold_types::{GrantId, Revision};
+use http::{HeaderMap, Method, Request, StatusCode};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::time::Duration;
+
+/// A client waits for an answer as long as its request may wait, and this much longer.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// What a client asks of the server's own work.
+const SERVER_TIMEOUT: &str = "3s";
+/// The wall clock when the world began: 2026-01-01, in milliseconds.
+pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
+
+/// A request that can be sent again.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    method: Method,
+    uri: String,
+    headers: Vec<(&'static str, String)>,
+    body: String,
+    wait: Duration,
+    linearizable: bool,
+}
+
+impl Ask {
+    /// A request without headers and body.
+    pub(crate) fn new(method: Method, uri: impl Into<String>) -> Ask {
+        let (headers, body) = (Vec::new(), String::new());
+        Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, linearizable: false }
+    }
+
+    /// With a header.
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Ask {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// With a body.
+    pub(crate) fn body(mut self, body: impl Into<String>) -> Ask {
+        self.body = body.into();
+        self
+    }
+
+    /// The server may wait so long before it answers.
+    pub(crate) fn wait(mut self, wait: Duration) -> Ask {
+        self.wait = wait;
+        self
+    }
+
+    /// Its answer must not be older than any that came before it was asked.
+    pub(crate) fn linearizable(mut self) -> Ask {
+        self.linearizable = true;
+        self
+    }
+
+    fn request(&self) -> Request<Body> {
+        let mut request = Request::builder().method(&self.method).uri(&self.uri).header("fairhold-timeout", SERVER_TIMEOUT);
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        request.body(Body::from(self.body.clone())).expect("the simulator's requests are well-formed")
+    }
+}
+
+/// An answer whose outcome is known.
+pub(crate) struct Told {
+    pub(crate) status: StatusCode,
+    pub(crate) revision: Revision,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+    pub(crate) json: serde_json::Value,
+    /// When the request was sent, and when its answer came.
+    pub(crate) sent: Duration,
+    pub(crate) came: Duration,
+}
+
+impl Told {
+    /// A number in the JSON body.
+    pub(crate) fn number(&self, field: &str) -> Option<u64> {
+        self.json.get(field).and_then(serde_json::Value::as_u64)
+    }
+
+    /// A text in the JSON body.
+    pub(crate) fn field(&self, field: &str) -> &str {
+        self.json.get(field).and_then(serde_json::Value::as_str).unwrap_or_default()
+    }
+
+    /// The version that an answer names.
+    pub(crate) fn version(&self) -> Option<i64> {
+        self.headers.get("etag")?.to_str().ok()?.trim_matches('"').parse().ok()
+    }
+}
+
+/// One client. It has no clock of its own: it lives in true time.
+pub(crate) struct Client {
+    pub(crate) world: World,
+    pub(crate) name: String,
+    pub(crate) chance: SmallRng,
+}
+
+impl Client {
+    /// A client; the seed decides all that it does.
+    pub(crate) fn new(world: World, name: String, seed: u64) -> Client {
+        Client { world, name, chance: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// A new idempotency key.
+    pub(crate) fn key(&mut self) -> String {
+        let random: u128 = self.chance.random();
+        let millis = u128::from(WORLD_BEGAN_MS) + trace::since_start().as_millis();
+        GrantId::from_ulid(millis << 80 | random >> 48).to_string()
+    }
+
+    /// Does nothing for a while, up to so many milliseconds.
+    pub(crate) async fn idle(&mut self, most_ms: u64) {
+        let millis = self.chance.random_range(1..=most_ms.max(2));
+        SimRuntime::sleep(Duration::from_millis(millis)).await;
+    }
+
+    /// Asks any node once. `None`: it may have been done or not.
+    pub(crate) async fn once(&mut self, ask: &Ask) -> Option<Told> {
+        let ids = self.world.ids();
+        let to = ids[self.chance.random_range(0..ids.len())];
+        let (sent, floor) = (trace::since_start(), self.world.oracle.acknowledged());
+        let call = self.world.call(to, ask.request());
+        let reply = SimRuntime::timeout(ask.wait + PATIENCE, call).await.ok().flatten();
+        let what = format!("{} {} {} at n{to}", self.name, ask.method, ask.uri.split('?').next().unwrap_or_default());
+        let Some(Reply { status, headers, body }) = reply else {
+            trace::event(&format!("{what}: no answer"));
+            self.world.tally.call(format!("{} no answer", ask.method));
+            return None;
+        };
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let json = serde_json::from_str(&text).unwrap_or_default();
+        let header = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let revision = Revision(header("fairhold-revision").and_then(|text| text.parse().ok()).unwrap_or_default());
+        let told = Told { status, revision, text, json, sent, came: trace::since_start(), headers };
+        trace::event(&format!("{what}: {status} {}", told.field("code")));
+        self.world.tally.call(format!("{} {} {}", ask.method, status.as_u16(), told.field("code")));
+        if status.is_success() {
+            let floor = if ask.linearizable { floor } else { Revision(0) };
+            self.world.oracle.told(&Fact::Answered { what, floor, revision });
+        }
+        Some(told)
+    }
+
+    /// Asks until the outcome is known, at most so often. `None`: it is still unknown.
+    pub(crate) async fn until_known(&mut self, ask: &Ask, tries: u32) -> Option<Told> {
+        for _ in 0..tries {
+            match self.once(ask).await {
+                Some(told) if told.status == StatusCode::SERVICE_UNAVAILABLE => {
+                    self.world.tally.probe(Probe::SurelyNotDone);
+                }
+                Some(told) if told.status == StatusCode::GATEWAY_TIMEOUT => self.world.tally.probe(Probe::OutcomeUnknown),
+                Some(told) => return Some(told),
+                None => self.world.tally.probe(Probe::OutcomeUnknown),
+            }
+            self.idle(300).await;
+        }
+        None
+    }
+
+    /// The contract does not know this answer.
+    pub(crate) fn unexpected(&self, what: &str, told: &Told) {
+        let Told { status, text, .. } = told;
+        self.world.oracle.violation(format!("{}: {what} was answered with {status} {text}", self.name));
+    }
+}

@@ -1,0 +1,85 @@
+//! A client with a session: it keeps it alive, owns an ephemeral node and a lock by it, closes it, or just vanishes.
+
+use crate::{
+    client::{Ask, Client},
+    oracle::Fact,
+    trace,
+};
+use fairhold_types::{LockName, SessionNumber};
+use http::{Method, StatusCode};
+use rand::RngExt;
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(3);
+const TRIES: u32 = 8;
+
+pub(super) async fn work(mut client: Client, rounds: u32) {
+    for round in 0..rounds {
+        client.idle(500).await;
+        let key = client.key();
+        let body = format!("{{\"ttl\":\"{}ms\",\"name\":\"{}\"}}", TTL.as_millis(), client.name);
+        let ask =
+            Ask::new(Method::POST, "/v1/sessions").header("idempotency-key", key).header("content-type", "application/json");
+        let Some(told) = client.until_known(&ask.body(body), TRIES).await else { continue };
+        let (id, number) = (told.field("id").to_owned(), told.number("number"));
+        match (told.status, number) {
+            (StatusCode::CREATED | StatusCode::OK, Some(number)) => live(&mut client, &id, SessionNumber(number), round).await,
+            (StatusCode::GONE | StatusCode::NOT_FOUND, _) => {}
+            (_, _) => client.unexpected("a new session", &told),
+        }
+    }
+}
+
+async fn live(client: &mut Client, id: &str, number: SessionNumber, round: u32) {
+    let path = format!("/v1/nodes/present-{}-{round}?session={id}", client.name);
+    let key = client.key();
+    // What becomes of it is the state's to judge: an ephemeral node must go with its session.
+    drop(client.once(&Ask::new(Method::PUT, path).header("idempotency-key", key).body("here")).await);
+    let mut asked_for_lock = false;
+    for _ in 0..client.chance.random_range(2..8) {
+        let keepalive = Ask::new(Method::POST, format!("/v1/sessions/{id}/keepalive"));
+        match client.once(&keepalive).await {
+            Some(told) if told.status == StatusCode::OK => {
+                client.world.oracle.told(&Fact::Renewed { session: number, sent: told.sent, ttl: TTL });
+            }
+            Some(told) if matches!(told.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) => {}
+            Some(told) if matches!(told.status, StatusCode::GONE | StatusCode::NOT_FOUND) => return,
+            Some(told) => return client.unexpected("a keepalive", &told),
+            None => {}
+        }
+        if !asked_for_lock && client.chance.random_range(0..2) == 0 {
+            asked_for_lock = true;
+            lock(client, id).await;
+        }
+        client.idle(900).await;
+    }
+    if client.chance.random_range(0..3) == 0 {
+        client.world.tally.fault("client vanished");
+        trace::event(&format!("{} vanishes", client.name));
+        return;
+    }
+    let close = Ask::new(Method::DELETE, format!("/v1/sessions/{id}"));
+    match client.until_known(&close, TRIES).await {
+        Some(told) if matches!(told.status, StatusCode::NO_CONTENT | StatusCode::GONE | StatusCode::NOT_FOUND) => {}
+        Some(told) => client.unexpected("the end of a session", &told),
+        None => {}
+    }
+}
+
+/// Takes a lock by the session and leaves it to the session's end, now and then with a lock delay.
+async fn lock(client: &mut Client, id: &str) {
+    let delay = if client.chance.random_range(0..3) == 0 { "&lock_delay=1s" } else { "" };
+    let key = client.key();
+    let uri = format!("/v1/locks/door-{}?session={id}&wait=500ms{delay}", client.chance.random_range(1..=2));
+    let ask = Ask::new(Method::POST, uri).header("idempotency-key", key).wait(Duration::from_millis(500));
+    match client.once(&ask).await {
+        Some(told) if told.status == StatusCode::OK => {
+            let held = told.number("token").zip(told.number("number")).zip(LockName::parse(told.field("lock")).ok());
+            if let Some(((token, number), lock)) = held {
+                client.world.oracle.told(&Fact::Held { lock, number, token: fairhold_types::FencingToken(token) });
+            }
+        }
+        // Refused, or unknown: it ends with the session.
+        Some(_) | None => {}
+    }
+}

@@ -1,0 +1,321 @@
+//! A machine's disk: what is flushed survives a crash, what is not may survive up to any entry, as the tail of a torn log does.
+
+use crate::{
+    host::{Host, HostRuntime},
+    tally::{Probe, Tally},
+    trace,
+};
+use fairhold_raft::{
+    snapshot::{SnapshotImage, SnapshotStore},
+    types::Types,
+};
+use fairhold_types::Incarnation;
+use futures_util::future::{BoxFuture, FutureExt};
+use openraft::{
+    LogState, OptionalSend,
+    alias::{EntryOf, LogIdOf, VoteOf},
+    storage::{IOFlushed, RaftLogReader, RaftLogStorage},
+};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Debug,
+    io,
+    ops::RangeBounds,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{Notify, oneshot};
+
+type C = Types<HostRuntime>;
+
+/// A flush takes up to so long, in microseconds, where nothing slows the disk.
+const FLUSH_MICROS: u64 = 1_500;
+/// One flush in so many takes ten times as long.
+const SLOW_FLUSH_ONE_IN: u32 = 50;
+
+/// What a log consists of.
+#[derive(Default, Clone)]
+struct Kept {
+    vote: Option<VoteOf<C>>,
+    committed: Option<LogIdOf<C>>,
+    entries: BTreeMap<u64, EntryOf<C>>,
+    purged: Option<LogIdOf<C>>,
+}
+
+impl Kept {
+    fn apply(&mut self, write: &Write) {
+        match write {
+            Write::Vote(vote) => self.vote = Some(*vote),
+            Write::Committed(committed) => self.committed = *committed,
+            Write::Entry(entry) => {
+                self.entries.insert(entry.log_id.index, EntryOf::<C>::clone(entry));
+            }
+            Write::Truncate(next) => drop(self.entries.split_off(next)),
+            Write::Purge(through) => {
+                self.entries = self.entries.split_off(&(through.index + 1));
+                self.purged = Some(*through);
+            }
+        }
+    }
+}
+
+/// The smallest thing that is written whole or not at all.
+enum Write {
+    Vote(VoteOf<C>),
+    Committed(Option<LogIdOf<C>>),
+    Entry(Box<EntryOf<C>>),
+    Truncate(u64),
+    Purge(LogIdOf<C>),
+}
+
+enum Waiter {
+    Nobody,
+    Append(IOFlushed<C>),
+    Vote(oneshot::Sender<io::Result<()>>),
+}
+
+#[derive(Default)]
+struct Platter {
+    durable: Kept,
+    snapshot: Option<SnapshotImage>,
+    /// As this life of the machine sees it.
+    seen: Kept,
+    pending: VecDeque<(Vec<Write>, Waiter)>,
+    /// Which life writes; an earlier one's writes are refused.
+    life: u64,
+    slow: Duration,
+    fails: Option<io::ErrorKind>,
+    failed: Option<io::ErrorKind>,
+}
+
+/// A disk, which outlives its machine's lives. Clones are the same disk.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    platter: Arc<Mutex<Platter>>,
+    chance: Arc<Mutex<SmallRng>>,
+    tally: Tally,
+    written: Arc<Notify>,
+    /// The identity of the data directory.
+    pub(crate) incarnation: Incarnation,
+}
+
+impl Disk {
+    /// An empty disk.
+    pub(crate) fn new(incarnation: Incarnation, seed: u64, tally: Tally) -> Disk {
+        let chance = Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)));
+        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), incarnation }
+    }
+
+    /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
+    pub(crate) fn crash(&self) {
+        let mut platter = self.locked();
+        let pending: Vec<Write> = platter.pending.drain(..).flat_map(|(writes, _)| writes).collect();
+        if !pending.is_empty() {
+            let kept = self.draw(|chance| chance.random_range(0..=pending.len()));
+            self.tally.probe(if kept < pending.len() { Probe::UnflushedLost } else { Probe::UnflushedKept });
+            pending[..kept].iter().for_each(|write| platter.durable.apply(write));
+        }
+        platter.life += 1;
+        platter.slow = Duration::ZERO;
+        (platter.fails, platter.failed) = (None, None);
+    }
+
+    /// The log and the snapshots for one life of the machine.
+    pub(crate) fn mount(&self, host: &Arc<Host>) -> SimLog {
+        let mut platter = self.locked();
+        platter.seen = platter.durable.clone();
+        let life = platter.life;
+        drop(platter);
+        let log = SimLog { disk: self.clone(), life };
+        drop(host.spawn(log.clone().flush()));
+        log
+    }
+
+    /// Every flush takes this much longer, until told otherwise.
+    pub(crate) fn slow_down(&self, by: Duration) {
+        self.locked().slow = by;
+    }
+
+    /// The next flush fails, and after it all others until the machine is started again.
+    pub(crate) fn fail(&self, kind: io::ErrorKind) {
+        self.locked().fails = Some(kind);
+    }
+
+    /// Whether it failed in this life.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.locked().failed.is_some()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Platter> {
+        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
+        draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn flush_time(&self) -> Duration {
+        let slow = self.locked().slow;
+        let micros = self.draw(|chance| {
+            let micros = chance.random_range(20..FLUSH_MICROS);
+            if chance.random_range(0..SLOW_FLUSH_ONE_IN) == 0 { micros * 10 } else { micros }
+        });
+        Duration::from_micros(micros) + slow
+    }
+
+    /// Takes the error that is due, and fails for good from then on.
+    fn outcome(&self) -> io::Result<()> {
+        let mut platter = self.locked();
+        if let Some(kind) = platter.fails.take() {
+            platter.failed = Some(kind);
+        }
+        platter.failed.map_or(Ok(()), |kind| Err(kind.into()))
+    }
+}
+
+/// One life's view of the log.
+#[derive(Clone)]
+pub(crate) struct SimLog {
+    disk: Disk,
+    life: u64,
+}
+
+impl SimLog {
+    fn write(&self, writes: Vec<Write>, waiter: Waiter) -> io::Result<()> {
+        let mut platter = self.disk.locked();
+        if platter.life != self.life {
+            return Err(io::Error::other("an earlier life of the machine wrote"));
+        }
+        if let Some(kind) = platter.failed {
+            return Err(kind.into());
+        }
+        writes.iter().for_each(|write| platter.seen.apply(write));
+        platter.pending.push_back((writes, waiter));
+        drop(platter);
+        self.disk.written.notify_one();
+        Ok(())
+    }
+
+    /// Writes what is pending, all of it with one flush, and tells those who wait.
+    async fn flush(self) {
+        loop {
+            let count = self.disk.locked().pending.len();
+            if count == 0 {
+                self.disk.written.notified().await;
+                continue;
+            }
+            SimRuntime::sleep(self.disk.flush_time()).await;
+            let result = self.disk.outcome();
+            let mut told = Vec::new();
+            let mut platter = self.disk.locked();
+            if platter.life != self.life {
+                return;
+            }
+            for _ in 0..count {
+                let Some((writes, waiter)) = platter.pending.pop_front() else { break };
+                if result.is_ok() {
+                    writes.iter().for_each(|write| platter.durable.apply(write));
+                }
+                told.push(waiter);
+            }
+            drop(platter);
+            trace::bytes(&[u8::from(result.is_ok())]);
+            for waiter in told {
+                let result = result.as_ref().map(|()| ()).map_err(|error| error.kind().into());
+                match waiter {
+                    Waiter::Nobody => {}
+                    Waiter::Append(flushed) => flushed.io_completed(result),
+                    // Whoever waited may be gone.
+                    Waiter::Vote(done) => drop(done.send(result)),
+                }
+            }
+        }
+    }
+}
+
+impl RaftLogReader<C> for SimLog {
+    async fn try_get_log_entries<R>(&mut self, range: R) -> io::Result<Vec<EntryOf<C>>>
+    where
+        R: RangeBounds<u64> + Clone + Debug + OptionalSend,
+    {
+        Ok(self.disk.locked().seen.entries.range(range).map(|(_, entry)| entry.clone()).collect())
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<VoteOf<C>>> {
+        Ok(self.disk.locked().seen.vote)
+    }
+}
+
+impl RaftLogStorage<C> for SimLog {
+    type LogReader = SimLog;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
+        let platter = self.disk.locked();
+        let last = platter.seen.entries.values().next_back().map(|entry| entry.log_id).or(platter.seen.purged);
+        Ok(LogState { last_purged_log_id: platter.seen.purged, last_log_id: last })
+    }
+
+    async fn get_log_reader(&mut self) -> SimLog {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
+        let (done, saved) = oneshot::channel();
+        self.write(vec![Write::Vote(*vote)], Waiter::Vote(done))?;
+        saved.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
+        self.write(vec![Write::Committed(committed)], Waiter::Nobody)
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<C>>> {
+        Ok(self.disk.locked().seen.committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = EntryOf<C>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let writes = entries.into_iter().map(|entry| Write::Entry(Box::new(entry))).collect();
+        self.write(writes, Waiter::Append(callback))
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
+        self.disk.tally.probe(Probe::LogTruncated);
+        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], Waiter::Nobody)
+    }
+
+    async fn purge(&mut self, through: LogIdOf<C>) -> io::Result<()> {
+        self.disk.tally.probe(Probe::LogPurged);
+        self.write(vec![Write::Purge(through)], Waiter::Nobody)
+    }
+}
+
+impl SnapshotStore for SimLog {
+    fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
+        let log = self.clone();
+        async move {
+            SimRuntime::sleep(log.disk.flush_time()).await;
+            log.disk.outcome()?;
+            let mut platter = log.disk.locked();
+            if platter.life != log.life {
+                return Err(io::Error::other("an earlier life of the machine wrote"));
+            }
+            platter.snapshot = Some(image);
+            drop(platter);
+            log.disk.tally.probe(Probe::SnapshotSaved);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
+        let snapshot = self.disk.locked().snapshot.clone();
+        async move { Ok(snapshot) }.boxed()
+    }
+}

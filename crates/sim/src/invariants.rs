@@ -1,0 +1,59 @@
+//! What must always hold, one file each. Each is shown a planted violation by a test: one that cannot fail is none.
+
+mod agreement;
+mod beliefs;
+mod durability;
+mod endings;
+mod fences;
+mod freshness;
+mod holders;
+mod leases;
+mod machine;
+mod order;
+mod registers;
+mod tokens;
+
+use crate::oracle::{Applied, Fact, Physics};
+use fairhold_state::State;
+
+/// Something that must always hold. An error says what was seen instead.
+pub(crate) trait Invariant: Send {
+    /// Its short name.
+    fn name(&self) -> &'static str;
+
+    /// A node applied a change.
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        let _: &Applied<'_> = applied;
+        Ok(())
+    }
+
+    /// A client was told something.
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        let _: &Fact = fact;
+        Ok(())
+    }
+
+    /// All clients have ended, all faults are healed.
+    fn finished(&mut self, state: &State) -> Result<(), String> {
+        let _: &State = state;
+        Ok(())
+    }
+}
+
+/// All of them.
+pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
+    vec![
+        Box::new(machine::Machine),
+        Box::new(holders::Holders),
+        Box::new(order::Order),
+        Box::new(tokens::Tokens::default()),
+        Box::new(agreement::Agreement::default()),
+        Box::new(durability::Durability::default()),
+        Box::new(freshness::Freshness),
+        Box::new(registers::Registers::default()),
+        Box::new(fences::Fences::default()),
+        Box::new(leases::Leases::new(physics)),
+        Box::new(beliefs::Beliefs::new(physics)),
+        Box::new(endings::Endings),
+    ]
+}

@@ -1,0 +1,53 @@
+//! Every node emits the same events at the same revision, and has the same state after it.
+
+use super::Invariant;
+use crate::oracle::Applied;
+use fairhold_types::NodeId;
+use std::collections::BTreeMap;
+
+/// What the first node said of a revision.
+type Said = (NodeId, String, String);
+
+#[derive(Default)]
+pub(crate) struct Agreement {
+    said: BTreeMap<u64, Said>,
+}
+
+impl Agreement {
+    fn says(&mut self, node: NodeId, revision: u64, events: String, digest: String) -> Result<(), String> {
+        let (first, known, state) = self.said.entry(revision).or_insert_with(|| (node, events.clone(), digest.clone()));
+        if *known != events {
+            return Err(format!("revision {revision}: node {first} told {known}, node {node} told {events}"));
+        }
+        if *state != digest {
+            return Err(format!("revision {revision}: nodes {first} and {node} have different states after {events}"));
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Agreement {
+    fn name(&self) -> &'static str {
+        "nodes agree"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        let events = format!("{:?}", applied.events);
+        self.says(applied.node, applied.revision.0, events, applied.state.digest())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_event_and_another_state_are_found() {
+        let mut agreement = Agreement::default();
+        let text = |text: &str| text.to_owned();
+        assert!(agreement.says(1, 7, text("a"), text("x")).is_ok());
+        assert!(agreement.says(2, 7, text("a"), text("x")).is_ok());
+        assert!(agreement.says(3, 7, text("b"), text("x")).is_err());
+        assert!(agreement.says(3, 7, text("a"), text("y")).is_err());
+    }
+}

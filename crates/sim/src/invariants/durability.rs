@@ -1,0 +1,93 @@
+//! Nothing acknowledged is lost: what a client was told at a revision is what that revision is, on every node, for ever.
+
+use super::Invariant;
+use crate::oracle::{Applied, Fact};
+use fairhold_state::{State, command::Event};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub(crate) struct Durability {
+    grants: BTreeMap<u64, Vec<(String, u64)>>,
+    written: BTreeMap<u64, Vec<String>>,
+    highest_told: u64,
+}
+
+impl Durability {
+    fn check(&self, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Held { lock, number, token } => {
+                let grants = self.grants.get(&token.0).map(Vec::as_slice).unwrap_or_default();
+                if !grants.contains(&(lock.to_string(), *number)) {
+                    return Err(format!(
+                        "grant #{number} of {lock} was acknowledged with token {token}, which granted {grants:?}"
+                    ));
+                }
+            }
+            Fact::Wrote { path, revision, .. } => {
+                let written = self.written.get(&revision.0).map(Vec::as_slice).unwrap_or_default();
+                if !written.contains(path) {
+                    return Err(format!("a write of {path} was acknowledged at revision {revision}, which wrote {written:?}"));
+                }
+            }
+            Fact::Answered { .. } | Fact::Read { .. } | Fact::Fenced { .. } | Fact::Renewed { .. } | Fact::Believed { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Durability {
+    fn name(&self) -> &'static str {
+        "nothing acknowledged is lost"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
+        for event in applied.events {
+            if let Event::Granted { lock, grant, token } = event {
+                self.grants.entry(token.0).or_default().push((lock.to_string(), grant.0));
+            }
+            if let Event::NodeCreated { path } | Event::NodeChanged { path, .. } = event {
+                self.written.entry(applied.revision.0).or_default().push(path.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        if let Fact::Answered { revision, .. } = fact {
+            self.highest_told = self.highest_told.max(revision.0);
+        }
+        self.check(fact)
+    }
+
+    fn finished(&mut self, state: &State) -> Result<(), String> {
+        if state.revision().0 < self.highest_told {
+            return Err(format!("revision {} was told, and {} is the last", self.highest_told, state.revision()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{FencingToken, LockName, Revision};
+
+    #[test]
+    fn a_grant_and_a_write_that_never_were_are_found() {
+        let mut durability = Durability::default();
+        let held = Fact::Held { lock: LockName::parse("a").unwrap(), number: 3, token: FencingToken(4) };
+        let wrote = Fact::Wrote { path: "/x".to_owned(), version: 0, value: String::new(), revision: Revision(5) };
+        assert!(durability.told(&held).is_err());
+        assert!(durability.told(&wrote).is_err());
+        durability.grants.insert(4, vec![("a".to_owned(), 3)]);
+        durability.written.insert(5, vec!["/x".to_owned()]);
+        assert!(durability.told(&held).is_ok());
+        assert!(durability.told(&wrote).is_ok());
+        let ahead = Fact::Answered { what: String::new(), floor: Revision(0), revision: Revision(9) };
+        assert!(durability.told(&ahead).is_ok());
+        assert!(durability.finished(&State::new()).is_err(), "the end has less than was told");
+    }
+}

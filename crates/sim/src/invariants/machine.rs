@@ -1,0 +1,17 @@
+//! The state is sound after every change: every index equals what the tree says, and an ephemeral node exists only while its
+//! session does.
+
+use super::Invariant;
+use crate::oracle::Applied;
+
+pub(crate) struct Machine;
+
+impl Invariant for Machine {
+    fn name(&self) -> &'static str {
+        "the state is sound"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        applied.state.check().map_err(|error| format!("node {} at revision {}: {error}", applied.node, applied.revision))
+    }
+}

@@ -1,0 +1,60 @@
+//! The tokens of a lock grow in the order of holding, strictly wherever an exclusive holder is one of the two.
+
+use super::Invariant;
+use crate::oracle::Applied;
+use fairhold_state::command::Event;
+use fairhold_types::{FencingToken, LockName};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub(crate) struct Tokens {
+    last: BTreeMap<LockName, (FencingToken, u64)>,
+}
+
+impl Tokens {
+    /// A grant was given at a revision, with a token.
+    fn granted(&mut self, lock: &LockName, token: FencingToken, revision: u64) -> Result<(), String> {
+        if token.0 != revision {
+            return Err(format!("{lock} was granted at revision {revision} with the token {token}"));
+        }
+        match self.last.insert(lock.clone(), (token, revision)) {
+            Some((before, at)) if before > token || (before == token && at != revision) => {
+                Err(format!("{lock} gave token {token} after token {before}"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl Invariant for Tokens {
+    fn name(&self) -> &'static str {
+        "tokens grow"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
+        for event in applied.events {
+            if let Event::Granted { lock, token, .. } = event {
+                self.granted(lock, *token, applied.revision.0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_goes_back_is_found() {
+        let lock: LockName = LockName::parse("a").unwrap();
+        let mut tokens = Tokens::default();
+        assert!(tokens.granted(&lock, FencingToken(5), 5).is_ok());
+        assert!(tokens.granted(&lock, FencingToken(5), 5).is_ok(), "readers granted together share one");
+        assert!(tokens.granted(&lock, FencingToken(4), 4).is_err());
+        assert!(tokens.granted(&lock, FencingToken(7), 8).is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! A whole cluster under virtual time: machines, disks and a net that fail as a seed says, and what must hold all the same.
+//!
+//! `docs/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`, the router of `http`.
+//!
+//! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
+//! - `client`, `clients`: who asks. `plan`: what a seed decides. `story`: one run of it. `shrink`: the shortest one that fails.
+//! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
+
+mod client;
+mod clients;
+mod disk;
+mod host;
+mod invariants;
+mod net;
+mod oracle;
+mod plan;
+mod shrink;
+mod story;
+mod tally;
+mod trace;
+mod world;
+
+use clap::Parser;
+use fairhold_types::time::WallMillis;
+use plan::Plan;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use tally::Tally;
+
+/// Seeds that failed once: they run before any others.
+const PAST_FAILURES: &str = include_str!("../past_failures.txt");
+
+/// Runs whole clusters under virtual time. The same seed always tells the same story.
+#[derive(Debug, Parser)]
+#[command(name = "fairhold-sim")]
+struct Args {
+    /// Run this seed, and nothing else.
+    #[arg(long, conflicts_with_all = ["seeds", "minutes"])]
+    seed: Option<u64>,
+    /// Run these seeds, the last one not included: 0..1000.
+    #[arg(long, value_parser = range)]
+    seeds: Option<(u64, u64)>,
+    /// Run seeds for so many minutes, from the beginning of --seeds on.
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Tell every event on standard error.
+    #[arg(long)]
+    loud: bool,
+    /// Show what the seed decides, too.
+    #[arg(long)]
+    plan: bool,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let parsed = text.split_once("..").and_then(|(first, end)| Some((first.parse().ok()?, end.parse().ok()?)));
+    parsed.filter(|(first, end)| first < end).ok_or_else(|| "a range like 0..1000 is expected".to_owned())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    fairhold_node::clock::use_wall_clock(world_time);
+    story::gather_panics();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        // A closed pipe is the end of the output.
+        Ok(false) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn world_time() -> WallMillis {
+    let millis = u64::try_from(trace::since_start().as_millis()).unwrap_or(u64::MAX);
+    WallMillis(client::WORLD_BEGAN_MS.saturating_add(millis))
+}
+
+fn past_failures() -> impl Iterator<Item = u64> {
+    PAST_FAILURES.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
+}
+
+fn run(args: &Args) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    if let Some(seed) = args.seed {
+        let mut total = Total::default();
+        total.seed(seed, args, &mut out)?;
+        return Ok(total.failed == 0);
+    }
+    let (first, end) = args.seeds.unwrap_or((0, if args.minutes.is_some() { u64::MAX } else { 30 }));
+    let begun = now();
+    let over = || args.minutes.is_some_and(|minutes| now() - begun >= Duration::from_secs(minutes * 60));
+    let mut total = Total::default();
+    let past: Vec<u64> = past_failures().filter(|seed| !(first..end).contains(seed)).collect();
+    for seed in past.into_iter().chain(first..end) {
+        if over() {
+            break;
+        }
+        total.seed(seed, args, &mut out)?;
+    }
+    write!(out, "{}", total.tally)?;
+    let hours = total.lasted.as_secs_f64() / 3_600.0;
+    writeln!(out, "seeds passed {} failed {} virtual hours {hours:.2}", total.passed, total.failed)?;
+    Ok(total.failed == 0)
+}
+
+/// Real time, which decides only when no further seed is begun.
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[derive(Default)]
+struct Total {
+    passed: u64,
+    failed: u64,
+    lasted: Duration,
+    tally: Tally,
+}
+
+impl Total {
+    fn seed(&mut self, seed: u64, args: &Args, out: &mut impl Write) -> io::Result<()> {
+        let plan = Plan::of(seed);
+        if args.plan {
+            write!(out, "{plan}")?;
+        }
+        let outcome = story::run(&plan, args.loud);
+        self.lasted += outcome.lasted;
+        self.tally.add(&outcome.tally);
+        if outcome.violations.is_empty() {
+            self.passed += 1;
+            if args.seed.is_some() {
+                write!(out, "{}", outcome.tally)?;
+            }
+            return writeln!(out, "seed {seed} ok trace={:016x}", outcome.trace);
+        }
+        self.failed += 1;
+        writeln!(out, "seed {seed} FAILED trace={:016x}", outcome.trace)?;
+        for violation in &outcome.violations {
+            writeln!(out, "  {violation}")?;
+        }
+        let shortest = shrink::shortest(&plan, &outcome.violations);
+        writeln!(out, "the shortest story that fails so:\n{shortest}")?;
+        writeln!(out, "to see it again: cargo run --release -p fairhold-sim -- --seed {seed} --loud")
+    }
+}

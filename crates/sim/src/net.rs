@@ -1,0 +1,290 @@
+//! The net between machines: connections with lanes, delays, breaks, cuts in one direction or both.
+//!
+//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. What a cut holds up arrives late, where the
+//! cut ends before the connection breaks.
+
+use crate::{
+    host::Host,
+    tally::{Probe, Tally},
+    trace,
+};
+use bytes::Bytes;
+use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
+use fairhold_types::NodeId;
+use futures_util::future::{BoxFuture, FutureExt};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Where clients stand, in cuts and delays.
+pub(crate) const CLIENTS: NodeId = 0;
+/// How long a cut holds a connection up before it breaks.
+const HELD_UP_MAX: Duration = Duration::from_secs(2);
+/// How often a message that is held up tries again, as TCP does.
+const TRY_AGAIN: Duration = Duration::from_millis(40);
+/// One message in so many takes far longer than the others.
+const STRAGGLER_ONE_IN: u32 = 100;
+
+type Answer = Result<Bytes, PeerError>;
+
+/// How the net behaves while nothing is cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weather {
+    /// A message takes up to so many microseconds.
+    pub(crate) delay_micros: u64,
+    /// One message in so many breaks its connection; 0: none does.
+    pub(crate) break_one_in: u32,
+    /// One heartbeat or vote in so many arrives twice; 0: none does.
+    pub(crate) twice_one_in: u32,
+}
+
+struct Plugged {
+    host: Arc<Host>,
+    service: Arc<dyn Service>,
+}
+
+struct Message {
+    request: Bytes,
+    due: SimInstant,
+    answer: oneshot::Sender<Answer>,
+}
+
+struct Inner {
+    plugged: BTreeMap<NodeId, Plugged>,
+    /// From, to: nothing passes.
+    cuts: BTreeSet<(NodeId, NodeId)>,
+    /// Per sender's life, receiver and lane: the queue of the open connection.
+    lanes: BTreeMap<(NodeId, u64, NodeId, Lane), mpsc::UnboundedSender<Message>>,
+    weather: Weather,
+    chance: SmallRng,
+}
+
+/// The net. Clones are the same net.
+#[derive(Clone)]
+pub(crate) struct Net(Arc<Mutex<Inner>>, Tally);
+
+impl Net {
+    /// A net without machines.
+    pub(crate) fn new(weather: Weather, seed: u64, tally: Tally) -> Net {
+        let chance = SmallRng::seed_from_u64(seed);
+        let (plugged, cuts, lanes) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, weather, chance })), tally)
+    }
+
+    /// The sending side of one machine.
+    pub(crate) fn peer(&self, host: Arc<Host>, own: Arc<dyn Service>) -> Arc<dyn Peer> {
+        Arc::new(Cable { net: self.clone(), host, own })
+    }
+
+    /// From now on the machine can be reached.
+    pub(crate) fn plug_in(&self, host: Arc<Host>, service: Arc<dyn Service>) {
+        self.locked().plugged.insert(host.name().0, Plugged { host, service });
+    }
+
+    /// The machine is gone.
+    pub(crate) fn unplug(&self, id: NodeId) {
+        self.locked().plugged.remove(&id);
+    }
+
+    /// Nothing passes from one to the other.
+    pub(crate) fn cut(&self, from: NodeId, to: NodeId) {
+        self.locked().cuts.insert((from, to));
+    }
+
+    /// All passes from one to the other.
+    pub(crate) fn mend(&self, from: NodeId, to: NodeId) {
+        self.locked().cuts.remove(&(from, to));
+    }
+
+    /// All passes everywhere, and no connection breaks any more.
+    pub(crate) fn calm(&self) {
+        let mut inner = self.locked();
+        inner.cuts.clear();
+        inner.weather.break_one_in = 0;
+    }
+
+    /// Breaks every connection between two machines.
+    pub(crate) fn break_connections(&self, one: NodeId, other: NodeId) {
+        self.locked().lanes.retain(|(from, _, to, _), _| !((*from == one && *to == other) || (*from == other && *to == one)));
+    }
+
+    /// Waits as long as a message takes, and says whether it got there.
+    pub(crate) async fn pass(&self, from: NodeId, to: NodeId) -> bool {
+        SimRuntime::sleep(self.delay()).await;
+        self.open(from, to).await
+    }
+
+    /// Waits until nothing is cut from one to the other; `false` where the connection broke before that.
+    async fn open(&self, from: NodeId, to: NodeId) -> bool {
+        let mut held_up = Duration::ZERO;
+        while self.locked().cuts.contains(&(from, to)) {
+            if held_up >= HELD_UP_MAX {
+                return false;
+            }
+            SimRuntime::sleep(TRY_AGAIN).await;
+            held_up += TRY_AGAIN;
+        }
+        if held_up > Duration::ZERO {
+            self.1.probe(Probe::HeldUpAndDelivered);
+        }
+        true
+    }
+
+    fn delay(&self) -> Duration {
+        let mut inner = self.locked();
+        let most = inner.weather.delay_micros.max(2);
+        let micros = inner.chance.random_range(most / 10..most);
+        let factor = if inner.chance.random_range(0..STRAGGLER_ONE_IN) == 0 { 20 } else { 1 };
+        Duration::from_micros(micros * factor)
+    }
+
+    fn happens(&self, one_in: u32) -> bool {
+        one_in > 0 && self.locked().chance.random_range(0..one_in) == 0
+    }
+
+    fn find(&self, id: NodeId) -> Option<(Arc<Host>, Arc<dyn Service>)> {
+        self.locked().plugged.get(&id).map(|plugged| (Arc::clone(&plugged.host), Arc::clone(&plugged.service)))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Cable {
+    net: Net,
+    host: Arc<Host>,
+    own: Arc<dyn Service>,
+}
+
+impl Peer for Cable {
+    fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Answer> {
+        let (from, life) = self.host.name();
+        let key = (from, life, to.id, lane);
+        trace::bytes(&request);
+        let (answer, answered) = oneshot::channel();
+        let message = Message { request, due: <SimInstant as openraft_rt::Instant>::now() + self.net.delay(), answer };
+        let mut inner = self.net.locked();
+        let refused = match inner.lanes.get(&key) {
+            Some(lane) => lane.send(message).err().map(|error| error.0),
+            None => Some(message),
+        };
+        if let Some(message) = refused {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            // Its receiver is right here.
+            sender.send(message).ok();
+            inner.lanes.insert(key, sender);
+            drop(inner);
+            let connection = Connection { net: self.net.clone(), from, to: to.id, lane, own: Arc::clone(&self.own) };
+            // The world moves what is under way, also when the sender has died.
+            drop(SimRuntime::spawn(connection.run(receiver)));
+        }
+        async move { answered.await.unwrap_or_else(|_| Err(PeerError::Lost("the connection broke".to_owned()))) }.boxed()
+    }
+
+    fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
+        let (net, own, from, to) = (self.net.clone(), Arc::clone(&self.own), self.host.name().0, to.id);
+        async move {
+            let dialled = dial(&net, &own, from, to).await?;
+            if !net.pass(to, from).await {
+                return Err(PeerError::Unreachable("no way back".to_owned()));
+            }
+            Ok(dialled.1.introduction())
+        }
+        .boxed()
+    }
+}
+
+async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: NodeId) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
+    let unreachable = |why: &str| PeerError::Unreachable(why.to_owned());
+    if !(net.pass(from, to).await && net.open(to, from).await) {
+        return Err(unreachable("no route"));
+    }
+    let (host, service) = net.find(to).ok_or_else(|| unreachable("nobody listens"))?;
+    if host.is_paused() {
+        return Err(unreachable("no answer to the greeting"));
+    }
+    let refused = |refusal| {
+        net.1.probe(Probe::PeerRefused);
+        PeerError::Refused(refusal)
+    };
+    host.within(|| service.admit(&own.introduction())).map_err(refused)?;
+    own.admit(&service.introduction()).map_err(refused)?;
+    Ok((host, service))
+}
+
+struct Connection {
+    net: Net,
+    from: NodeId,
+    to: NodeId,
+    lane: Lane,
+    own: Arc<dyn Service>,
+}
+
+impl Connection {
+    /// Carries a lane's messages in their order until the connection breaks. Those that are not answered then are lost.
+    async fn run(self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        let (host, service) = match dial(&self.net, &self.own, self.from, self.to).await {
+            Ok(dialled) => dialled,
+            Err(error) => {
+                messages.close();
+                while let Some(message) = messages.recv().await {
+                    // Whoever asked may have given up.
+                    message.answer.send(Err(error.clone())).ok();
+                }
+                return;
+            }
+        };
+        while let Some(message) = messages.recv().await {
+            let now = <SimInstant as openraft_rt::Instant>::now();
+            if message.due > now {
+                SimRuntime::sleep(message.due - now).await;
+            }
+            if !self.net.open(self.from, self.to).await {
+                return;
+            }
+            while host.is_paused() {
+                SimRuntime::sleep(TRY_AGAIN).await;
+            }
+            let breaks = self.net.locked().weather.break_one_in;
+            if host.is_dead() || messages.is_closed() || self.net.happens(breaks) {
+                if !host.is_dead() {
+                    self.net.1.fault("connection broke");
+                }
+                return;
+            }
+            self.deliver(&host, &service, message);
+        }
+    }
+
+    fn deliver(&self, host: &Arc<Host>, service: &Arc<dyn Service>, message: Message) {
+        let twice = self.net.locked().weather.twice_one_in;
+        let again = self.lane == Lane::Heartbeat && self.net.happens(twice);
+        let serving = host.within(|| service.serve(self.from, self.lane, message.request.clone()));
+        let (served, done) = oneshot::channel();
+        drop(host.spawn(async move {
+            // The connection may have broken.
+            served.send(serving.await).ok();
+        }));
+        if again {
+            self.net.1.probe(Probe::Duplicated);
+            let serving = host.within(|| service.serve(self.from, self.lane, message.request));
+            drop(host.spawn(serving));
+        }
+        let (net, from, to) = (self.net.clone(), self.from, self.to);
+        drop(SimRuntime::spawn(async move {
+            let Ok(bytes) = done.await else { return };
+            if net.pass(to, from).await {
+                trace::bytes(&bytes);
+                // Whoever asked may have given up.
+                message.answer.send(Ok(bytes)).ok();
+            }
+        }));
+    }
+}

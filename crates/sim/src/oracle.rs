@@ -1,0 +1,167 @@
+//! Hears of every applied change on every node and of every answer that a client got, and asks every invariant about it.
+
+use crate::{
+    invariants::{self, Invariant},
+    tally::{Probe, Tally},
+    trace,
+};
+use fairhold_raft::Audience;
+use fairhold_state::{State, command::Event};
+use fairhold_types::{FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// A change, as one node applied it.
+pub(crate) struct Applied<'a> {
+    /// The node.
+    pub(crate) node: NodeId,
+    /// When, in true time.
+    pub(crate) at: Duration,
+    /// Whether no other node applied it before.
+    pub(crate) first: bool,
+    /// The state after it.
+    pub(crate) state: &'a State,
+    /// Its revision.
+    pub(crate) revision: Revision,
+    /// What it told.
+    pub(crate) events: &'a [Event],
+}
+
+/// What a client was told, or may believe from what it was told.
+#[derive(Debug, Clone)]
+pub(crate) enum Fact {
+    /// A linearizable answer. `floor` is the highest revision in any answer that had arrived before this was asked.
+    Answered { what: String, floor: Revision, revision: Revision },
+    /// A write of a value to a node was acknowledged.
+    Wrote { path: String, version: i64, value: String, revision: Revision },
+    /// A value was read.
+    Read { path: String, version: i64, value: String },
+    /// A grant was acknowledged as held.
+    Held { lock: LockName, number: u64, token: FencingToken },
+    /// A write that names a token as its fence was acknowledged.
+    Fenced { lock: LockName, token: FencingToken, revision: Revision },
+    /// A renewal that was sent then was acknowledged.
+    Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
+    /// By its own clock a client could believe from then to then that it held.
+    Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
+}
+
+/// Facts about a run that invariants need.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Physics {
+    /// How fast the fastest clock runs, in thousandths of the true rate.
+    pub(crate) rate_max: u64,
+}
+
+struct Inner {
+    invariants: Vec<Box<dyn Invariant>>,
+    violations: Vec<String>,
+    highest: Revision,
+    acknowledged: Revision,
+}
+
+/// The judge of one run. Clones are the same judge.
+#[derive(Clone)]
+pub(crate) struct Oracle(Arc<Mutex<Inner>>, Tally);
+
+impl Oracle {
+    /// A judge who knows nothing yet.
+    pub(crate) fn new(physics: Physics, tally: Tally) -> Oracle {
+        let (invariants, violations) = (invariants::all(physics), Vec::new());
+        let (highest, acknowledged) = (Revision(0), Revision(0));
+        Oracle(Arc::new(Mutex::new(Inner { invariants, violations, highest, acknowledged })), tally)
+    }
+
+    /// Something that must never be was seen.
+    pub(crate) fn violation(&self, what: String) {
+        trace::event(&format!("VIOLATION {what}"));
+        self.with(|inner| inner.violations.push(what));
+    }
+
+    /// All that must never be and was.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.with(|inner| inner.violations.clone())
+    }
+
+    /// The highest revision that any client has been told.
+    pub(crate) fn acknowledged(&self) -> Revision {
+        self.with(|inner| inner.acknowledged)
+    }
+
+    /// A client was told something.
+    pub(crate) fn told(&self, fact: &Fact) {
+        if let Fact::Answered { revision, .. } = fact {
+            self.with(|inner| inner.acknowledged = inner.acknowledged.max(*revision));
+        }
+        self.ask(|invariant| invariant.told(fact));
+    }
+
+    /// Everything has ended: this is the state that is left.
+    pub(crate) fn finished(&self, state: &State) {
+        self.ask(|invariant| invariant.finished(state));
+    }
+
+    /// Listens to a node, before the node itself does.
+    pub(crate) fn witness(&self, node: NodeId, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
+        Arc::new(Witness { oracle: self.clone(), node, audience })
+    }
+
+    fn ask(&self, mut question: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
+        let found = self.with(|inner| {
+            let asked = inner.invariants.iter_mut().map(|invariant| (invariant.name(), question(invariant.as_mut())));
+            asked.filter_map(|(name, result)| result.err().map(|error| format!("{name}: {error}"))).collect::<Vec<_>>()
+        });
+        found.into_iter().for_each(|violation| self.violation(violation));
+    }
+
+    fn heard(&self, node: NodeId, state: &State, revision: Revision, events: &[Event]) {
+        let first = self.with(|inner| {
+            let first = revision > inner.highest;
+            inner.highest = inner.highest.max(revision);
+            first
+        });
+        if first {
+            trace::event(&format!("revision {revision}: {events:?}"));
+            self.count(events);
+        }
+        let applied = Applied { node, at: trace::since_start(), first, state, revision, events };
+        self.ask(|invariant| invariant.applied(&applied));
+    }
+
+    fn count(&self, events: &[Event]) {
+        for event in events {
+            if let Event::SessionExpired { .. } = event {
+                self.1.probe(Probe::SessionExpired);
+            }
+            if let Event::Cooling { .. } = event {
+                self.1.probe(Probe::Cooling);
+            }
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct Witness {
+    oracle: Oracle,
+    node: NodeId,
+    audience: Arc<dyn Audience>,
+}
+
+impl Audience for Witness {
+    fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        self.oracle.heard(self.node, state, revision, events);
+        self.audience.applied(state, revision, events);
+    }
+
+    fn replaced(&self, state: &State) {
+        if state.revision() > Revision(0) {
+            self.oracle.1.probe(Probe::StateReplaced);
+        }
+        self.audience.replaced(state);
+    }
+}

@@ -1,0 +1,170 @@
+//! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
+
+use crate::{clients::Trade, host::TRUE_RATE, net::Weather};
+use fairhold_types::NodeId;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{fmt, time::Duration};
+
+/// How long faults strike and clients begin new rounds, at least.
+const LASTS: Duration = Duration::from_secs(25);
+
+/// Whom a fault strikes: known when it strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// Whoever leads then; the first node where nobody does.
+    Leader,
+    /// This node.
+    Node(NodeId),
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The machine loses its power.
+    Crash,
+    /// All machines do, at the same moment.
+    CrashAll,
+    /// The node ends in good order, as at an upgrade.
+    Stop,
+    /// The machine stops in the middle of whatever it does, and goes on later.
+    Pause,
+    /// Nothing passes from and to the machine, clients' requests included.
+    Isolate,
+    /// The machine is heard and hears nothing.
+    Deaf,
+    /// The machine hears and is not heard.
+    Mute,
+    /// Nothing passes between the machine and one other: a bridge of the third is left.
+    Bridge,
+    /// All connections between the machine and the others break once.
+    Breaks,
+    /// Every flush takes long.
+    SlowDisk,
+    /// A flush fails.
+    DiskError,
+    /// A flush fails for want of space.
+    DiskFull,
+    /// The leadership is handed to another node.
+    HandOver,
+}
+
+impl Kind {
+    /// As it is counted.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Crash => "crash",
+            Kind::CrashAll => "crash of all",
+            Kind::Stop => "stop in good order",
+            Kind::Pause => "pause",
+            Kind::Isolate => "isolation",
+            Kind::Deaf => "one-way cut, deaf",
+            Kind::Mute => "one-way cut, mute",
+            Kind::Bridge => "cut of a pair",
+            Kind::Breaks => "broken connections",
+            Kind::SlowDisk => "slow disk",
+            Kind::DiskError => "disk error",
+            Kind::DiskFull => "disk full",
+            Kind::HandOver => "hand-over of the leadership",
+        }
+    }
+
+    const ALL: [Kind; 13] = [
+        Kind::Crash,
+        Kind::CrashAll,
+        Kind::Stop,
+        Kind::Pause,
+        Kind::Isolate,
+        Kind::Deaf,
+        Kind::Mute,
+        Kind::Bridge,
+        Kind::Breaks,
+        Kind::SlowDisk,
+        Kind::DiskError,
+        Kind::DiskFull,
+        Kind::HandOver,
+    ];
+}
+
+/// A fault: what, whom, from when, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) whom: Whom,
+    pub(crate) at: Duration,
+    pub(crate) lasts: Duration,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {:?} for {:?}: {} of {:?}", self.at, self.lasts, self.kind.name(), self.whom)
+    }
+}
+
+/// A client: what it does, how often, by which seed.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientPlan {
+    pub(crate) trade: Trade,
+    pub(crate) name: String,
+    pub(crate) seed: u64,
+    pub(crate) rounds: u32,
+}
+
+/// A whole story.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    pub(crate) rates: Vec<u64>,
+    pub(crate) weather: Weather,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) clients: Vec<ClientPlan>,
+    pub(crate) lasts: Duration,
+}
+
+impl Plan {
+    /// The story that a seed tells.
+    pub(crate) fn of(seed: u64) -> Plan {
+        let mut chance = SmallRng::seed_from_u64(seed);
+        let size = [1, 3, 3, 3, 5][chance.random_range(0..5_usize)];
+        let skewed = chance.random_range(0..4) == 0;
+        let rates =
+            (0..size).map(|_| if skewed { [500, 800, 1_250, 2_000, 5_000][chance.random_range(0..5_usize)] } else { TRUE_RATE });
+        let rates = rates.collect();
+        let weather = Weather {
+            delay_micros: [200, 1_000, 5_000][chance.random_range(0..3_usize)],
+            break_one_in: [0, 2_000, 300][chance.random_range(0..3_usize)],
+            twice_one_in: [0, 20][chance.random_range(0..2_usize)],
+        };
+        let faults = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size)).collect();
+        let trades = [Trade::Locker, Trade::Locker, Trade::Reader, Trade::Reader, Trade::Permits, Trade::Owner, Trade::Writer];
+        let clients = (0..chance.random_range(3..10)).map(|number: u32| {
+            let trade = trades[chance.random_range(0..trades.len())];
+            let rounds = chance.random_range(2..7);
+            ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
+        });
+        let clients = clients.collect();
+        Plan { seed, rates, weather, faults, clients, lasts: LASTS }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
+        for fault in &self.faults {
+            writeln!(f, "{fault}")?;
+        }
+        for client in &self.clients {
+            writeln!(f, "{}: {:?}, {} rounds", client.name, client.trade, client.rounds)?;
+        }
+        Ok(())
+    }
+}
+
+fn fault(chance: &mut SmallRng, size: u64) -> Fault {
+    let kind = Kind::ALL[chance.random_range(0..Kind::ALL.len())];
+    let whom = if chance.random_range(0..2) == 0 { Whom::Leader } else { Whom::Node(chance.random_range(1..=size)) };
+    let at = Duration::from_millis(chance.random_range(500..20_000));
+    // Short ones end before anybody noticed, long ones after every timeout.
+    let lasts =
+        Duration::from_millis([chance.random_range(20..400), chance.random_range(400..6_000)][chance.random_range(0..2_usize)]);
+    Fault { kind, whom, at, lasts }
+}

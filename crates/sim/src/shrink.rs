@@ -1,0 +1,50 @@
+//! The shortest story that still fails: faults and clients are left out one by one while the same thing goes wrong.
+
+use crate::{plan::Plan, story};
+
+/// How many runs a search may take.
+const RUNS_MAX: u32 = 60;
+
+/// Leaves out what is not needed. A story that fails otherwise than the first is another story.
+pub(crate) fn shortest(plan: &Plan, violations: &[String]) -> Plan {
+    let wanted = kind(violations);
+    let mut runs = 0;
+    let mut fails = |plan: &Plan| {
+        runs += 1;
+        runs <= RUNS_MAX && kind(&story::run(plan, false).violations) == wanted
+    };
+    let mut shortest = plan.clone();
+    let mut index = 0;
+    while index < shortest.faults.len() {
+        let mut shorter = shortest.clone();
+        drop(shorter.faults.remove(index));
+        if fails(&shorter) { shortest = shorter } else { index += 1 }
+    }
+    index = 0;
+    while index < shortest.clients.len() {
+        let mut shorter = shortest.clone();
+        drop(shorter.clients.remove(index));
+        if fails(&shorter) { shortest = shorter } else { index += 1 }
+    }
+    shortest
+}
+
+/// What went wrong, without its numbers.
+fn kind(violations: &[String]) -> Option<String> {
+    violations.first().map(|violation| {
+        violation.chars().take_while(|letter| *letter != ':').filter(|letter| !letter.is_ascii_digit()).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_do_not_make_another_story() {
+        let text = |text: &str| vec![text.to_owned()];
+        assert_eq!(kind(&text("tokens grow: 5 after 6")), kind(&text("tokens grow: 7 after 9")));
+        assert_ne!(kind(&text("tokens grow: 5")), kind(&text("nodes agree: 5")));
+        assert_eq!(kind(&[]), None);
+    }
+}

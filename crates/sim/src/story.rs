@@ -1,0 +1,214 @@
+//! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
+
+use crate::{
+    client::Client,
+    clients,
+    host::HostRuntime,
+    net::CLIENTS,
+    plan::{Fault, Kind, Plan, Whom},
+    tally::Tally,
+    trace,
+    world::World,
+};
+use fairhold_types::NodeId;
+use futures_util::future::join_all;
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// The time in which a healthy cluster forms.
+const FORMS_WITHIN: Duration = Duration::from_secs(60);
+/// The time in which all clients end once everything is healed. Under a slow clock everything takes longer.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
+/// The time in which the last lease and lock delay end after that, and every node has the same state.
+const SETTLES_WITHIN: Duration = Duration::from_secs(120);
+/// How often it is looked whether that is so.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How much slower a disk is, while it is slow.
+const SLOW_FLUSH: Duration = Duration::from_millis(250);
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Everything that must never be, and was.
+    pub(crate) violations: Vec<String>,
+    /// The same seed has the same.
+    pub(crate) trace: u64,
+    /// Virtual time.
+    pub(crate) lasted: Duration,
+    pub(crate) tally: Tally,
+}
+
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Panics of tasks are violations, and are kept off standard error.
+pub(crate) fn gather_panics() {
+    std::panic::set_hook(Box::new(|info| PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string())));
+}
+
+fn take_panics() -> Vec<String> {
+    std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a plan. `loud` tells every event on standard error.
+pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
+    trace::begin(loud);
+    drop(take_panics());
+    let mut runtime = HostRuntime::with_seed(plan.seed);
+    let tally = Tally::default();
+    let told = tally.clone();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let world = World::new(&plan.rates, plan.weather, plan.seed, told);
+            drop(SimRuntime::spawn(world.clone().count_elections()));
+            play(&world, plan).await;
+            (world.oracle.violations(), trace::since_start())
+        })
+    }));
+    let trace = trace::hash();
+    drop(runtime);
+    let (mut violations, lasted) = ran.unwrap_or_default();
+    violations.extend(take_panics().into_iter().map(|panic| format!("panic: {panic}")));
+    Outcome { violations, trace, lasted, tally }
+}
+
+async fn play(world: &World, plan: &Plan) {
+    world.ids().into_iter().for_each(|id| world.start(id));
+    if !within(FORMS_WITHIN, || world.leader().is_some()).await {
+        return world.oracle.violation(format!("no leader after {FORMS_WITHIN:?} in good weather"));
+    }
+    let clients = plan.clients.iter().map(|client| {
+        let (trade, rounds) = (client.trade, client.rounds);
+        SimRuntime::spawn(clients::work(trade, Client::new(world.clone(), client.name.clone(), client.seed), rounds))
+    });
+    let clients: Vec<_> = clients.collect();
+    let faults = plan.faults.iter().map(|fault| SimRuntime::spawn(strike(world.clone(), *fault)));
+    let faults: Vec<_> = faults.collect();
+    drop(join_all(faults).await);
+    if let Some(rest) = plan.lasts.checked_sub(trace::since_start()) {
+        SimRuntime::sleep(rest).await;
+    }
+    heal(world);
+    if SimRuntime::timeout(ENDS_WITHIN, join_all(clients)).await.is_err() {
+        return world.oracle.violation(format!("clients have not ended {ENDS_WITHIN:?} after everything was healed"));
+    }
+    settle(world).await;
+}
+
+fn heal(world: &World) {
+    trace::event("everything heals");
+    world.net.calm();
+    for id in world.ids() {
+        if let Some(host) = world.host(id) {
+            host.resume();
+        }
+        if let Some(disk) = world.disk(id) {
+            disk.slow_down(Duration::ZERO);
+        }
+        world.start(id);
+    }
+}
+
+/// Waits until nothing is left and all nodes agree, and has the oracle look at it.
+async fn settle(world: &World) {
+    let digests = || {
+        let running: Vec<_> = world.ids().into_iter().map(|id| world.running(id)).collect();
+        running.into_iter().map(|running| running.map(|running| running.replica.state().digest())).collect::<Option<Vec<_>>>()
+    };
+    let empty = || {
+        world.leader().and_then(|id| world.running(id)).is_some_and(|running| {
+            let census = running.replica.read(|state| state.census());
+            census.held + census.waiting + census.cooling + census.sessions == 0
+        })
+    };
+    let ended = within(SETTLES_WITHIN, empty).await;
+    let agreed = within(SETTLES_WITHIN, || digests().is_some_and(|digests| digests.windows(2).all(|pair| pair[0] == pair[1])));
+    if !agreed.await {
+        world.oracle.violation("the nodes have not come to the same state after everything was healed".to_owned());
+    }
+    let left = world.leader().and_then(|id| world.running(id)).map(|running| running.replica.state());
+    match left {
+        Some(state) => world.oracle.finished(&state),
+        None => world.oracle.violation("nobody leads after everything was healed".to_owned()),
+    }
+    trace::event(if ended { "everything has ended" } else { "not everything has ended" });
+}
+
+async fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
+    let mut waited = Duration::ZERO;
+    while !holds() {
+        if waited >= limit {
+            return false;
+        }
+        SimRuntime::sleep(LOOK_EVERY).await;
+        waited += LOOK_EVERY;
+    }
+    true
+}
+
+/// One fault, from its beginning to its end.
+async fn strike(world: World, fault: Fault) {
+    SimRuntime::sleep(fault.at).await;
+    let id = match fault.whom {
+        Whom::Leader => world.leader().unwrap_or(1),
+        Whom::Node(id) => id,
+    };
+    world.tally.fault(fault.kind.name());
+    trace::event(&format!("{} of node {id}", fault.kind.name()));
+    let others: Vec<NodeId> = world.ids().into_iter().chain([CLIENTS]).filter(|other| *other != id).collect();
+    match fault.kind {
+        Kind::Crash => {
+            world.crash(id);
+            SimRuntime::sleep(fault.lasts).await;
+            world.start(id);
+        }
+        Kind::CrashAll => {
+            world.ids().into_iter().for_each(|id| world.crash(id));
+            SimRuntime::sleep(fault.lasts).await;
+            world.ids().into_iter().for_each(|id| world.start(id));
+        }
+        Kind::Stop => {
+            world.stop(id).await;
+            SimRuntime::sleep(fault.lasts).await;
+            world.start(id);
+        }
+        Kind::Pause => {
+            let Some(host) = world.host(id) else { return };
+            host.pause();
+            SimRuntime::sleep(fault.lasts).await;
+            host.resume();
+        }
+        Kind::Isolate => cut(&world, others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect(), fault.lasts).await,
+        Kind::Deaf => cut(&world, others.iter().map(|other| (*other, id)).collect(), fault.lasts).await,
+        Kind::Mute => cut(&world, others.iter().map(|other| (id, *other)).collect(), fault.lasts).await,
+        Kind::Bridge => {
+            cut(&world, others.iter().take(1).flat_map(|other| [(id, *other), (*other, id)]).collect(), fault.lasts).await
+        }
+        Kind::Breaks => others.iter().for_each(|other| world.net.break_connections(id, *other)),
+        Kind::SlowDisk => {
+            let Some(disk) = world.disk(id) else { return };
+            disk.slow_down(SLOW_FLUSH);
+            SimRuntime::sleep(fault.lasts).await;
+            disk.slow_down(Duration::ZERO);
+        }
+        Kind::DiskError => world.fail_disk(id, io::ErrorKind::Other),
+        Kind::DiskFull => world.fail_disk(id, io::ErrorKind::StorageFull),
+        Kind::HandOver => {
+            let to = others.first().copied().filter(|to| *to != CLIENTS);
+            let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return };
+            // What became of it does not matter, only that nothing breaks.
+            drop(host.spawn(async move { drop(running.node.hand_over(to, Duration::from_secs(2)).await) }));
+        }
+    }
+}
+
+async fn cut(world: &World, ways: Vec<(NodeId, NodeId)>, lasts: Duration) {
+    ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+    SimRuntime::sleep(lasts).await;
+    ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
+}

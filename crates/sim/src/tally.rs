@@ -1,0 +1,116 @@
+//! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// A path that few runs take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Probe {
+    /// A crash took writes that were not flushed.
+    UnflushedLost,
+    /// A crash left all writes that were not flushed.
+    UnflushedKept,
+    /// A log was cut because another leader's entries took the place.
+    LogTruncated,
+    /// The log behind a snapshot was purged.
+    LogPurged,
+    /// A snapshot was written, one's own or a leader's.
+    SnapshotSaved,
+    /// A snapshot took the place of a running node's state.
+    StateReplaced,
+    /// A connection refused a node.
+    PeerRefused,
+    /// A message was held up by a cut and arrived after it.
+    HeldUpAndDelivered,
+    /// A message arrived twice.
+    Duplicated,
+    /// A leadership began.
+    Elected,
+    /// A session expired.
+    SessionExpired,
+    /// A lock delay began.
+    Cooling,
+    /// A call had an unknown outcome.
+    OutcomeUnknown,
+    /// A call was surely not done.
+    SurelyNotDone,
+    /// A retried acquire found its grant ended.
+    GrantGone,
+    /// A lock passed from one client to one who had waited.
+    HandedOver,
+    /// A write was refused because its fence was stale.
+    FenceStale,
+    /// Several readers held a lock together.
+    ReadersTogether,
+}
+
+/// Counts of one run, or of many. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    faults: BTreeMap<&'static str, u64>,
+    probes: BTreeMap<Probe, u64>,
+    calls: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// A fault of this kind struck.
+    pub(crate) fn fault(&self, kind: &'static str) {
+        self.with(|counts| *counts.faults.entry(kind).or_default() += 1);
+    }
+
+    /// A rare path was taken.
+    pub(crate) fn probe(&self, probe: Probe) {
+        self.with(|counts| *counts.probes.entry(probe).or_default() += 1);
+    }
+
+    /// A client's call was answered.
+    pub(crate) fn call(&self, what: String) {
+        self.with(|counts| *counts.calls.entry(what).or_default() += 1);
+    }
+
+    /// Adds another run's.
+    pub(crate) fn add(&self, other: &Tally) {
+        let other = other.with(|counts| counts.clone());
+        self.with(|counts| {
+            other.faults.into_iter().for_each(|(kind, count)| *counts.faults.entry(kind).or_default() += count);
+            other.probes.into_iter().for_each(|(probe, count)| *counts.probes.entry(probe).or_default() += count);
+            other.calls.into_iter().for_each(|(what, count)| *counts.calls.entry(what).or_default() += count);
+        });
+    }
+
+    /// How many faults struck.
+    pub(crate) fn faults(&self) -> u64 {
+        self.with(|counts| counts.faults.values().sum())
+    }
+
+    /// How many calls had this answer.
+    pub(crate) fn calls(&self, what: &str) -> u64 {
+        self.with(|counts| counts.calls.get(what).copied().unwrap_or(0))
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.with(|counts| counts.clone());
+        for (kind, count) in counts.faults {
+            writeln!(f, "fault {kind}: {count}")?;
+        }
+        for (probe, count) in counts.probes {
+            writeln!(f, "probe {probe:?}: {count}")?;
+        }
+        for (what, count) in counts.calls {
+            writeln!(f, "calls {what}: {count}")?;
+        }
+        Ok(())
+    }
+}

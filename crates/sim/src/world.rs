@@ -1,0 +1,265 @@
+//! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
+
+use crate::{
+    disk::Disk,
+    host::{Host, HostRuntime},
+    net::{CLIENTS, Net, Weather},
+    oracle::{Oracle, Physics},
+    tally::{Probe, Tally},
+    trace,
+};
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
+use fairhold_node::{Node, Prelude};
+use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use tower::ServiceExt;
+
+/// How long a node that ended by itself stays down before it is started again.
+const DOWN_FOR: Duration = Duration::from_millis(500);
+/// Commands between two snapshots: few, so that short runs have many.
+const SNAPSHOT_EVERY: u64 = 60;
+/// Entries kept behind a snapshot.
+const LOG_KEPT: u64 = 10;
+
+/// A node that runs.
+#[derive(Clone)]
+pub(crate) struct Running {
+    pub(crate) replica: Replica<HostRuntime>,
+    pub(crate) node: Node<HostRuntime>,
+    router: Router,
+}
+
+struct Slot {
+    disk: Disk,
+    rate: u64,
+    lives: u64,
+    host: Option<Arc<Host>>,
+    running: Option<Running>,
+}
+
+struct Inner {
+    slots: BTreeMap<NodeId, Slot>,
+    chance: SmallRng,
+}
+
+/// What an HTTP call came to, where it came to anything.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// The simulated world. Clones are the same world.
+#[derive(Clone)]
+pub(crate) struct World {
+    inner: Arc<Mutex<Inner>>,
+    pub(crate) net: Net,
+    pub(crate) oracle: Oracle,
+    pub(crate) tally: Tally,
+}
+
+impl World {
+    /// Machines that are switched off, with empty disks. `rates` has one clock rate for each, in thousandths.
+    pub(crate) fn new(rates: &[u64], weather: Weather, seed: u64, tally: Tally) -> World {
+        let mut chance = SmallRng::seed_from_u64(seed);
+        let net = Net::new(weather, chance.random(), tally.clone());
+        let physics = Physics { rate_max: rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
+        let oracle = Oracle::new(physics, tally.clone());
+        let slots = (1..).zip(rates).map(|(id, rate)| {
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), chance.random(), tally.clone());
+            (id, Slot { disk, rate: *rate, lives: 0, host: None, running: None })
+        });
+        let slots = slots.collect();
+        World { inner: Arc::new(Mutex::new(Inner { slots, chance })), net, oracle, tally }
+    }
+
+    /// All machines.
+    pub(crate) fn ids(&self) -> Vec<NodeId> {
+        self.locked().slots.keys().copied().collect()
+    }
+
+    /// Switches a machine on and starts its node, if it is off.
+    pub(crate) fn start(&self, id: NodeId) {
+        let mut inner = self.locked();
+        let seed = inner.chance.random();
+        let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.host.is_none()) else { return };
+        slot.lives += 1;
+        let host = Host::boot(id, slot.lives, slot.rate, seed);
+        slot.host = Some(Arc::clone(&host));
+        let disk = slot.disk.clone();
+        drop(inner);
+        trace::event(&format!("{host:?} starts"));
+        let (world, on) = (self.clone(), Arc::clone(&host));
+        drop(host.spawn(async move { world.serve(id, on, disk).await }));
+    }
+
+    /// Takes a machine's power away: what was not flushed may be lost.
+    pub(crate) fn crash(&self, id: NodeId) {
+        let mut inner = self.locked();
+        let Some(slot) = inner.slots.get_mut(&id) else { return };
+        let Some(host) = slot.host.take() else { return };
+        slot.running = None;
+        let disk = slot.disk.clone();
+        drop(inner);
+        trace::event(&format!("{host:?} crashes"));
+        self.net.unplug(id);
+        host.kill();
+        disk.crash();
+    }
+
+    /// The disk of a machine.
+    pub(crate) fn disk(&self, id: NodeId) -> Option<Disk> {
+        self.locked().slots.get(&id).map(|slot| slot.disk.clone())
+    }
+
+    /// The machine, while it is on.
+    pub(crate) fn host(&self, id: NodeId) -> Option<Arc<Host>> {
+        self.locked().slots.get(&id).and_then(|slot| slot.host.clone())
+    }
+
+    /// The node, while it runs.
+    pub(crate) fn running(&self, id: NodeId) -> Option<Running> {
+        self.locked().slots.get(&id).and_then(|slot| slot.running.clone())
+    }
+
+    /// A node that leads, as far as it knows.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        let inner = self.locked();
+        let mut leaders = inner.slots.iter().filter_map(|(id, slot)| Some((*id, slot.running.as_ref()?)));
+        leaders.find(|(_, running)| running.node.is_leader()).map(|(id, _)| id)
+    }
+
+    /// The life of one node, from its start to its end.
+    async fn serve(self, id: NodeId, host: Arc<Host>, disk: Disk) {
+        let member = |id: u64| (id, MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:7271") });
+        let members = self.ids().into_iter().map(member).collect();
+        let mut config = ReplicaConfig::new(id, members, disk.incarnation);
+        (config.snapshot_every, config.log_kept) = (SNAPSHOT_EVERY, LOG_KEPT);
+        let reception = Reception::new(&config);
+        let prelude = Prelude::new();
+        let audience = self.oracle.witness(id, prelude.audience());
+        let peer = self.net.peer(Arc::clone(&host), reception.service());
+        let log = disk.mount(&host);
+        let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience).await;
+        let replica = match started {
+            Ok(replica) => replica,
+            Err(error) => {
+                if !disk.has_failed() {
+                    self.oracle.violation(format!("node {id} cannot start: {error}"));
+                }
+                return self.down(id, &host);
+            }
+        };
+        let node = Node::start(prelude, replica.clone());
+        let info = ServerInfo { version: "simulated", host: HostView::default };
+        let router = router(node.clone(), info, Admin::open(), Exposition::default());
+        self.net.plug_in(Arc::clone(&host), replica.service());
+        if let Some(slot) = self.locked().slots.get_mut(&id) {
+            slot.running = Some(Running { replica: replica.clone(), node, router });
+        }
+        let reason = replica.stopped().await;
+        trace::event(&format!("node {id} stopped: {reason}"));
+        match reason {
+            FatalReason::Stopped => {}
+            FatalReason::Failed(_) if disk.has_failed() => {}
+            FatalReason::Failed(error) => self.oracle.violation(format!("node {id} failed: {error}")),
+            FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
+        }
+        self.down(id, &host);
+    }
+
+    /// A node has ended: its machine is switched off, and on again after a while.
+    fn down(&self, id: NodeId, host: &Arc<Host>) {
+        let (world, name) = (self.clone(), host.name());
+        // In the world's time: the machine itself is about to end.
+        drop(SimRuntime::spawn(async move {
+            if world.host(id).is_some_and(|host| host.name() == name) {
+                world.crash(id);
+                SimRuntime::sleep(DOWN_FOR).await;
+                world.start(id);
+            }
+        }));
+    }
+
+    /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.
+    pub(crate) async fn call(&self, to: NodeId, mut request: Request<Body>) -> Option<Reply> {
+        if !self.net.pass(CLIENTS, to).await {
+            return None;
+        }
+        let (host, running) = (self.host(to)?, self.running(to)?);
+        request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let (mut answer, answered) = oneshot::channel();
+        drop(host.spawn(async move {
+            let serve = async {
+                let Ok(response) = running.router.oneshot(request).await;
+                let (parts, body) = response.into_parts();
+                let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+                Reply { status: parts.status, headers: parts.headers, body }
+            };
+            // As a server does: what nobody waits for any more is dropped.
+            let served = tokio::select! {
+                biased;
+                reply = serve => Some(reply),
+                () = answer.closed() => None,
+            };
+            if let Some(reply) = served {
+                // Whoever asked may have just gone.
+                answer.send(reply).ok();
+            }
+        }));
+        let reply = answered.await.ok()?;
+        self.net.pass(to, CLIENTS).await.then_some(reply)
+    }
+
+    /// Lets a node end in good order, as at an upgrade.
+    pub(crate) async fn stop(&self, id: NodeId) {
+        let (Some(host), Some(running)) = (self.host(id), self.running(id)) else { return };
+        let stopping = host.spawn(async move {
+            running.node.announce_shutdown();
+            running.replica.transfer_leadership().await;
+            running.node.shutdown().await;
+            running.replica.shutdown().await;
+        });
+        // A crash may come before its end.
+        drop(SimRuntime::timeout(Duration::from_secs(10), stopping).await);
+    }
+
+    /// Makes a disk refuse its next flush.
+    pub(crate) fn fail_disk(&self, id: NodeId, kind: io::ErrorKind) {
+        if let Some(disk) = self.disk(id) {
+            disk.fail(kind);
+        }
+    }
+
+    /// Counts leaderships as they begin, for as long as it is polled.
+    pub(crate) async fn count_elections(self) {
+        let mut last = None;
+        loop {
+            SimRuntime::sleep(Duration::from_millis(50)).await;
+            let leader = self.leader();
+            if leader.is_some() && leader != last {
+                self.tally.probe(Probe::Elected);
+                last = leader;
+            }
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
