@@ -40,7 +40,7 @@ pub(crate) enum Fact {
     Read { path: String, version: i64, value: String },
     /// A grant was acknowledged as held.
     Held { lock: LockName, number: u64, token: FencingToken },
-    /// A write that names a token as its fence was acknowledged.
+    /// A write that names an exclusive holder's token as its fence was acknowledged.
     Fenced { lock: LockName, token: FencingToken, revision: Revision },
     /// A renewal that was sent then was acknowledged.
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },

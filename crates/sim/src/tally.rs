@@ -43,8 +43,6 @@ pub(crate) enum Probe {
     HandedOver,
     /// A write was refused because its fence was stale.
     FenceStale,
-    /// Several readers held a lock together.
-    ReadersTogether,
 }
 
 /// Counts of one run, or of many. Clones count together.
@@ -82,16 +80,6 @@ impl Tally {
             other.probes.into_iter().for_each(|(probe, count)| *counts.probes.entry(probe).or_default() += count);
             other.calls.into_iter().for_each(|(what, count)| *counts.calls.entry(what).or_default() += count);
         });
-    }
-
-    /// How many faults struck.
-    pub(crate) fn faults(&self) -> u64 {
-        self.with(|counts| counts.faults.values().sum())
-    }
-
-    /// How many calls had this answer.
-    pub(crate) fn calls(&self, what: &str) -> u64 {
-        self.with(|counts| counts.calls.get(what).copied().unwrap_or(0))
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {

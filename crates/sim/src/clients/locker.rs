@@ -114,7 +114,7 @@ async fn hold(client: &mut Client, wish: &Wish, told: &Told) {
     if let Some((from, until)) = grip.believed {
         let (lock, mode, token) = (grip.lock, grip.mode, grip.token);
         // Permits of a semaphore do not exclude one another.
-        if !lock.to_string().starts_with("pool") {
+        if !lock.as_str().starts_with("pool") {
             client.world.oracle.told(&Fact::Believed { lock, mode, token, from, until: until.min(now) });
         }
     }
@@ -151,7 +151,10 @@ async fn write_with_fence(client: &mut Client, grip: &Grip) {
         StatusCode::OK | StatusCode::CREATED => {
             let (lock, token, revision) = (grip.lock.clone(), grip.token, told.revision);
             let oracle = &client.world.oracle;
-            oracle.told(&Fact::Fenced { lock, token, revision });
+            // Those who hold together have tokens of their own, and write in any order.
+            if grip.mode == Mode::Exclusive && !lock.as_str().starts_with("pool") {
+                oracle.told(&Fact::Fenced { lock, token, revision });
+            }
             if let Some(version) = told.version() {
                 oracle.told(&Fact::Wrote { path, version, value, revision });
             }

@@ -1,4 +1,4 @@
-//! After a write with a token was accepted, no write with an older token of that lock is.
+//! After a write with a token of an exclusive holder was accepted, no write with an older such token of that lock is.
 
 use super::Invariant;
 use crate::oracle::Fact;
