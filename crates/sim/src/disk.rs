@@ -224,7 +224,7 @@ impl SimLog {
             drop(platter);
             trace::bytes(&[u8::from(result.is_ok())]);
             for waiter in told {
-                let result = result.as_ref().map(|()| ()).map_err(|error| error.kind().into());
+                let result = result.as_ref().copied().map_err(|error| error.kind().into());
                 match waiter {
                     Waiter::Nobody => {}
                     Waiter::Append(flushed) => flushed.io_completed(result),

@@ -17,7 +17,7 @@ pub(crate) fn shortest(plan: &Plan, violations: &[String]) -> Plan {
     let mut index = 0;
     while index < shortest.faults.len() {
         let mut shorter = shortest.clone();
-        drop(shorter.faults.remove(index));
+        shorter.faults.remove(index);
         if fails(&shorter) { shortest = shorter } else { index += 1 }
     }
     index = 0;
