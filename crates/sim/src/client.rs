@@ -2,6 +2,7 @@
 
 use crate::{
     oracle::Fact,
+    stream::Stream,
     tally::Probe,
     trace,
     world::{Reply, World},
@@ -142,8 +143,7 @@ impl Client {
         };
         let text = String::from_utf8_lossy(&body).into_owned();
         let json = serde_json::from_str(&text).unwrap_or_default();
-        let header = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-        let revision = Revision(header("fairhold-revision").and_then(|text| text.parse().ok()).unwrap_or_default());
+        let revision = self.revision_of(&headers);
         let told = Told { status, revision, text, json, sent, came: trace::since_start(), headers };
         trace::event(&format!("{what}: {status} {}", told.field("code")));
         self.world.tally.call(format!("{} {} {}", ask.method, status.as_u16(), told.field("code")));
@@ -152,6 +152,24 @@ impl Client {
             self.world.oracle.told(&Fact::Answered { what, floor, revision });
         }
         Some(told)
+    }
+
+    /// Asks any node for an answer that goes on.
+    pub(crate) async fn open(&mut self, ask: &Ask) -> Option<Stream> {
+        let ids = self.world.ids();
+        let to = ids[self.chance.random_range(0..ids.len())];
+        let opened = SimRuntime::timeout(PATIENCE, self.world.open(to, ask.request())).await.ok().flatten();
+        let status = opened.as_ref().map(|stream| stream.status.as_u16().to_string());
+        let status = status.unwrap_or_else(|| "no answer".to_owned());
+        trace::event(&format!("{} {} {} at n{to}: {status}", self.name, ask.method, ask.uri));
+        self.world.tally.call(format!("{} {status} of a stream", ask.method));
+        opened
+    }
+
+    /// The revision that an answer reflects.
+    pub(crate) fn revision_of(&self, headers: &HeaderMap) -> Revision {
+        let header = headers.get("fairhold-revision").and_then(|value| value.to_str().ok());
+        Revision(header.and_then(|text| text.parse().ok()).unwrap_or_default())
     }
 
     /// Asks until the outcome is known, at most so often. `None`: it is still unknown.

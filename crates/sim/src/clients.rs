@@ -2,6 +2,7 @@
 
 mod locker;
 mod owner;
+mod watcher;
 mod writer;
 
 use crate::client::Client;
@@ -19,6 +20,8 @@ pub(crate) enum Trade {
     Owner,
     /// Writes and reads nodes.
     Writer,
+    /// Watches, through broken connections.
+    Watcher,
 }
 
 /// Works until its rounds are done.
@@ -27,5 +30,6 @@ pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
         Trade::Locker | Trade::Reader | Trade::Permits => locker::work(trade, client, rounds).await,
         Trade::Owner => owner::work(client, rounds).await,
         Trade::Writer => writer::work(client, rounds).await,
+        Trade::Watcher => watcher::work(client, rounds).await,
     }
 }

@@ -31,8 +31,6 @@ use tokio::sync::{Notify, oneshot};
 
 type C = Types<HostRuntime>;
 
-/// A flush takes up to so long, in microseconds, where nothing slows the disk.
-const FLUSH_MICROS: u64 = 1_500;
 /// One flush in so many takes ten times as long.
 const SLOW_FLUSH_ONE_IN: u32 = 50;
 
@@ -87,6 +85,8 @@ struct Platter {
     /// Which life writes; an earlier one's writes are refused.
     life: u64,
     slow: Duration,
+    /// No write succeeds, also after the machine was started again.
+    full: bool,
     fails: Option<io::ErrorKind>,
     failed: Option<io::ErrorKind>,
 }
@@ -98,15 +98,16 @@ pub(crate) struct Disk {
     chance: Arc<Mutex<SmallRng>>,
     tally: Tally,
     written: Arc<Notify>,
+    flush_micros: u64,
     /// The identity of the data directory.
     pub(crate) incarnation: Incarnation,
 }
 
 impl Disk {
-    /// An empty disk.
-    pub(crate) fn new(incarnation: Incarnation, seed: u64, tally: Tally) -> Disk {
+    /// An empty disk, on which a flush takes up to so many microseconds.
+    pub(crate) fn new(incarnation: Incarnation, flush_micros: u64, seed: u64, tally: Tally) -> Disk {
         let chance = Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)));
-        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), incarnation }
+        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), flush_micros, incarnation }
     }
 
     /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
@@ -140,8 +141,18 @@ impl Disk {
     }
 
     /// The next flush fails, and after it all others until the machine is started again.
-    pub(crate) fn fail(&self, kind: io::ErrorKind) {
-        self.locked().fails = Some(kind);
+    pub(crate) fn fail(&self) {
+        self.locked().fails = Some(io::ErrorKind::Other);
+    }
+
+    /// No flush succeeds, until told otherwise.
+    pub(crate) fn fill(&self, full: bool) {
+        self.locked().full = full;
+    }
+
+    /// Whether something is written and not flushed.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.locked().pending.is_empty()
     }
 
     /// Whether it failed in this life.
@@ -160,7 +171,7 @@ impl Disk {
     fn flush_time(&self) -> Duration {
         let slow = self.locked().slow;
         let micros = self.draw(|chance| {
-            let micros = chance.random_range(20..FLUSH_MICROS);
+            let micros = chance.random_range(20..self.flush_micros);
             if chance.random_range(0..SLOW_FLUSH_ONE_IN) == 0 { micros * 10 } else { micros }
         });
         Duration::from_micros(micros) + slow
@@ -169,9 +180,8 @@ impl Disk {
     /// Takes the error that is due, and fails for good from then on.
     fn outcome(&self) -> io::Result<()> {
         let mut platter = self.locked();
-        if let Some(kind) = platter.fails.take() {
-            platter.failed = Some(kind);
-        }
+        let due = if platter.full { Some(io::ErrorKind::StorageFull) } else { platter.fails.take() };
+        platter.failed = platter.failed.or(due);
         platter.failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 }

@@ -12,6 +12,7 @@ mod machine;
 mod order;
 mod registers;
 mod tokens;
+mod watches;
 
 use crate::oracle::{Applied, Fact, Physics};
 use fairhold_state::State;
@@ -50,10 +51,11 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(agreement::Agreement::default()),
         Box::new(durability::Durability::default()),
         Box::new(freshness::Freshness),
-        Box::new(registers::Registers::default()),
+        Box::new(registers::Registers::new(physics)),
         Box::new(fences::Fences::default()),
         Box::new(leases::Leases::new(physics)),
         Box::new(beliefs::Beliefs::new(physics)),
+        Box::new(watches::Watches::default()),
         Box::new(endings::Endings),
     ]
 }

@@ -3,7 +3,7 @@
 //! `docs/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`, `http`'s router.
 //!
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
-//! - `client`, `clients`: who asks. `plan`: what a seed decides. `story`: one run of it. `shrink`: the shortest one that fails.
+//! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells. `plan`: what a seed decides. `story`: one run of it. `shrink`: the shortest one that fails.
 //! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
 
 mod client;
@@ -16,7 +16,9 @@ mod oracle;
 mod plan;
 mod shrink;
 mod story;
+mod stream;
 mod tally;
+mod tidings;
 mod trace;
 mod world;
 
@@ -52,6 +54,9 @@ struct Args {
     /// Show what the seed decides, too.
     #[arg(long)]
     plan: bool,
+    /// Fail also where a kind of fault never struck, or a rare path was never taken.
+    #[arg(long)]
+    complete: bool,
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -99,8 +104,12 @@ fn run(args: &Args) -> io::Result<bool> {
     }
     write!(out, "{}", total.tally)?;
     let hours = total.lasted.as_secs_f64() / 3_600.0;
+    let missing = if args.complete { total.tally.missing() } else { Vec::new() };
+    for what in &missing {
+        writeln!(out, "never: {what}")?;
+    }
     writeln!(out, "seeds passed {} failed {} virtual hours {hours:.2}", total.passed, total.failed)?;
-    Ok(total.failed == 0)
+    Ok(total.failed == 0 && missing.is_empty())
 }
 
 /// Real time, which decides only when no further seed is begun.

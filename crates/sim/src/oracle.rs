@@ -3,6 +3,7 @@
 use crate::{
     invariants::{self, Invariant},
     tally::{Probe, Tally},
+    tidings::Watched,
     trace,
 };
 use fairhold_raft::Audience;
@@ -36,8 +37,8 @@ pub(crate) enum Fact {
     Answered { what: String, floor: Revision, revision: Revision },
     /// A write of a value to a node was acknowledged.
     Wrote { path: String, version: i64, value: String, revision: Revision },
-    /// A value was read.
-    Read { path: String, version: i64, value: String },
+    /// A value was read in the state of a revision.
+    Read { path: String, version: i64, value: String, revision: Revision },
     /// A grant was acknowledged as held.
     Held { lock: LockName, number: u64, token: FencingToken },
     /// A write that names an exclusive holder's token as its fence was acknowledged.
@@ -46,6 +47,10 @@ pub(crate) enum Fact {
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
     /// By its own clock a client could believe from then to then that it held.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
+    /// A watch began with this, as what is there at a revision.
+    WatchBegan { watched: Watched, revision: Revision, there: Vec<String> },
+    /// A watch that began after a revision was told this, and that all up to another revision was told.
+    WatchTold { watched: Watched, after: Revision, told: Vec<(Revision, String)>, through: Revision },
 }
 
 /// Facts about a run that invariants need.

@@ -1,7 +1,7 @@
 //! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
 
 use crate::{clients::Trade, host::TRUE_RATE, net::Weather};
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, limits::EVENT_RING_BYTES};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
 
@@ -22,6 +22,8 @@ pub(crate) enum Whom {
 pub(crate) enum Kind {
     /// The machine loses its power.
     Crash,
+    /// The machine loses its power while something is written and not flushed yet.
+    CrashWriting,
     /// All machines do, at the same moment.
     CrashAll,
     /// The node ends in good order, as at an upgrade.
@@ -53,6 +55,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Crash => "crash",
+            Kind::CrashWriting => "crash in the middle of a flush",
             Kind::CrashAll => "crash of all",
             Kind::Stop => "stop in good order",
             Kind::Pause => "pause",
@@ -68,8 +71,10 @@ impl Kind {
         }
     }
 
-    const ALL: [Kind; 13] = [
+    /// All of them.
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::Crash,
+        Kind::CrashWriting,
         Kind::CrashAll,
         Kind::Stop,
         Kind::Pause,
@@ -118,6 +123,10 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<Fault>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) lasts: Duration,
+    /// How many bytes of events a node keeps for those who watch.
+    pub(crate) ring_bytes: u64,
+    /// A flush takes up to so long, in microseconds.
+    pub(crate) flush_micros: u64,
 }
 
 impl Plan {
@@ -135,20 +144,32 @@ impl Plan {
             twice_one_in: [0, 20][chance.random_range(0..2_usize)],
         };
         let faults = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size)).collect();
-        let trades = [Trade::Locker, Trade::Locker, Trade::Reader, Trade::Reader, Trade::Permits, Trade::Owner, Trade::Writer];
+        let trades = [
+            Trade::Locker,
+            Trade::Locker,
+            Trade::Reader,
+            Trade::Reader,
+            Trade::Permits,
+            Trade::Owner,
+            Trade::Writer,
+            Trade::Watcher,
+        ];
         let clients = (0..chance.random_range(3..10)).map(|number: u32| {
             let trade = trades[chance.random_range(0..trades.len())];
             let rounds = chance.random_range(2..7);
             ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
         });
         let clients = clients.collect();
-        Plan { seed, rates, weather, faults, clients, lasts: LASTS }
+        let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
+        let flush_micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
+        Plan { seed, rates, weather, faults, clients, lasts: LASTS, ring_bytes, flush_micros }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
+        writeln!(f, "{} bytes of events, flushes up to {} us", self.ring_bytes, self.flush_micros)?;
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
         }

@@ -15,7 +15,6 @@ use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use std::{
-    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -29,6 +28,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(300);
 const SETTLES_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is looked whether that is so.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// For how long it is looked for a write that is not flushed, and how often.
+const DIRTY_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_OFTEN: Duration = Duration::from_micros(150);
 /// How much slower a disk is, while it is slow.
 const SLOW_FLUSH: Duration = Duration::from_millis(250);
 
@@ -64,7 +66,7 @@ pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
     let told = tally.clone();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let world = World::new(&plan.rates, plan.weather, plan.seed, told);
+            let world = World::new(plan, told);
             drop(SimRuntime::spawn(world.clone().count_elections()));
             play(&world, plan).await;
             (world.oracle.violations(), trace::since_start())
@@ -109,6 +111,7 @@ fn heal(world: &World) {
         }
         if let Some(disk) = world.disk(id) {
             disk.slow_down(Duration::ZERO);
+            disk.fill(false);
         }
         world.start(id);
     }
@@ -167,6 +170,17 @@ async fn strike(world: World, fault: Fault) {
             SimRuntime::sleep(fault.lasts).await;
             world.start(id);
         }
+        Kind::CrashWriting => {
+            let Some(disk) = world.disk(id) else { return };
+            let mut looked = Duration::ZERO;
+            while !disk.is_dirty() && looked < DIRTY_WITHIN {
+                SimRuntime::sleep(LOOK_OFTEN).await;
+                looked += LOOK_OFTEN;
+            }
+            world.crash(id);
+            SimRuntime::sleep(fault.lasts).await;
+            world.start(id);
+        }
         Kind::CrashAll => {
             world.ids().into_iter().for_each(|id| world.crash(id));
             SimRuntime::sleep(fault.lasts).await;
@@ -196,8 +210,13 @@ async fn strike(world: World, fault: Fault) {
             SimRuntime::sleep(fault.lasts).await;
             disk.slow_down(Duration::ZERO);
         }
-        Kind::DiskError => world.fail_disk(id, io::ErrorKind::Other),
-        Kind::DiskFull => world.fail_disk(id, io::ErrorKind::StorageFull),
+        Kind::DiskError => world.disk(id).into_iter().for_each(|disk| disk.fail()),
+        Kind::DiskFull => {
+            let Some(disk) = world.disk(id) else { return };
+            disk.fill(true);
+            SimRuntime::sleep(fault.lasts).await;
+            disk.fill(false);
+        }
         Kind::HandOver => {
             let to = others.first().copied().filter(|to| *to != CLIENTS);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return };

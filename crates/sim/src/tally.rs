@@ -1,10 +1,14 @@
 //! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
 
+use crate::plan::Kind;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
+
+/// Faults that no plan names: they come with the weather, and with the clients.
+const OTHER_FAULTS: [&str; 3] = ["connection broke", "client paused", "client vanished"];
 
 /// A path that few runs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +47,38 @@ pub(crate) enum Probe {
     HandedOver,
     /// A write was refused because its fence was stale.
     FenceStale,
+    /// A watch was cut off, or could not go on, because events were gone.
+    WatchCompacted,
+    /// The connection of a watch broke.
+    WatchBroken,
+    /// A watch ended because its server stopped in good order.
+    WatchSentAway,
+}
+
+impl Probe {
+    /// All of them.
+    pub(crate) const ALL: [Probe; 20] = [
+        Probe::UnflushedLost,
+        Probe::UnflushedKept,
+        Probe::LogTruncated,
+        Probe::LogPurged,
+        Probe::SnapshotSaved,
+        Probe::StateReplaced,
+        Probe::PeerRefused,
+        Probe::HeldUpAndDelivered,
+        Probe::Duplicated,
+        Probe::Elected,
+        Probe::SessionExpired,
+        Probe::Cooling,
+        Probe::OutcomeUnknown,
+        Probe::SurelyNotDone,
+        Probe::GrantGone,
+        Probe::HandedOver,
+        Probe::FenceStale,
+        Probe::WatchCompacted,
+        Probe::WatchBroken,
+        Probe::WatchSentAway,
+    ];
 }
 
 /// Counts of one run, or of many. Clones count together.
@@ -82,6 +118,19 @@ impl Tally {
         });
     }
 
+    /// Faults that never struck, and rare paths that were never taken.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        self.with(|counts| {
+            let faults = Tally::kinds().filter(|kind| !counts.faults.contains_key(kind)).map(|kind| format!("fault {kind}"));
+            let probes = Probe::ALL.into_iter().filter(|probe| !counts.probes.contains_key(probe));
+            faults.chain(probes.map(|probe| format!("probe {probe:?}"))).collect()
+        })
+    }
+
+    fn kinds() -> impl Iterator<Item = &'static str> {
+        Kind::ALL.into_iter().map(Kind::name).chain(OTHER_FAULTS)
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -90,11 +139,12 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.with(|counts| counts.clone());
-        for (kind, count) in counts.faults {
-            writeln!(f, "fault {kind}: {count}")?;
+        let kinds: BTreeSet<&str> = Tally::kinds().chain(counts.faults.keys().copied()).collect();
+        for kind in kinds {
+            writeln!(f, "fault {kind}: {}", counts.faults.get(kind).unwrap_or(&0))?;
         }
-        for (probe, count) in counts.probes {
-            writeln!(f, "probe {probe:?}: {count}")?;
+        for probe in Probe::ALL {
+            writeln!(f, "probe {probe:?}: {}", counts.probes.get(&probe).unwrap_or(&0))?;
         }
         for (what, count) in counts.calls {
             writeln!(f, "calls {what}: {count}")?;

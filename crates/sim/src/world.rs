@@ -3,8 +3,9 @@
 use crate::{
     disk::Disk,
     host::{Host, HostRuntime},
-    net::{CLIENTS, Net, Weather},
+    net::{CLIENTS, Net},
     oracle::{Oracle, Physics},
+    plan::Plan,
     tally::{Probe, Tally},
     trace,
 };
@@ -21,7 +22,6 @@ use openraft_rt_sim::SimRuntime;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeMap,
-    io,
     net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -41,7 +41,7 @@ const LOG_KEPT: u64 = 10;
 pub(crate) struct Running {
     pub(crate) replica: Replica<HostRuntime>,
     pub(crate) node: Node<HostRuntime>,
-    router: Router,
+    pub(crate) router: Router,
 }
 
 struct Slot {
@@ -57,6 +57,12 @@ struct Inner {
     chance: SmallRng,
 }
 
+/// As the listener hands it to the router.
+pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
+    request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    request
+}
+
 /// What an HTTP call came to, where it came to anything.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -68,24 +74,25 @@ pub(crate) struct Reply {
 #[derive(Clone)]
 pub(crate) struct World {
     inner: Arc<Mutex<Inner>>,
+    ring_bytes: u64,
     pub(crate) net: Net,
     pub(crate) oracle: Oracle,
     pub(crate) tally: Tally,
 }
 
 impl World {
-    /// Machines that are switched off, with empty disks. `rates` has one clock rate for each, in thousandths.
-    pub(crate) fn new(rates: &[u64], weather: Weather, seed: u64, tally: Tally) -> World {
-        let mut chance = SmallRng::seed_from_u64(seed);
-        let net = Net::new(weather, chance.random(), tally.clone());
-        let physics = Physics { rate_max: rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
+    /// Machines that are switched off, with empty disks.
+    pub(crate) fn new(plan: &Plan, tally: Tally) -> World {
+        let mut chance = SmallRng::seed_from_u64(plan.seed);
+        let net = Net::new(plan.weather, chance.random(), tally.clone());
+        let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
         let oracle = Oracle::new(physics, tally.clone());
-        let slots = (1..).zip(rates).map(|(id, rate)| {
-            let disk = Disk::new(Incarnation(u128::from(id) * 100), chance.random(), tally.clone());
+        let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flush_micros, chance.random(), tally.clone());
             (id, Slot { disk, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
-        World { inner: Arc::new(Mutex::new(Inner { slots, chance })), net, oracle, tally }
+        World { inner: Arc::new(Mutex::new(Inner { slots, chance })), ring_bytes: plan.ring_bytes, net, oracle, tally }
     }
 
     /// All machines.
@@ -151,7 +158,7 @@ impl World {
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
         (config.snapshot_every, config.log_kept) = (SNAPSHOT_EVERY, LOG_KEPT);
         let reception = Reception::new(&config);
-        let prelude = Prelude::new();
+        let prelude = Prelude::with_event_ring(self.ring_bytes);
         let audience = self.oracle.witness(id, prelude.audience());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
         let log = disk.mount(&host);
@@ -197,16 +204,15 @@ impl World {
     }
 
     /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.
-    pub(crate) async fn call(&self, to: NodeId, mut request: Request<Body>) -> Option<Reply> {
+    pub(crate) async fn call(&self, to: NodeId, request: Request<Body>) -> Option<Reply> {
         if !self.net.pass(CLIENTS, to).await {
             return None;
         }
         let (host, running) = (self.host(to)?, self.running(to)?);
-        request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
         let (mut answer, answered) = oneshot::channel();
         drop(host.spawn(async move {
             let serve = async {
-                let Ok(response) = running.router.oneshot(request).await;
+                let Ok(response) = running.router.oneshot(from_client(request)).await;
                 let (parts, body) = response.into_parts();
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 Reply { status: parts.status, headers: parts.headers, body }
@@ -237,13 +243,6 @@ impl World {
         });
         // A crash may come before its end.
         drop(SimRuntime::timeout(Duration::from_secs(10), stopping).await);
-    }
-
-    /// Makes a disk refuse its next flush.
-    pub(crate) fn fail_disk(&self, id: NodeId, kind: io::ErrorKind) {
-        if let Some(disk) = self.disk(id) {
-            disk.fail(kind);
-        }
     }
 
     /// Counts leaderships as they begin, for as long as it is polled.

@@ -67,7 +67,7 @@ fn wish(trade: Trade, client: &mut Client) -> Wish {
             let permits: u32 = client.chance.random_range(1..=2);
             (format!("pool-{number}"), Mode::Exclusive, format!("&limit=3&permits={permits}"))
         }
-        Trade::Locker | Trade::Owner | Trade::Writer => {
+        Trade::Locker | Trade::Owner | Trade::Writer | Trade::Watcher => {
             let priority: i32 = client.chance.random_range(0..=1);
             (format!("door-{number}"), Mode::Exclusive, format!("&priority={priority}"))
         }

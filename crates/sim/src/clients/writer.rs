@@ -41,7 +41,9 @@ async fn read(client: &mut Client, path: String, local: bool) {
     let ask = if local { ask } else { ask.linearizable() };
     let Some(told) = client.once(&ask).await else { return };
     match (told.status, told.version()) {
-        (StatusCode::OK, Some(version)) => client.world.oracle.told(&Fact::Read { path, version, value: told.text }),
+        (StatusCode::OK, Some(version)) => {
+            client.world.oracle.told(&Fact::Read { path, version, value: told.text, revision: told.revision });
+        }
         (StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {}
         (_, _) => client.unexpected("a read", &told),
     }

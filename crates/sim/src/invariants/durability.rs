@@ -29,7 +29,13 @@ impl Durability {
                     return Err(format!("a write of {path} was acknowledged at revision {revision}, which wrote {written:?}"));
                 }
             }
-            Fact::Answered { .. } | Fact::Read { .. } | Fact::Fenced { .. } | Fact::Renewed { .. } | Fact::Believed { .. } => {}
+            Fact::Answered { .. }
+            | Fact::Read { .. }
+            | Fact::Fenced { .. }
+            | Fact::Renewed { .. }
+            | Fact::Believed { .. }
+            | Fact::WatchBegan { .. }
+            | Fact::WatchTold { .. } => {}
         }
         Ok(())
     }

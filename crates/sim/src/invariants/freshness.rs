@@ -22,7 +22,9 @@ impl Invariant for Freshness {
             | Fact::Held { .. }
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
-            | Fact::Believed { .. } => Ok(()),
+            | Fact::Believed { .. }
+            | Fact::WatchBegan { .. }
+            | Fact::WatchTold { .. } => Ok(()),
         }
     }
 }

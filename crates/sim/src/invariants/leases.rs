@@ -68,7 +68,9 @@ impl Invariant for Leases {
             | Fact::Read { .. }
             | Fact::Held { .. }
             | Fact::Fenced { .. }
-            | Fact::Believed { .. } => Ok(()),
+            | Fact::Believed { .. }
+            | Fact::WatchBegan { .. }
+            | Fact::WatchTold { .. } => Ok(()),
         }
     }
 }

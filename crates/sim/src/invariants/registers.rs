@@ -1,12 +1,60 @@
-//! A version of a node has one value, whoever reads it and wherever.
+//! A version of a node has one value, whoever reads it and wherever; a value that was written once stands at one version, also
+//! where its request was repeated; and a read has the value of the revision that it names.
 
 use super::Invariant;
-use crate::oracle::Fact;
-use std::collections::BTreeMap;
+use crate::{
+    host::TRUE_RATE,
+    oracle::{Applied, Fact, Physics},
+};
+use fairhold_state::command::Event;
+use fairhold_types::Revision;
+use std::collections::{BTreeMap, btree_map::Entry};
 
-#[derive(Default)]
 pub(crate) struct Registers {
     values: BTreeMap<(String, i64), String>,
+    /// At which version each value stands. No two requests write the same one.
+    versions: BTreeMap<(String, String), i64>,
+    history: BTreeMap<String, BTreeMap<Revision, (i64, String)>>,
+    /// Under a fast clock a node may forget a key sooner than its client gives up repeating it.
+    keys_last: bool,
+}
+
+impl Registers {
+    pub(crate) fn new(physics: Physics) -> Registers {
+        let (values, versions, history) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Registers { values, versions, history, keys_last: physics.rate_max == TRUE_RATE }
+    }
+
+    fn stands(&mut self, path: &str, version: i64, value: &str) -> Result<(), String> {
+        let known = self.values.entry((path.to_owned(), version)).or_insert_with(|| value.to_owned());
+        if known != value {
+            return Err(format!("version {version} of {path} is {known:?} and {value:?}"));
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, path: &str, version: i64, value: &str, revision: Revision) -> Result<(), String> {
+        self.history.entry(path.to_owned()).or_default().insert(revision, (version, value.to_owned()));
+        match self.versions.entry((path.to_owned(), value.to_owned())) {
+            Entry::Occupied(first) if self.keys_last => {
+                return Err(format!("{value:?} was written to {path} twice: as version {} and as {version}", first.get()));
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(none) => drop(none.insert(version)),
+        }
+        self.stands(path, version, value)
+    }
+
+    fn read(&self, path: &str, version: i64, value: &str, revision: Revision) -> Result<(), String> {
+        let history = self.history.get(path);
+        let there = history.and_then(|history| history.range(..=revision).next_back()).map(|(_, there)| there);
+        match there {
+            Some((known, text)) if *known == version && text == value => Ok(()),
+            there => {
+                Err(format!("version {version} with {value:?} of {path} was read at revision {revision}, where it is {there:?}"))
+            }
+        }
+    }
 }
 
 impl Invariant for Registers {
@@ -14,13 +62,34 @@ impl Invariant for Registers {
         "a version has one value"
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        let (Fact::Wrote { path, version, value, .. } | Fact::Read { path, version, value }) = fact else { return Ok(()) };
-        let known = self.values.entry((path.clone(), *version)).or_insert_with(|| value.clone());
-        if known != value {
-            return Err(format!("version {version} of {path} is {known:?} and {value:?}"));
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
+        for event in applied.events {
+            if let Event::NodeCreated { path } | Event::NodeChanged { path, .. } = event
+                && let Some(node) = applied.state.node(path)
+                && let Ok(value) = std::str::from_utf8(node.value.as_ref())
+                && node.ephemeral_owner.0 == 0
+            {
+                self.written(path.as_str(), i64::from(node.version), value, applied.revision)?;
+            }
         }
         Ok(())
+    }
+
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        match fact {
+            Fact::Wrote { path, version, value, .. } => self.stands(path, *version, value),
+            Fact::Read { path, version, value, revision } => self.read(path, *version, value, *revision),
+            Fact::Answered { .. }
+            | Fact::Held { .. }
+            | Fact::Fenced { .. }
+            | Fact::Renewed { .. }
+            | Fact::Believed { .. }
+            | Fact::WatchBegan { .. }
+            | Fact::WatchTold { .. } => Ok(()),
+        }
     }
 }
 
@@ -28,12 +97,34 @@ impl Invariant for Registers {
 mod tests {
     use super::*;
 
+    fn registers() -> Registers {
+        let mut registers = Registers::new(Physics { rate_max: TRUE_RATE });
+        assert!(registers.written("/x", 0, "a", Revision(5)).is_ok());
+        assert!(registers.written("/x", 1, "b", Revision(7)).is_ok());
+        registers
+    }
+
     #[test]
     fn a_version_with_two_values_is_found() {
-        let read = |value: &str| Fact::Read { path: "/x".to_owned(), version: 3, value: value.to_owned() };
-        let mut registers = Registers::default();
-        assert!(registers.told(&read("a")).is_ok());
-        assert!(registers.told(&read("a")).is_ok());
-        assert!(registers.told(&read("b")).is_err());
+        let wrote =
+            |value: &str| Fact::Wrote { path: "/x".to_owned(), version: 1, value: value.to_owned(), revision: Revision(7) };
+        assert!(registers().told(&wrote("b")).is_ok());
+        assert!(registers().told(&wrote("c")).is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_written_twice_is_found() {
+        assert!(registers().written("/x", 2, "a", Revision(9)).is_err());
+        assert!(registers().written("/y", 2, "a", Revision(9)).is_ok());
+    }
+
+    #[test]
+    fn a_read_of_something_older_or_newer_than_its_revision_is_found() {
+        let read = |version, value: &str, revision| {
+            let (path, value) = ("/x".to_owned(), value.to_owned());
+            registers().told(&Fact::Read { path, version, value, revision: Revision(revision) }).is_ok()
+        };
+        assert!(read(0, "a", 5) && read(0, "a", 6) && read(1, "b", 7) && read(1, "b", 99));
+        assert!(!read(0, "a", 7) && !read(1, "b", 6) && !read(0, "a", 4));
     }
 }

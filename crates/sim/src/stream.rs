@@ -1,0 +1,69 @@
+//! An answer that goes on: its body comes piece by piece, for as long as its connection lasts.
+
+use crate::{
+    net::{CLIENTS, Net},
+    world::World,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use fairhold_types::NodeId;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use tokio::sync::{mpsc, oneshot};
+use tower::ServiceExt;
+
+/// Pieces that are under way at one time: a server whose reader is slow is not asked for more.
+const UNDER_WAY_MAX: usize = 2;
+
+/// The client's end of such an answer; dropping it closes the connection.
+pub(crate) struct Stream {
+    net: Net,
+    from: NodeId,
+    pieces: mpsc::Receiver<Bytes>,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Stream {
+    /// The next piece; `None` where the answer has ended or the connection broke.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.recv().await?;
+        self.net.pass(self.from, CLIENTS).await.then_some(piece)
+    }
+}
+
+impl World {
+    /// A client's HTTP request to a node, whose answer goes on. `None` where none began.
+    pub(crate) async fn open(&self, to: NodeId, request: Request<Body>) -> Option<Stream> {
+        if !self.net.pass(CLIENTS, to).await {
+            return None;
+        }
+        let (host, running) = (self.host(to)?, self.running(to)?);
+        let (head, begun) = oneshot::channel();
+        let (sender, pieces) = mpsc::channel(UNDER_WAY_MAX);
+        let closed = sender.clone();
+        drop(host.spawn(async move {
+            let serve = async {
+                let Ok(response) = running.router.oneshot(crate::world::from_client(request)).await;
+                let (parts, mut body) = response.into_parts();
+                if head.send((parts.status, parts.headers)).is_err() {
+                    return;
+                }
+                while let Some(Ok(frame)) = body.frame().await {
+                    let Ok(piece) = frame.into_data() else { continue };
+                    if sender.send(piece).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            // As a server does: nobody reads what is dropped here.
+            tokio::select! {
+                biased;
+                () = closed.closed() => {}
+                () = serve => {}
+            }
+        }));
+        let (status, headers) = begun.await.ok()?;
+        self.net.pass(to, CLIENTS).await.then(|| Stream { net: self.net.clone(), from: to, pieces, status, headers })
+    }
+}

@@ -1,0 +1,172 @@
+//! What a watch tells, as text: the same from an event that was applied and from a line that a client read.
+
+use fairhold_state::command::Event;
+use fairhold_types::duration;
+use std::time::Duration;
+
+/// The fields that a line is compared by, in their order. Texts for people are not among them.
+const FIELDS: [&str; 7] = ["number", "token", "version", "reason", "delay", "ttl", "state"];
+
+/// What is watched, as the simulator understands it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Everything.
+    All,
+    /// One node.
+    Node(String),
+    /// A node and its direct children.
+    Children(String),
+    /// A node and all below it.
+    Below(String),
+    /// One lock.
+    Lock(String),
+    /// Every lock.
+    Locks,
+    /// Every session.
+    Sessions,
+}
+
+impl Watched {
+    /// As it is asked for.
+    pub(crate) fn query(&self) -> String {
+        match self {
+            Watched::All => String::new(),
+            Watched::Node(path) => format!("path={path}&"),
+            Watched::Children(path) => format!("path={path}&children&"),
+            Watched::Below(path) => format!("path={path}&recursive&"),
+            Watched::Lock(lock) => format!("lock={lock}&"),
+            Watched::Locks => "locks&".to_owned(),
+            Watched::Sessions => "sessions&".to_owned(),
+        }
+    }
+
+    /// Whether that is watched.
+    pub(crate) fn covers(&self, subject: &Subject) -> bool {
+        let below = |above: &str, path: &str| path == above || path.starts_with(&format!("{}/", above.trim_end_matches('/')));
+        match (self, subject) {
+            (Watched::All, _) | (Watched::Locks, Subject::Lock(_)) | (Watched::Sessions, Subject::Session(_)) => true,
+            (Watched::Node(path), Subject::Node(other)) => path == other,
+            (Watched::Children(path), Subject::Node(other)) => {
+                let parent = other.rsplit_once('/').map(|(parent, _)| if parent.is_empty() { "/" } else { parent });
+                path == other || parent == Some(path)
+            }
+            (Watched::Below(path), Subject::Node(other)) => below(path, other),
+            (Watched::Lock(lock), Subject::Lock(other)) => lock == other,
+            (Watched::Node(_) | Watched::Children(_) | Watched::Below(_), Subject::Lock(_) | Subject::Session(_))
+            | (Watched::Lock(_) | Watched::Locks, Subject::Node(_) | Subject::Session(_))
+            | (Watched::Sessions, Subject::Node(_) | Subject::Lock(_)) => false,
+        }
+    }
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    Node(String),
+    Lock(String),
+    Session(u64),
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) subject: Subject,
+    pub(crate) text: String,
+}
+
+impl Line {
+    fn new(subject: Subject, kind: &str, fields: &[(&str, String)]) -> Line {
+        let named = match &subject {
+            Subject::Node(path) => format!("path={path}"),
+            Subject::Lock(lock) => format!("lock={lock}"),
+            Subject::Session(number) => format!("session={number}"),
+        };
+        let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+        Line { subject, text: format!("{kind} {named}{fields}") }
+    }
+
+    /// What is told of an event, if anything is.
+    pub(crate) fn of(event: &Event) -> Option<Line> {
+        let span = |millis: u64| duration::format(Duration::from_millis(millis));
+        let number = |grant: &fairhold_types::GrantNumber| ("number", grant.0.to_string());
+        Some(match event {
+            Event::SessionOpened { session, timeout_ms } => {
+                Line::new(Subject::Session(session.0), "opened", &[("ttl", span(*timeout_ms))])
+            }
+            Event::SessionRetimed { session, timeout_ms } => {
+                Line::new(Subject::Session(session.0), "changed", &[("ttl", span(*timeout_ms))])
+            }
+            Event::SessionClosed { session } => {
+                Line::new(Subject::Session(session.0), "ended", &[("reason", "closed".to_owned())])
+            }
+            Event::SessionExpired { session } => {
+                Line::new(Subject::Session(session.0), "ended", &[("reason", "expired".to_owned())])
+            }
+            Event::Queued { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "queued", &[number(grant)]),
+            Event::Granted { lock, grant, token } => {
+                Line::new(Subject::Lock(lock.to_string()), "granted", &[number(grant), ("token", token.to_string())])
+            }
+            Event::Ended { lock, grant, reason } => {
+                Line::new(Subject::Lock(lock.to_string()), "ended", &[number(grant), ("reason", reason.to_string())])
+            }
+            Event::Cooling { lock, grant, delay_ms } => {
+                Line::new(Subject::Lock(lock.to_string()), "cooling", &[number(grant), ("delay", span(*delay_ms))])
+            }
+            Event::Cooled { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "cooled", &[number(grant)]),
+            Event::Broken { lock, by: _, reason } => {
+                Line::new(Subject::Lock(lock.to_string()), "broken", &[("reason", reason.clone())])
+            }
+            Event::LockForgotten { lock } => Line::new(Subject::Lock(lock.to_string()), "forgotten", &[]),
+            Event::NodeCreated { path } => Line::new(Subject::Node(path.to_string()), "created", &[]),
+            Event::NodeChanged { path, version } => {
+                Line::new(Subject::Node(path.to_string()), "changed", &[("version", version.to_string())])
+            }
+            Event::NodeDeleted { path, version: _ } => Line::new(Subject::Node(path.to_string()), "deleted", &[]),
+            Event::Attached { .. } | Event::ChildrenChanged { .. } => return None,
+        })
+    }
+
+    /// A line that a client read; `None` where it is about nothing.
+    pub(crate) fn read(json: &serde_json::Value) -> Option<Line> {
+        let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str);
+        let subject = match (text("path"), text("lock"), json.get("session")) {
+            (Some(path), _, _) => Subject::Node(path.to_owned()),
+            (None, Some(lock), _) => Subject::Lock(lock.to_owned()),
+            (None, None, Some(session)) => Subject::Session(session.as_u64()?),
+            (None, None, None) => return None,
+        };
+        let value = |name: &&'static str| {
+            let value = json.get(*name)?;
+            Some((*name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        };
+        let fields: Vec<_> = FIELDS.iter().filter_map(value).collect();
+        Some(Line::new(subject, text("type")?, &fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{FencingToken, GrantNumber, LockName};
+
+    #[test]
+    fn a_line_reads_as_its_event_does() {
+        let lock = LockName::parse("door").unwrap();
+        let event = Event::Granted { lock, grant: GrantNumber(4), token: FencingToken(7) };
+        let text = r#"{"revision":7,"type":"granted","lock":"door","number":4,"token":7,"session":3,"owner":"me"}"#;
+        let read = Line::read(&serde_json::from_str(text).unwrap());
+        assert_eq!(read, Line::of(&event));
+        assert_eq!(read.unwrap().text, "granted lock=door number=4 token=7");
+        assert_eq!(Line::read(&serde_json::json!({"revision": 7, "type": "bookmark"})), None);
+    }
+
+    #[test]
+    fn what_is_watched_covers_what_it_says() {
+        let node = |path: &str| Subject::Node(path.to_owned());
+        let path = |path: &str| path.to_owned();
+        assert!(Watched::Children(path("/")).covers(&node("/a")) && Watched::Below(path("/")).covers(&node("/a/b")));
+        assert!(!Watched::Children(path("/")).covers(&node("/a/b")) && !Watched::Below(path("/a")).covers(&node("/ab")));
+        assert!(Watched::Children(path("/a")).covers(&node("/a/b")) && Watched::Children(path("/a")).covers(&node("/a")));
+        assert!(!Watched::Locks.covers(&node("/a")) && Watched::All.covers(&Subject::Session(1)));
+    }
+}
