@@ -96,9 +96,11 @@ fn a_write_sent_again_with_its_key_is_done_once() {
         let call = Call::put("/v1/nodes/once", "value");
         let first = cluster.client(0).write(&call).await;
         assert_eq!((first.status, first.header("etag")), (201, Some("\"0\"")));
+        cluster.client(1).write(&Call::put("/v1/nodes/another", "value")).await.expect_status(201);
         for node in 0..NODES {
             let again = cluster.client(node).write(&call).await;
             assert_eq!((again.status, again.header("etag")), (201, Some("\"0\"")), "{again:?}");
+            assert_eq!(again.json["revision"], first.json["revision"], "a retry says when the write was done");
         }
         let read = cluster.client(0).send(&Call::get("/v1/nodes/once")).await.expect_status(200);
         assert_eq!((read.header("etag"), read.text.as_str()), (Some("\"0\""), "value"));

@@ -15,7 +15,7 @@ use axum::{
 use bytes::Bytes;
 use fairhold_node::{
     Node,
-    api::{Children, Freshness, Precondition, ReadOptions, WriteCall},
+    api::{At, Children, Freshness, Operated, Precondition, ReadOptions, WriteCall},
     scope::Scope,
 };
 use fairhold_state::{
@@ -24,7 +24,7 @@ use fairhold_state::{
     value::Value,
 };
 use fairhold_types::{
-    Code, Path, Revision, dto,
+    Code, Path, dto,
     limits::{PAGE_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX},
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -93,10 +93,10 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
     let precondition = headers::precondition(received.headers(), &path)?;
     let operation = Operation::Put { path: path.clone(), value, parents, lifetime };
-    let (result, revision) = write(&node, &received, operation, precondition).await?;
+    let At { value: Operated { result, at }, revision } = write(&node, &received, operation, precondition).await?;
     let OperationResult::Put { created, version } = result else { return Err(another_answer(&result)) };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = answer::json(status, revision, &dto::Written { path, version, revision })?;
+    let mut response = answer::json(status, revision, &dto::Written { path, version, revision: at })?;
     response.headers_mut().insert(header::ETAG, etag(version)?);
     Ok(response)
 }
@@ -119,10 +119,10 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let prefix = lifetime::sequential_prefix(&parent, params.text("name", PATH_BYTES_MAX)?)?;
     let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
     let operation = Operation::CreateSequential { parent, prefix, value, parents, lifetime };
-    let (result, revision) = write(&node, &received, operation, None).await?;
+    let At { value: Operated { result, at }, revision } = write(&node, &received, operation, None).await?;
     let OperationResult::Created { path } = result else { return Err(another_answer(&result)) };
     let location = answer::header_value(format!("{PREFIX}{}", utf8_percent_encode(path.as_str(), &PLAIN)))?;
-    let mut response = answer::json(StatusCode::CREATED, revision, &dto::Written { path, version: 0, revision })?;
+    let mut response = answer::json(StatusCode::CREATED, revision, &dto::Written { path, version: 0, revision: at })?;
     response.headers_mut().insert(header::LOCATION, location);
     response.headers_mut().insert(header::ETAG, etag(0)?);
     Ok(response)
@@ -140,7 +140,7 @@ pub(crate) async fn delete<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         precondition => precondition,
     };
     let operation = Operation::Delete { path, version: None, recursive };
-    let (_, revision) = write(&node, &received, operation, precondition).await?;
+    let At { revision, .. } = write(&node, &received, operation, precondition).await?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
@@ -149,12 +149,11 @@ async fn write<RT: AsyncRuntime>(
     received: &Received,
     operation: Operation,
     precondition: Option<Precondition>,
-) -> Result<(OperationResult, Revision), Problem> {
+) -> Result<At<Operated>, Problem> {
     let (key, _) = received.key_or_new(node)?;
     let fence = headers::fence(received.headers())?;
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
-    let written = node.write_node(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
-    Ok((written.value, written.revision))
+    node.write_node(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))
 }
 
 /// The machine answered one operation with the result of another.
@@ -286,7 +285,7 @@ fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
 mod tests {
     use super::*;
     use fairhold_state::record::{Kind, Role};
-    use fairhold_types::{SessionNumber, time::WallMillis};
+    use fairhold_types::{Revision, SessionNumber, time::WallMillis};
 
     #[test]
     fn the_stat_is_the_same_in_headers_and_in_json() {

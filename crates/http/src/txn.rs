@@ -41,7 +41,7 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let body = txn::Transacted {
         succeeded: done.value.succeeded,
         results: paths.into_iter().zip(done.value.results).map(result).collect(),
-        revision: done.revision,
+        revision: done.value.at,
     };
     answer::json(StatusCode::OK, done.revision, &body)
 }

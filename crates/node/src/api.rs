@@ -4,7 +4,7 @@ mod ahead;
 mod tree;
 
 pub use ahead::{Ahead, InTheWay};
-pub use tree::{Children, Fence, NodeRow, NodeView, Precondition, TransactCall, Transacted, WriteCall};
+pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
 use fairhold_raft::{
     HandoverError,

@@ -1,7 +1,7 @@
 //! Writes to the tree, and reads of more than one node of it.
 
 use crate::{
-    api::{At, CallError, Children, Fence, NodeRow, Precondition, ReadOptions, TransactCall, Transacted, WriteCall},
+    api::{At, CallError, Children, Fence, NodeRow, Operated, Precondition, ReadOptions, TransactCall, Transacted, WriteCall},
     clock::wall_now,
     node::Node,
     writes::fingerprint,
@@ -15,13 +15,13 @@ use openraft_rt::{AsyncRuntime, Instant};
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// Does one operation on the tree, where its fence and its precondition hold.
-    pub async fn write_node(&self, call: WriteCall) -> Result<At<OperationResult>, CallError> {
+    pub async fn write_node(&self, call: WriteCall) -> Result<At<Operated>, CallError> {
         let WriteCall { key, operation, precondition, fence, timeout } = call;
         let conditions = fence.map(fenced).into_iter().chain(precondition.map(|wanted| wanted.condition())).collect();
         let call = TransactCall { key, conditions, then: vec![operation], otherwise: None, timeout };
         match self.transact(call).await {
             Ok(At { value, revision }) => match <[OperationResult; 1]>::try_from(value.results) {
-                Ok([value]) => Ok(At { value, revision }),
+                Ok([result]) => Ok(At { value: Operated { result, at: value.at }, revision }),
                 Err(results) => unreachable!("one operation was answered with {results:?}"),
             },
             // Who asked for one thing need not be told which.
@@ -37,8 +37,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let command = Command::Transact(Transact { key, conditions, then, otherwise, at: wall_now() });
         let answer = self.0.replica.propose(command, RT::Instant::now() + timeout).await?;
         match answer.result? {
-            Outcome::Written { succeeded, results } => {
-                Ok(At { value: Transacted { succeeded, results }, revision: answer.revision })
+            Outcome::Written { succeeded, results, at } => {
+                Ok(At { value: Transacted { succeeded, results, at }, revision: answer.revision })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done

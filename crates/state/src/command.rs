@@ -345,6 +345,8 @@ pub enum Outcome {
         succeeded: bool,
         /// One for each operation.
         results: Vec<OperationResult>,
+        /// The revision at which they were done: the first time, where the request is repeated.
+        at: Revision,
     },
     /// A lock was taken from those who held it.
     Broken {

@@ -41,6 +41,11 @@ impl Memory {
         self.table.get(id).map(|(_, remembered)| remembered)
     }
 
+    /// The same, with the revision since when.
+    pub(crate) fn noted(&self, id: &GrantId) -> Option<&(Revision, Remembered)> {
+        self.table.get(id)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Remembered))> {
         self.table.iter()
     }

@@ -30,9 +30,9 @@ impl Change<'_> {
             let remembered = Remembered::Write { fingerprint, succeeded, results: results.clone() };
             self.state.memory.remember(key, self.revision, remembered);
         } else if self.events.is_empty() {
-            return Ok(Effect::Unchanged(Outcome::Written { succeeded, results }));
+            return Ok(Effect::Unchanged(Outcome::Written { succeeded, results, at: self.state.revision }));
         }
-        Ok(Effect::Changed(Outcome::Written { succeeded, results }))
+        Ok(Effect::Changed(Outcome::Written { succeeded, results, at: self.revision }))
     }
 
     pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
@@ -40,13 +40,13 @@ impl Change<'_> {
         if index.grants.contains_key(&key.key) || index.session_keys.contains_key(&key.key) {
             return Err(other_request());
         }
-        match self.state.memory.get(&key.key) {
+        match self.state.memory.noted(&key.key) {
             None if self.state.memory.in_session.contains_key(&key.key) => Err(other_request()),
             None => Ok(None),
-            Some(Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
-                Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone() }))
+            Some((at, Remembered::Write { fingerprint, succeeded, results })) if *fingerprint == key.fingerprint => {
+                Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone(), at: *at }))
             }
-            Some(Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session) => {
+            Some((_, Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session)) => {
                 Err(other_request())
             }
         }

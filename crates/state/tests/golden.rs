@@ -268,7 +268,7 @@ fn outcomes() -> Vec<(String, Answer)> {
         SessionOpened => Outcome::SessionOpened { id: open().id, number: session, timeout_ms: 15_000 },
         Held => Outcome::Held(Held { number, token: FencingToken(90), session, attempt: 2 }),
         Queued => Outcome::Queued(Queued { number, session, attempt: 1 }),
-        Written => Outcome::Written { succeeded: true, results },
+        Written => Outcome::Written { succeeded: true, results, at: Revision(57) },
         Broken => Outcome::Broken { holders: 3, named: vec![number] },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()

@@ -4,7 +4,7 @@ use fairhold_state::{
     command::{Condition, Operation, OperationResult},
     record::Znode,
 };
-use fairhold_types::{FencingToken, GrantId, LockName, Path};
+use fairhold_types::{FencingToken, GrantId, LockName, Path, Revision};
 use std::time::Duration;
 
 /// A node of the tree with its value.
@@ -82,6 +82,17 @@ pub struct Transacted {
     pub succeeded: bool,
     /// What each operation of the branch that was taken did, in order.
     pub results: Vec<OperationResult>,
+    /// The revision at which that was: the first time, where the request is repeated.
+    pub at: Revision,
+}
+
+/// What one operation did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operated {
+    /// What.
+    pub result: OperationResult,
+    /// The revision at which that was: the first time, where the request is repeated.
+    pub at: Revision,
 }
 
 /// `Fairhold-Fence`.

@@ -997,7 +997,8 @@ impl Naive {
             results.push(self.tree.operate(operation, now).map_err(|reason| step(part, index, reason))?);
         }
         self.changed = !self.tree.events.is_empty() || transact.key.is_some();
-        let outcome = Outcome::Written { succeeded, results };
+        let at = Revision(if self.changed { self.now() } else { self.now() - 1 });
+        let outcome = Outcome::Written { succeeded, results, at };
         if let Some(key) = &transact.key {
             self.past.push((key.key, self.now(), Past::Write(key.fingerprint, outcome.clone())));
         }

@@ -9,9 +9,9 @@ pub(crate) fn applied(names: &Names, before: Revision, applied: &Applied) -> Str
     let revision = applied.answer.revision;
     let events: Vec<String> = applied.events.iter().map(|event| self::event(names, event)).collect();
     match &applied.answer.result {
-        Ok(outcome) if revision == before => format!("unchanged @{revision} → {}", self::outcome(names, outcome)),
-        Ok(outcome) if events.is_empty() => format!("@{revision} → {}", self::outcome(names, outcome)),
-        Ok(outcome) => format!("@{revision} {} → {}", events.join("; "), self::outcome(names, outcome)),
+        Ok(outcome) if revision == before => format!("unchanged @{revision} → {}", self::outcome(names, revision, outcome)),
+        Ok(outcome) if events.is_empty() => format!("@{revision} → {}", self::outcome(names, revision, outcome)),
+        Ok(outcome) => format!("@{revision} {} → {}", events.join("; "), self::outcome(names, revision, outcome)),
         Err(rejection) => format!("refused @{revision}: {}", self::rejection(rejection)),
     }
 }
@@ -45,7 +45,7 @@ fn event(names: &Names, event: &Event) -> String {
     }
 }
 
-fn outcome(names: &Names, outcome: &Outcome) -> String {
+fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Nothing => "nothing".to_owned(),
         Outcome::Done => "done".to_owned(),
@@ -62,10 +62,11 @@ fn outcome(names: &Names, outcome: &Outcome) -> String {
             let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
             format!("broke {holders}: {}", if named.is_empty() { "nobody".to_owned() } else { named.join(" ") })
         }
-        Outcome::Written { succeeded, results } => {
+        Outcome::Written { succeeded, results, at } => {
             let results: Vec<String> = results.iter().map(result).collect();
             let results = if results.is_empty() { "nothing".to_owned() } else { results.join(", ") };
-            format!("{}: {results}", if *succeeded { "written" } else { "written otherwise" })
+            let when = if *at == revision { String::new() } else { format!(" at @{at}") };
+            format!("{}{when}: {results}", if *succeeded { "written" } else { "written otherwise" })
         }
     }
 }
