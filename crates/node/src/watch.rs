@@ -51,6 +51,8 @@ pub struct Watch<RT: AsyncRuntime> {
     node: Node<RT>,
     watcher: Watcher,
     initial: Option<Initial>,
+    /// Where it began now or with what is there: the revision after which changes come, which is said before the first of them.
+    begun_at: Option<Revision>,
     /// Everything up to this revision was told.
     told: Revision,
     /// When a bookmark is due; `None`: as soon as all that is known was told.
@@ -104,7 +106,11 @@ impl<RT: AsyncRuntime> Node<RT> {
                 state.revision()
             }),
         };
-        Ok(Watch { node: self.clone(), watcher, initial, told, bookmark_at: None, ended: false })
+        let begun_at = match begin {
+            Begin::Now | Begin::Initial => Some(told),
+            Begin::From(_) => None,
+        };
+        Ok(Watch { node: self.clone(), watcher, initial, begun_at, told, bookmark_at: None, ended: false })
     }
 
     /// Waits until something in the scope is newer than a revision (than what is there now, where none is given), for so long
@@ -208,6 +214,9 @@ impl<RT: AsyncRuntime> Watch<RT> {
                 let_others_run().await;
             }
             self.initial = None;
+        }
+        if let Some(revision) = self.begun_at.take() {
+            return Ok(Tidings::Bookmark(revision));
         }
         loop {
             if self.node.is_shutting_down() {
