@@ -10,7 +10,10 @@ use fairhold_state::{
     State,
     command::{Command, Event, Sweepable},
 };
-use fairhold_types::{GrantNumber, LockName, Revision, SessionNumber, limits};
+use fairhold_types::{
+    GrantNumber, LockName, Revision, SessionNumber, limits,
+    planted::{self, Bug},
+};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
@@ -158,7 +161,8 @@ impl<I: Instant> Watched<I> {
             history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
-            watched.sessions.insert(session.number, Duration::from_millis(session.timeout_ms), now);
+            let timeout_ms = if planted::has(Bug::NewLeaderIsImpatient) { session.timeout_ms / 8 } else { session.timeout_ms };
+            watched.sessions.insert(session.number, Duration::from_millis(timeout_ms), now);
         }
         for contender in state.cooling() {
             watched.cool(contender.number, &contender.lock, contender.lock_delay_ms, now);
@@ -204,6 +208,7 @@ impl<I: Instant> Watched<I> {
     }
 
     fn cool(&mut self, grant: GrantNumber, lock: &LockName, delay_ms: u64, now: I) {
+        let delay_ms = if planted::has(Bug::DelayEndsAtOnce) { 0 } else { delay_ms };
         self.cooling.insert(grant, Duration::from_millis(delay_ms), now);
         self.cooling_locks.insert(grant, lock.clone());
     }
@@ -336,7 +341,7 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
         (last, tick) = (now, Box::pin(RT::sleep(TICK)));
         let (revision, span, oldest) = replica.read(|state| (state.revision(), state.remembered_span(), state.oldest_history()));
         let decided = clock.with(|watched| {
-            if late >= TICK_LATE {
+            if late >= TICK_LATE && !planted::has(Bug::PauseIsCounted) {
                 tracing::debug!(?late, "the clock was held up, all deadlines move");
                 watched.shift(late);
             }
@@ -361,7 +366,8 @@ async fn prove<RT: AsyncRuntime>(
     leadership: Leadership,
     judged: Vec<SessionNumber>,
 ) {
-    let proved = replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
+    let blind = planted::has(Bug::ExpiresByOldLeader);
+    let proved = blind || replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
     let leads = replica.leadership() == Some(leadership);
     clock.with(|watched| {
         watched.proving = false;
@@ -378,7 +384,12 @@ async fn expire<RT: AsyncRuntime>(
     session: SessionNumber,
 ) {
     let verdict = Command::ExpireSession { session, at: wall_now() };
-    match replica.propose_alone(verdict, leadership).await {
+    let proposed = if planted::has(Bug::ExpiresByOldLeader) {
+        replica.propose(verdict, RT::Instant::now() + BARRIER_TIMEOUT * 5).await
+    } else {
+        replica.propose_alone(verdict, leadership).await
+    };
+    match proposed {
         Ok(_) => tracing::info!(session = session.0, "session expired: no keepalive within its timeout"),
         Err(error) => tracing::debug!(%error, session = session.0, "the expiry was not committed"),
     }

@@ -16,7 +16,10 @@ use fairhold_raft::{
     error::{NotProposed, ProposeError, UnknownReason},
 };
 use fairhold_state::{State, read::GrantStatus};
-use fairhold_types::{EndReason, NodeId, SessionNumber};
+use fairhold_types::{
+    EndReason, NodeId, SessionNumber,
+    planted::{self, Bug},
+};
 use futures_util::future::{BoxFuture, join_all};
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::{Deserialize, Serialize};
@@ -240,7 +243,9 @@ fn arrive<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, rene
 }
 
 async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Vec<Renewed>> {
-    replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
+    if !planted::has(Bug::KeepaliveWithoutProof) {
+        replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
+    }
     // The barrier may have been another leader's; the deadlines that were moved are this leadership's.
     if replica.leadership() != Some(arrived.leadership) {
         return None;

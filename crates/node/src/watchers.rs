@@ -11,7 +11,11 @@ use crate::{
 };
 use fairhold_metrics::Counter;
 use fairhold_raft::let_others_run;
-use fairhold_types::{Revision, limits::WATCHERS_MAX};
+use fairhold_types::{
+    Revision,
+    limits::WATCHERS_MAX,
+    planted::{self, Bug},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -173,6 +177,7 @@ pub struct Told {
 impl Watcher {
     /// Begins at a revision.
     pub(crate) fn start_at(&mut self, from: Revision) -> Result<(), Compacted> {
+        let from = if planted::has(Bug::WatchSkipsOne) { from.next() } else { from };
         self.position = self.watchers.ring.position_of(from)?;
         self.from = from;
         Ok(())
@@ -213,7 +218,8 @@ impl Watcher {
     /// Only after it has looked up to the end.
     pub(crate) fn pass_over(&mut self) -> Option<Revision> {
         let table = self.watchers.table();
-        if table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some()) {
+        let early = planted::has(Bug::BookmarkTooEarly);
+        if !early && table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some()) {
             return None;
         }
         self.position = self.position.max(table.cried);

@@ -11,7 +11,10 @@ use crate::{
     types::Member,
 };
 use fairhold_state::command::Command;
-use fairhold_types::{ClusterId, Incarnation, NodeId};
+use fairhold_types::{
+    ClusterId, Incarnation, NodeId,
+    planted::{self, Bug},
+};
 use futures_util::future::join_all;
 use openraft::{
     AsyncRuntime, Instant,
@@ -132,7 +135,7 @@ fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, Peer
         return Err(FormationError::Refused { id, by, refusal });
     }
     match introduction.members.iter().find(|(member, _)| *member == id) {
-        Some((_, expected)) if *expected != config.incarnation => {
+        Some((_, expected)) if *expected != config.incarnation && !planted::has(Bug::AdmitsWipedMember) => {
             Err(FormationError::Wiped { id, expected: *expected, found: config.incarnation })
         }
         Some(_) => Ok(Found::Formed),

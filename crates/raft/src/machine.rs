@@ -12,7 +12,10 @@ use fairhold_state::{
     State,
     command::{Applied, Event},
 };
-use fairhold_types::Revision;
+use fairhold_types::{
+    Revision,
+    planted::{self, Bug},
+};
 use futures_util::{Stream, StreamExt};
 use openraft::{
     AsyncRuntime, EntryPayload, Instant, OptionalSend, RaftSnapshotBuilder,
@@ -224,8 +227,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             let log_id = entry.log_id;
             let answers = match entry.payload {
                 EntryPayload::Blank => Answers(Vec::new()),
+                EntryPayload::Normal(_) if planted::has(Bug::LosesAnEntry) && responder.is_none() && log_id.index % 16 == 0 => {
+                    Answers(Vec::new())
+                }
                 // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
-                EntryPayload::Normal(batch) => {
+                EntryPayload::Normal(mut batch) => {
+                    if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
+                        batch.0.reverse();
+                    }
                     self.commands += batch.0.len() as u64;
                     catch_unwind(AssertUnwindSafe(|| self.apply_batch(batch)))
                         .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?
@@ -257,7 +266,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         self.keeper.save::<RT>(meta, &snapshot).await?;
         {
             let mut current = self.shared.write();
-            *current = state;
+            if !planted::has(Bug::SnapshotIgnored) {
+                *current = state;
+            }
             self.audience.replaced(&current);
         }
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());

@@ -8,7 +8,10 @@ use crate::{
     memory::Remembered,
     record::{Contender, Role},
 };
-use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionNumber, limits};
+use fairhold_types::{
+    EndReason, GrantId, GrantNumber, LockName, SessionNumber, limits,
+    planted::{self, Bug},
+};
 
 /// Who remembers a grant that ends.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +58,7 @@ impl Change<'_> {
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.state.index.grants.get(&grant).copied();
         match live {
-            Some(number) if self.contender(number).attempt <= attempt => {
+            Some(number) if self.contender(number).attempt <= attempt || planted::has(Bug::AbandonsNewerAttempt) => {
                 let lock = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
                 self.advance(&lock);
                 Effect::Changed(Outcome::Done)

@@ -11,7 +11,10 @@ use crate::{
     tree::Create,
     value::Value,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits,
+    planted::{self, Bug},
+};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
@@ -21,7 +24,9 @@ impl Change<'_> {
         };
         let want = want.clone();
         refuse_unsupported(&want.lock, &acquire)?;
-        if let Some(number) = self.state.index.grants.get(&acquire.grant).copied() {
+        if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
+            && !planted::has(Bug::GrantsAgain)
+        {
             return self.attach(number, &want, &acquire);
         }
         self.refuse_ended(&acquire.grant)?;
@@ -170,7 +175,7 @@ impl Change<'_> {
 
     /// Notes that this revision is the token of a holder.
     pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
-        let token = FencingToken(self.revision.0);
+        let token = FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { self.revision.0 });
         let settings = self.state.settings_mut(lock);
         assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
         settings.last_token = Some(token);
@@ -222,13 +227,15 @@ impl State {
         let Some(queue) = self.index.queues.get(lock) else {
             return true;
         };
-        queue.waiting.get_min().is_none_or(|first| place < *first) && self.fits(queue, mode, permits, limit)
+        let first = queue.waiting.get_min().is_none_or(|first| place < *first) || planted::has(Bug::OvertakesWaiters);
+        first && self.fits(queue, mode, permits, limit)
     }
 
     /// The first of those who wait, where it can be granted now.
     fn first_grantable(&self, lock: &LockName) -> Option<Place> {
         let queue = self.index.queues.get(lock)?;
-        let place = *queue.waiting.get_min()?;
+        let newest = planted::has(Bug::OvertakesWaiters);
+        let place = *if newest { queue.waiting.get_max()? } else { queue.waiting.get_min()? };
         let contender = self.contender(place.number())?;
         let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
         self.fits(queue, contender.mode, contender.permits, limit).then_some(place)
@@ -239,12 +246,13 @@ impl State {
         let mut holders = queue.holders.iter().filter_map(|number| self.contender(*number));
         match mode {
             // All holders of a lock have one mode, so any of them tells: readers do not have to count one another.
+            Mode::Shared if planted::has(Bug::ReadersBesideWriter) => true,
             Mode::Shared if queue.upgrading.is_some() => false,
             Mode::Shared => holders.next().is_none_or(|holder| holder.mode == Mode::Shared),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
                 let held: u64 = holders.map(|holder| u64::from(holder.permits)).sum();
-                held + u64::from(permits) <= u64::from(limit)
+                held + u64::from(permits) <= u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany))
             }
         }
     }

@@ -12,7 +12,10 @@ use crate::{
     tree::Tree,
 };
 use fairhold_codec::DecodeError;
-use fairhold_types::{ClusterId, GrantId, LockName, Path, Revision, SessionNumber};
+use fairhold_types::{
+    ClusterId, GrantId, LockName, Path, Revision, SessionNumber,
+    planted::{self, Bug},
+};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -169,6 +172,12 @@ impl State {
             if expected != found {
                 return Err(SnapshotError::Incomplete { what, expected, found });
             }
+        }
+        if planted::has(Bug::SnapshotForgetsSessions) {
+            state.sessions = OrdMap::new();
+        }
+        if planted::has(Bug::SnapshotForgetsKeys) {
+            state.memory = Memory::default();
         }
         (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
         let (mut index, mut in_session) = (Index::default(), OrdMap::new());

@@ -7,11 +7,14 @@ use crate::{
     memory::Remembered,
     session::other_request,
 };
+use fairhold_types::planted::{self, Bug};
 
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
-            if let Some(outcome) = self.written_before(key)? {
+            if let Some(outcome) = self.written_before(key)?
+                && !planted::has(Bug::WritesAgain)
+            {
                 return Ok(Effect::Unchanged(outcome));
             }
             self.require_memory()?;

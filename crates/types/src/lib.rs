@@ -12,6 +12,7 @@ pub mod id;
 pub mod limits;
 pub mod path;
 pub mod pattern;
+pub mod planted;
 pub mod problem;
 #[cfg(feature = "schema")]
 mod schema;
