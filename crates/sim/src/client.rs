@@ -30,6 +30,7 @@ pub(crate) struct Ask {
     headers: Vec<(&'static str, String)>,
     body: String,
     wait: Duration,
+    hang_up_after: Option<Duration>,
     linearizable: bool,
 }
 
@@ -37,7 +38,7 @@ impl Ask {
     /// A request without headers and body.
     pub(crate) fn new(method: Method, uri: impl Into<String>) -> Ask {
         let (headers, body) = (Vec::new(), String::new());
-        Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, linearizable: false }
+        Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, hang_up_after: None, linearizable: false }
     }
 
     /// With a header.
@@ -55,6 +56,12 @@ impl Ask {
     /// The server may wait so long before it answers.
     pub(crate) fn wait(mut self, wait: Duration) -> Ask {
         self.wait = wait;
+        self
+    }
+
+    /// The client does not wait as long as it said.
+    pub(crate) fn hang_up_after(mut self, patience: Duration) -> Ask {
+        self.hang_up_after = Some(patience);
         self
     }
 
@@ -134,7 +141,12 @@ impl Client {
         let to = ids[self.chance.random_range(0..ids.len())];
         let (sent, floor) = (trace::since_start(), self.world.oracle.acknowledged());
         let call = self.world.call(to, ask.request());
-        let reply = SimRuntime::timeout(ask.wait + PATIENCE, call).await.ok().flatten();
+        let patience = ask.hang_up_after.unwrap_or(ask.wait + PATIENCE);
+        let reply = SimRuntime::timeout(patience, call).await;
+        if reply.is_err() && ask.hang_up_after.is_some() {
+            self.world.tally.fault("client hung up");
+        }
+        let reply = reply.ok().flatten();
         let what = format!("{} {} {} at n{to}", self.name, ask.method, ask.uri.split('?').next().unwrap_or_default());
         let Some(Reply { status, headers, body }) = reply else {
             trace::event(&format!("{what}: no answer"));

@@ -9,7 +9,10 @@ use fairhold_raft::{
     snapshot::{SnapshotImage, SnapshotStore},
     types::Types,
 };
-use fairhold_types::Incarnation;
+use fairhold_types::{
+    Incarnation,
+    planted::{self, Bug},
+};
 use futures_util::future::{BoxFuture, FutureExt};
 use openraft::{
     LogState, OptionalSend,
@@ -69,16 +72,45 @@ enum Write {
     Purge(LogIdOf<C>),
 }
 
+impl Write {
+    fn is_kept(&self) -> bool {
+        !(planted::has(Bug::ForgetsTruncation) && matches!(self, Write::Truncate(_)))
+    }
+}
+
 enum Waiter {
     Nobody,
     Append(IOFlushed<C>),
     Vote(oneshot::Sender<io::Result<()>>),
 }
 
+impl Waiter {
+    fn tell(self, result: io::Result<()>) {
+        match self {
+            Waiter::Nobody => {}
+            Waiter::Append(flushed) => flushed.io_completed(result),
+            // Whoever waited may be gone.
+            Waiter::Vote(done) => drop(done.send(result)),
+        }
+    }
+
+    /// Who is told at once, and who after the flush.
+    fn unless_planted(self) -> (Waiter, Waiter) {
+        let early = match &self {
+            Waiter::Nobody => false,
+            Waiter::Append(_) => planted::has(Bug::AcknowledgesUnflushed),
+            Waiter::Vote(_) => planted::has(Bug::VotesUnflushed),
+        };
+        if early { (self, Waiter::Nobody) } else { (Waiter::Nobody, self) }
+    }
+}
+
 #[derive(Default)]
 struct Platter {
     durable: Kept,
     snapshot: Option<SnapshotImage>,
+    /// The one before, for a disk that lies.
+    snapshot_before: Option<SnapshotImage>,
     /// As this life of the machine sees it.
     seen: Kept,
     pending: VecDeque<(Vec<Write>, Waiter)>,
@@ -89,6 +121,11 @@ struct Platter {
     full: bool,
     fails: Option<io::ErrorKind>,
     failed: Option<io::ErrorKind>,
+}
+
+/// Whoever waits for what stays pending.
+fn unheard(pending: &mut (Vec<Write>, Waiter)) -> (Vec<Write>, Waiter) {
+    (Vec::new(), std::mem::replace(&mut pending.1, Waiter::Nobody))
 }
 
 /// A disk, which outlives its machine's lives. Clones are the same disk.
@@ -113,7 +150,16 @@ impl Disk {
     /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
     pub(crate) fn crash(&self) {
         let mut platter = self.locked();
-        let pending: Vec<Write> = platter.pending.drain(..).flat_map(|(writes, _)| writes).collect();
+        let mut pending: Vec<Write> = platter.pending.drain(..).flat_map(|(writes, _)| writes).collect();
+        if planted::has(Bug::TailWithHoles) {
+            pending.reverse();
+        }
+        if planted::has(Bug::VotesUnflushed) {
+            pending.retain(|write| !matches!(write, Write::Vote(_)));
+        }
+        if planted::has(Bug::SnapshotUnflushed) && self.draw(|chance| chance.random_range(0..2)) == 0 {
+            platter.snapshot = platter.snapshot_before.take();
+        }
         if !pending.is_empty() {
             let kept = self.draw(|chance| chance.random_range(0..=pending.len()));
             self.tally.probe(if kept < pending.len() { Probe::UnflushedLost } else { Probe::UnflushedKept });
@@ -203,8 +249,10 @@ impl SimLog {
             return Err(kind.into());
         }
         writes.iter().for_each(|write| platter.seen.apply(write));
+        let (told, waiter) = waiter.unless_planted();
         platter.pending.push_back((writes, waiter));
         drop(platter);
+        told.tell(Ok(()));
         self.disk.written.notify_one();
         Ok(())
     }
@@ -224,23 +272,20 @@ impl SimLog {
             if platter.life != self.life {
                 return;
             }
-            for _ in 0..count {
-                let Some((writes, waiter)) = platter.pending.pop_front() else { break };
-                if result.is_ok() {
-                    writes.iter().for_each(|write| platter.durable.apply(write));
-                }
+            // After a failure nothing is written any more, and any first part of it may be there.
+            let count = if result.is_ok() { count } else { platter.pending.len() };
+            for index in 0..count {
+                let flushed =
+                    if result.is_ok() { platter.pending.pop_front() } else { platter.pending.get_mut(index).map(unheard) };
+                let Some((writes, waiter)) = flushed else { break };
+                writes.iter().filter(|write| write.is_kept()).for_each(|write| platter.durable.apply(write));
                 told.push(waiter);
             }
             drop(platter);
             trace::bytes(&[u8::from(result.is_ok())]);
-            for waiter in told {
-                let result = result.as_ref().copied().map_err(|error| error.kind().into());
-                match waiter {
-                    Waiter::Nobody => {}
-                    Waiter::Append(flushed) => flushed.io_completed(result),
-                    // Whoever waited may be gone.
-                    Waiter::Vote(done) => drop(done.send(result)),
-                }
+            told.into_iter().for_each(|waiter| waiter.tell(result.as_ref().copied().map_err(|error| error.kind().into())));
+            if result.is_err() {
+                return;
             }
         }
     }
@@ -316,7 +361,7 @@ impl SnapshotStore for SimLog {
             if platter.life != log.life {
                 return Err(io::Error::other("an earlier life of the machine wrote"));
             }
-            platter.snapshot = Some(image);
+            platter.snapshot_before = platter.snapshot.replace(image);
             drop(platter);
             log.disk.tally.probe(Probe::SnapshotSaved);
             Ok(())

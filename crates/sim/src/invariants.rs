@@ -2,6 +2,7 @@
 
 mod agreement;
 mod beliefs;
+mod delays;
 mod durability;
 mod endings;
 mod fences;
@@ -55,6 +56,7 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(fences::Fences::default()),
         Box::new(leases::Leases::new(physics)),
         Box::new(beliefs::Beliefs::new(physics)),
+        Box::new(delays::Delays::new(physics)),
         Box::new(watches::Watches::default()),
         Box::new(endings::Endings),
     ]

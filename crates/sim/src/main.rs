@@ -10,6 +10,8 @@ mod client;
 mod clients;
 mod disk;
 mod host;
+#[cfg(feature = "planted")]
+mod hunt;
 mod invariants;
 mod net;
 mod oracle;
@@ -17,6 +19,8 @@ mod plan;
 mod shrink;
 mod story;
 mod stream;
+#[cfg(test)]
+mod tales;
 mod tally;
 mod tidings;
 mod trace;
@@ -57,6 +61,10 @@ struct Args {
     /// Fail also where a kind of fault never struck, or a rare path was never taken.
     #[arg(long)]
     complete: bool,
+    /// Plant the bug of this name, or all of them one after the other, and fail where the seeds do not find it.
+    #[cfg(feature = "planted")]
+    #[arg(long, conflicts_with_all = ["seed", "minutes", "complete"])]
+    planted: Option<String>,
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
@@ -86,6 +94,10 @@ fn past_failures() -> impl Iterator<Item = u64> {
 
 fn run(args: &Args) -> io::Result<bool> {
     let mut out = io::stdout().lock();
+    #[cfg(feature = "planted")]
+    if let Some(wanted) = &args.planted {
+        return hunt::hunt(wanted, args.seeds.unwrap_or((0, 200)), &mut out);
+    }
     if let Some(seed) = args.seed {
         let mut total = Total::default();
         total.seed(seed, args, &mut out)?;

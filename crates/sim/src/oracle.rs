@@ -45,6 +45,8 @@ pub(crate) enum Fact {
     Fenced { lock: LockName, token: FencingToken, revision: Revision },
     /// A renewal that was sent then was acknowledged.
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
+    /// A client is about to give back all that a session owns.
+    LettingGo { session: SessionNumber },
     /// By its own clock a client could believe from then to then that it held.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
     /// A watch began with this, as what is there at a revision.
@@ -108,9 +110,9 @@ impl Oracle {
         self.ask(|invariant| invariant.finished(state));
     }
 
-    /// Listens to a node, before the node itself does.
-    pub(crate) fn witness(&self, node: NodeId, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
-        Arc::new(Witness { oracle: self.clone(), node, audience })
+    /// Listens to a node, before the node itself does. One that is no member must not be told anything.
+    pub(crate) fn witness(&self, node: NodeId, member: bool, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
+        Arc::new(Witness { oracle: self.clone(), node, member, audience })
     }
 
     fn ask(&self, mut question: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
@@ -154,16 +156,27 @@ impl Oracle {
 struct Witness {
     oracle: Oracle,
     node: NodeId,
+    member: bool,
     audience: Arc<dyn Audience>,
+}
+
+impl Witness {
+    fn is_let_in(&self, revision: Revision) {
+        if !self.member && revision > Revision(0) {
+            self.oracle.violation(format!("node {} takes part with a disk that is not its own", self.node));
+        }
+    }
 }
 
 impl Audience for Witness {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
+        self.is_let_in(revision);
         self.oracle.heard(self.node, state, revision, events);
         self.audience.applied(state, revision, events);
     }
 
     fn replaced(&self, state: &State) {
+        self.is_let_in(state.revision());
         if state.revision() > Revision(0) {
             self.oracle.1.probe(Probe::StateReplaced);
         }

@@ -113,6 +113,7 @@ fn heal(world: &World) {
             disk.slow_down(Duration::ZERO);
             disk.fill(false);
         }
+        world.give_disk_back(id);
         world.start(id);
     }
 }
@@ -216,6 +217,11 @@ async fn strike(world: World, fault: Fault) {
             disk.fill(true);
             SimRuntime::sleep(fault.lasts).await;
             disk.fill(false);
+        }
+        Kind::WrongDisk => {
+            world.take_disk(id);
+            SimRuntime::sleep(fault.lasts).await;
+            world.give_disk_back(id);
         }
         Kind::HandOver => {
             let to = others.first().copied().filter(|to| *to != CLIENTS);

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Faults that no plan names: they come with the weather, and with the clients.
-const OTHER_FAULTS: [&str; 3] = ["connection broke", "client paused", "client vanished"];
+const OTHER_FAULTS: [&str; 4] = ["connection broke", "client hung up", "client paused", "client vanished"];
 
 /// A path that few runs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,11 +53,13 @@ pub(crate) enum Probe {
     WatchBroken,
     /// A watch ended because its server stopped in good order.
     WatchSentAway,
+    /// A node with an empty disk in place of its own went away by itself.
+    WipedMemberGone,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 20] = [
+    pub(crate) const ALL: [Probe; 21] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -78,6 +80,7 @@ impl Probe {
         Probe::WatchCompacted,
         Probe::WatchBroken,
         Probe::WatchSentAway,
+        Probe::WipedMemberGone,
     ];
 }
 

@@ -106,7 +106,7 @@ impl Line {
             Event::Granted { lock, grant, token } => {
                 Line::new(Subject::Lock(lock.to_string()), "granted", &[number(grant), ("token", token.to_string())])
             }
-            Event::Ended { lock, grant, reason } => {
+            Event::Ended { lock, grant, session: _, reason } => {
                 Line::new(Subject::Lock(lock.to_string()), "ended", &[number(grant), ("reason", reason.to_string())])
             }
             Event::Cooling { lock, grant, delay_ms } => {

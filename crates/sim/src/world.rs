@@ -33,6 +33,8 @@ use tower::ServiceExt;
 const DOWN_FOR: Duration = Duration::from_millis(500);
 /// Commands between two snapshots: few, so that short runs have many.
 const SNAPSHOT_EVERY: u64 = 60;
+/// A flush of a new disk takes up to so long.
+const EMPTY_DISK_FLUSH_MICROS: u64 = 1_500;
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 10;
 
@@ -46,6 +48,8 @@ pub(crate) struct Running {
 
 struct Slot {
     disk: Disk,
+    /// The machine's own, while another is in its place.
+    own: Option<Disk>,
     rate: u64,
     lives: u64,
     host: Option<Arc<Host>>,
@@ -89,7 +93,7 @@ impl World {
         let oracle = Oracle::new(physics, tally.clone());
         let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
             let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flush_micros, chance.random(), tally.clone());
-            (id, Slot { disk, rate: *rate, lives: 0, host: None, running: None })
+            (id, Slot { disk, own: None, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
         World { inner: Arc::new(Mutex::new(Inner { slots, chance })), ring_bytes: plan.ring_bytes, net, oracle, tally }
@@ -129,6 +133,35 @@ impl World {
         disk.crash();
     }
 
+    /// Starts a machine with an empty disk in place of its own, as somebody does who lost a volume. Its node must be refused.
+    pub(crate) fn take_disk(&self, id: NodeId) {
+        self.crash(id);
+        let mut inner = self.locked();
+        let seed = inner.chance.random();
+        let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return };
+        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSH_MICROS, seed, self.tally.clone());
+        slot.own = Some(std::mem::replace(&mut slot.disk, empty));
+        drop(inner);
+        self.start(id);
+    }
+
+    /// Gives a machine its own disk back.
+    pub(crate) fn give_disk_back(&self, id: NodeId) {
+        if self.locked().slots.get(&id).is_none_or(|slot| slot.own.is_none()) {
+            return;
+        }
+        self.crash(id);
+        let mut inner = self.locked();
+        let own = inner.slots.get_mut(&id).and_then(|slot| Some(slot.disk = slot.own.take()?));
+        assert!(own.is_some(), "nobody else gives disks back");
+        drop(inner);
+        self.start(id);
+    }
+
+    fn has_own_disk(&self, id: NodeId) -> bool {
+        self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none())
+    }
+
     /// The disk of a machine.
     pub(crate) fn disk(&self, id: NodeId) -> Option<Disk> {
         self.locked().slots.get(&id).map(|slot| slot.disk.clone())
@@ -159,14 +192,14 @@ impl World {
         (config.snapshot_every, config.log_kept) = (SNAPSHOT_EVERY, LOG_KEPT);
         let reception = Reception::new(&config);
         let prelude = Prelude::with_event_ring(self.ring_bytes);
-        let audience = self.oracle.witness(id, prelude.audience());
+        let audience = self.oracle.witness(id, self.has_own_disk(id), prelude.audience());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
         let log = disk.mount(&host);
         let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience).await;
         let replica = match started {
             Ok(replica) => replica,
             Err(error) => {
-                if !disk.has_failed() {
+                if !disk.has_failed() && self.has_own_disk(id) {
                     self.oracle.violation(format!("node {id} cannot start: {error}"));
                 }
                 return self.down(id, &host);
@@ -185,6 +218,7 @@ impl World {
             FatalReason::Stopped => {}
             FatalReason::Failed(_) if disk.has_failed() => {}
             FatalReason::Failed(error) => self.oracle.violation(format!("node {id} failed: {error}")),
+            FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
         }
         self.down(id, &host);

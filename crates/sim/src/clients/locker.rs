@@ -7,7 +7,7 @@ use crate::{
     tally::Probe,
     trace,
 };
-use fairhold_types::{FencingToken, LockName, Mode, SessionNumber};
+use fairhold_types::{FencingToken, LockName, Mode, Revision, SessionNumber};
 use http::{Method, StatusCode};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -74,6 +74,8 @@ fn wish(trade: Trade, client: &mut Client) -> Wish {
     };
     let uri = format!("/v1/locks/{name}?wait={}ms&ttl={}ms&owner={}{more}", wait.as_millis(), TTL.as_millis(), client.name);
     let ask = Ask::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
+    let hurry = Duration::from_millis(client.chance.random_range(50..1_500));
+    let ask = if client.chance.random_range(0..5) == 0 { ask.hang_up_after(hurry) } else { ask };
     Wish { lock: LockName::parse(&name).expect("it is a lock's name"), mode, key, ask }
 }
 
@@ -110,6 +112,7 @@ async fn hold(client: &mut Client, wish: &Wish, told: &Told) {
             client.idle(700).await;
         }
     }
+    client.world.oracle.told(&Fact::LettingGo { session: grip.session });
     let now = trace::since_start();
     if let Some((from, until)) = grip.believed {
         let (lock, mode, token) = (grip.lock, grip.mode, grip.token);
@@ -149,7 +152,8 @@ async fn write_with_fence(client: &mut Client, grip: &Grip) {
     let Some(told) = client.until_known(&ask, TRIES).await else { return };
     match told.status {
         StatusCode::OK | StatusCode::CREATED => {
-            let (lock, token, revision) = (grip.lock.clone(), grip.token, told.revision);
+            let revision = Revision(told.number("revision").unwrap_or_default());
+            let (lock, token) = (grip.lock.clone(), grip.token);
             let oracle = &client.world.oracle;
             // Those who hold together have tokens of their own, and write in any order.
             if grip.mode == Mode::Exclusive && !lock.as_str().starts_with("pool") {

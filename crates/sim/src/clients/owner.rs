@@ -58,6 +58,7 @@ async fn live(client: &mut Client, id: &str, number: SessionNumber, round: u32) 
         trace::event(&format!("{} vanishes", client.name));
         return;
     }
+    client.world.oracle.told(&Fact::LettingGo { session: number });
     let close = Ask::new(Method::DELETE, format!("/v1/sessions/{id}"));
     match client.until_known(&close, TRIES).await {
         Some(told) if matches!(told.status, StatusCode::NO_CONTENT | StatusCode::GONE | StatusCode::NOT_FOUND) => {}

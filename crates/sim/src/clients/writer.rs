@@ -5,6 +5,7 @@ use crate::{
     oracle::Fact,
     tally::Probe,
 };
+use fairhold_types::Revision;
 use http::{Method, StatusCode};
 use rand::RngExt;
 
@@ -28,7 +29,8 @@ async fn write(client: &mut Client, path: String) {
     let Some(told) = client.until_known(&ask, TRIES).await else { return };
     match (told.status, told.version()) {
         (StatusCode::OK | StatusCode::CREATED, Some(version)) => {
-            client.world.oracle.told(&Fact::Wrote { path, version, value, revision: told.revision });
+            let revision = Revision(told.number("revision").unwrap_or_default());
+            client.world.oracle.told(&Fact::Wrote { path, version, value, revision });
         }
         (StatusCode::GONE, _) => client.world.tally.probe(Probe::GrantGone),
         (_, _) => client.unexpected("a write", &told),

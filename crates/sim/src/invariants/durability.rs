@@ -33,6 +33,7 @@ impl Durability {
             | Fact::Read { .. }
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
+            | Fact::LettingGo { .. }
             | Fact::Believed { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => {}

@@ -22,6 +22,7 @@ impl Invariant for Freshness {
             | Fact::Held { .. }
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
+            | Fact::LettingGo { .. }
             | Fact::Believed { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => Ok(()),

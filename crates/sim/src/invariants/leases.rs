@@ -1,4 +1,4 @@
-//! A session never ends sooner than its full timeout after an acknowledged renewal.
+//! A session never ends sooner than its full timeout after an acknowledged renewal, unless its client lets go of it.
 //!
 //! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass.
 
@@ -6,18 +6,22 @@ use super::Invariant;
 use crate::oracle::{Applied, Fact, Physics};
 use fairhold_state::command::Event;
 use fairhold_types::SessionNumber;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 pub(crate) struct Leases {
     rate_max: u64,
     /// Until when each session lives at least.
     lives: BTreeMap<SessionNumber, Duration>,
     expired: BTreeMap<SessionNumber, Duration>,
+    let_go: BTreeSet<SessionNumber>,
 }
 
 impl Leases {
     pub(crate) fn new(physics: Physics) -> Leases {
-        Leases { rate_max: physics.rate_max, lives: BTreeMap::new(), expired: BTreeMap::new() }
+        Leases { rate_max: physics.rate_max, lives: BTreeMap::new(), expired: BTreeMap::new(), let_go: BTreeSet::new() }
     }
 
     fn expires(&mut self, session: SessionNumber, at: Duration) -> Result<(), String> {
@@ -36,7 +40,7 @@ impl Leases {
     fn compare(&self, session: SessionNumber) -> Result<(), String> {
         match (self.lives.get(&session), self.expired.get(&session)) {
             (Some(until), Some(at)) if at < until => {
-                Err(format!("session {session} expired at {at:?}, and a renewal was acknowledged that reaches until {until:?}"))
+                Err(format!("session {session} ended at {at:?}, and a renewal was acknowledged that reaches until {until:?}"))
             }
             (Some(_) | None, Some(_) | None) => Ok(()),
         }
@@ -56,6 +60,11 @@ impl Invariant for Leases {
             if let Event::SessionExpired { session } = event {
                 self.expires(*session, applied.at)?;
             }
+            if let Event::SessionClosed { session } = event
+                && !self.let_go.contains(session)
+            {
+                self.expires(*session, applied.at)?;
+            }
         }
         Ok(())
     }
@@ -63,6 +72,10 @@ impl Invariant for Leases {
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Renewed { session, sent, ttl } => self.renewed(*session, *sent, *ttl),
+            Fact::LettingGo { session } => {
+                self.let_go.insert(*session);
+                Ok(())
+            }
             Fact::Answered { .. }
             | Fact::Wrote { .. }
             | Fact::Read { .. }

@@ -86,6 +86,7 @@ impl Invariant for Registers {
             | Fact::Held { .. }
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
+            | Fact::LettingGo { .. }
             | Fact::Believed { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => Ok(()),

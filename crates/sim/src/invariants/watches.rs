@@ -106,6 +106,7 @@ impl Invariant for Watches {
             | Fact::Held { .. }
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
+            | Fact::LettingGo { .. }
             | Fact::Believed { .. } => Ok(()),
         }
     }

@@ -1,0 +1,70 @@
+//! Stories that are told on purpose, not by a seed: each is of a fault that a seed found once.
+
+use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
+use fairhold_node::{
+    Node,
+    api::{Freshness, ReadOptions, WriteCall},
+    scope::Scope,
+    watch::{Begin, Tidings},
+};
+use fairhold_state::{
+    command::{Lifetime, Operation},
+    value::Value,
+};
+use fairhold_types::{Path, Revision};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Runs something on a cluster of one, which leads.
+fn on_one_node<F: Future<Output = ()>>(tale: impl FnOnce(Node<HostRuntime>) -> F) {
+    let mut runtime = HostRuntime::with_seed(1);
+    runtime.block_on(async {
+        let world = World::new(&Plan::quiet(1), Tally::default());
+        world.start(1);
+        while world.leader().is_none() {
+            SimRuntime::sleep(Duration::from_millis(10)).await;
+        }
+        let running = world.running(1).expect("it leads");
+        tale(running.node).await;
+        assert_eq!(world.oracle.violations(), Vec::<String>::new());
+    });
+}
+
+async fn put(node: &Node<HostRuntime>, path: &str) -> Revision {
+    let operation = Operation::Put {
+        path: Path::parse(path).unwrap(),
+        value: Value::empty(),
+        parents: false,
+        lifetime: Lifetime::Persistent,
+    };
+    let key = node.new_grant_id();
+    let call = WriteCall { key, operation, precondition: None, fence: None, timeout: TIMEOUT };
+    node.write_node(call).await.unwrap().value.at
+}
+
+#[test]
+fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_which_it_begins() {
+    on_one_node(|node| async move {
+        for begin in [Begin::Now, Begin::Initial] {
+            let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
+            let mut watch = node.watch(vec![Scope::Subtree(Path::root())], begin, read).await.unwrap();
+            let begun = watch.revision();
+            let changed = put(&node, "/while-it-begins").await;
+            let mut bookmark = None;
+            loop {
+                match watch.next().await.unwrap() {
+                    Tidings::There(revision, _) => assert_eq!((begin, revision), (Begin::Initial, begun)),
+                    Tidings::Bookmark(revision) => bookmark = bookmark.or(Some(revision)),
+                    Tidings::Changes(told) => {
+                        assert_eq!((bookmark, told[0].revision), (Some(begun), changed), "{begin:?}");
+                        break;
+                    }
+                    other @ (Tidings::GoAway(_) | Tidings::Failed(..)) => panic!("{other:?}"),
+                }
+            }
+        }
+    });
+}
