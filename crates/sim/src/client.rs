@@ -65,6 +65,12 @@ impl Ask {
         self
     }
 
+    /// Now and then the client hangs up so soon that it does not hear of what it did.
+    pub(crate) fn hang_up_sometimes(self, client: &mut Client) -> Ask {
+        let millis = client.chance.random_range(1..60);
+        if client.chance.random_range(0..6) == 0 { self.hang_up_after(Duration::from_millis(millis)) } else { self }
+    }
+
     /// Its answer must not be older than any that came before it was asked.
     pub(crate) fn linearizable(mut self) -> Ask {
         self.linearizable = true;

@@ -3,7 +3,8 @@
 //! `docs/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`, `http`'s router.
 //!
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
-//! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells. `plan`: what a seed decides. `story`: one run of it. `shrink`: the shortest one that fails.
+//! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells.
+//! - `plan`: what a seed decides. `story`: one run of it. `strike`: a fault in it. `shrink`: the shortest one that fails.
 //! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
 
 mod client;
@@ -19,6 +20,7 @@ mod plan;
 mod shrink;
 mod story;
 mod stream;
+mod strike;
 #[cfg(test)]
 mod tales;
 mod tally;

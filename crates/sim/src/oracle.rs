@@ -10,7 +10,10 @@ use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -41,8 +44,8 @@ pub(crate) enum Fact {
     Read { path: String, version: i64, value: String, revision: Revision },
     /// A grant was acknowledged as held.
     Held { lock: LockName, number: u64, token: FencingToken },
-    /// A write that names an exclusive holder's token as its fence was acknowledged.
-    Fenced { lock: LockName, token: FencingToken, revision: Revision },
+    /// A write that names a token as its fence was acknowledged; `alone`: whoever had it excluded all others.
+    Fenced { lock: LockName, token: FencingToken, alone: bool, revision: Revision },
     /// A renewal that was sent then was acknowledged.
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
     /// A client is about to give back all that a session owns.
@@ -112,7 +115,7 @@ impl Oracle {
 
     /// Listens to a node, before the node itself does. One that is no member must not be told anything.
     pub(crate) fn witness(&self, node: NodeId, member: bool, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
-        Arc::new(Witness { oracle: self.clone(), node, member, audience })
+        Arc::new(Witness { oracle: self.clone(), node, member, begun: AtomicBool::new(false), audience })
     }
 
     fn ask(&self, mut question: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
@@ -157,6 +160,8 @@ struct Witness {
     oracle: Oracle,
     node: NodeId,
     member: bool,
+    /// Whether it has been told with which state the node begins.
+    begun: AtomicBool,
     audience: Arc<dyn Audience>,
 }
 
@@ -177,7 +182,8 @@ impl Audience for Witness {
 
     fn replaced(&self, state: &State) {
         self.is_let_in(state.revision());
-        if state.revision() > Revision(0) {
+        let begun = self.begun.swap(true, Ordering::Relaxed);
+        if begun && state.revision() > Revision(0) {
             self.oracle.1.probe(Probe::StateReplaced);
         }
         self.audience.replaced(state);

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     Pause,
     /// Nothing passes from and to the machine, clients' requests included.
     Isolate,
+    /// Nothing passes between the machine and the others, but clients reach it.
+    Apart,
     /// The machine is heard and hears nothing.
     Deaf,
     /// The machine hears and is not heard.
@@ -62,6 +64,7 @@ impl Kind {
             Kind::Stop => "stop in good order",
             Kind::Pause => "pause",
             Kind::Isolate => "isolation",
+            Kind::Apart => "isolation from the other nodes alone",
             Kind::Deaf => "one-way cut, deaf",
             Kind::Mute => "one-way cut, mute",
             Kind::Bridge => "cut of a pair",
@@ -75,13 +78,14 @@ impl Kind {
     }
 
     /// All of them.
-    pub(crate) const ALL: [Kind; 15] = [
+    pub(crate) const ALL: [Kind; 16] = [
         Kind::Crash,
         Kind::CrashWriting,
         Kind::CrashAll,
         Kind::Stop,
         Kind::Pause,
         Kind::Isolate,
+        Kind::Apart,
         Kind::Deaf,
         Kind::Mute,
         Kind::Bridge,
@@ -131,6 +135,8 @@ pub(crate) struct Plan {
     pub(crate) ring_bytes: u64,
     /// A flush takes up to so long, in microseconds.
     pub(crate) flush_micros: u64,
+    /// Commands between two snapshots: few, so that short runs have many.
+    pub(crate) snapshot_every: u64,
 }
 
 impl Plan {
@@ -139,7 +145,17 @@ impl Plan {
     pub(crate) fn quiet(size: usize) -> Plan {
         let weather = Weather { delay_micros: 200, break_one_in: 0, twice_one_in: 0 };
         let (rates, faults, clients) = (vec![TRUE_RATE; size], Vec::new(), Vec::new());
-        Plan { seed: 0, rates, weather, faults, clients, lasts: LASTS, ring_bytes: EVENT_RING_BYTES, flush_micros: 1_500 }
+        Plan {
+            seed: 0,
+            rates,
+            weather,
+            faults,
+            clients,
+            lasts: LASTS,
+            ring_bytes: EVENT_RING_BYTES,
+            flush_micros: 1_500,
+            snapshot_every: 60,
+        }
     }
 
     /// The story that a seed tells.
@@ -179,8 +195,9 @@ impl Plan {
         });
         let clients = clients.collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
+        let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let flush_micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
-        Plan { seed, rates, weather, faults, clients, lasts: LASTS, ring_bytes, flush_micros }
+        Plan { seed, rates, weather, faults, clients, lasts: LASTS, ring_bytes, flush_micros, snapshot_every }
     }
 }
 
@@ -188,6 +205,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
         writeln!(f, "{} bytes of events, flushes up to {} us", self.ring_bytes, self.flush_micros)?;
+        writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
         }

@@ -1,16 +1,6 @@
 //! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
 
-use crate::{
-    client::Client,
-    clients,
-    host::HostRuntime,
-    net::CLIENTS,
-    plan::{Fault, Kind, Plan, Whom},
-    tally::Tally,
-    trace,
-    world::World,
-};
-use fairhold_types::NodeId;
+use crate::{client::Client, clients, host::HostRuntime, plan::Plan, strike::strike, tally::Tally, trace, world::World};
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -28,11 +18,6 @@ const ENDS_WITHIN: Duration = Duration::from_secs(300);
 const SETTLES_WITHIN: Duration = Duration::from_secs(120);
 /// How often it is looked whether that is so.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// For how long it is looked for a write that is not flushed, and how often.
-const DIRTY_WITHIN: Duration = Duration::from_secs(3);
-const LOOK_OFTEN: Duration = Duration::from_micros(150);
-/// How much slower a disk is, while it is slow.
-const SLOW_FLUSH: Duration = Duration::from_millis(250);
 
 /// What a run came to.
 #[derive(Debug)]
@@ -106,6 +91,7 @@ fn heal(world: &World) {
     trace::event("everything heals");
     world.net.calm();
     for id in world.ids() {
+        world.give_disk_back(id);
         if let Some(host) = world.host(id) {
             host.resume();
         }
@@ -113,7 +99,6 @@ fn heal(world: &World) {
             disk.slow_down(Duration::ZERO);
             disk.fill(false);
         }
-        world.give_disk_back(id);
         world.start(id);
     }
 }
@@ -153,87 +138,4 @@ async fn within(limit: Duration, holds: impl Fn() -> bool) -> bool {
         waited += LOOK_EVERY;
     }
     true
-}
-
-/// One fault, from its beginning to its end.
-async fn strike(world: World, fault: Fault) {
-    SimRuntime::sleep(fault.at).await;
-    let id = match fault.whom {
-        Whom::Leader => world.leader().unwrap_or(1),
-        Whom::Node(id) => id,
-    };
-    world.tally.fault(fault.kind.name());
-    trace::event(&format!("{} of node {id}", fault.kind.name()));
-    let others: Vec<NodeId> = world.ids().into_iter().chain([CLIENTS]).filter(|other| *other != id).collect();
-    match fault.kind {
-        Kind::Crash => {
-            world.crash(id);
-            SimRuntime::sleep(fault.lasts).await;
-            world.start(id);
-        }
-        Kind::CrashWriting => {
-            let Some(disk) = world.disk(id) else { return };
-            let mut looked = Duration::ZERO;
-            while !disk.is_dirty() && looked < DIRTY_WITHIN {
-                SimRuntime::sleep(LOOK_OFTEN).await;
-                looked += LOOK_OFTEN;
-            }
-            world.crash(id);
-            SimRuntime::sleep(fault.lasts).await;
-            world.start(id);
-        }
-        Kind::CrashAll => {
-            world.ids().into_iter().for_each(|id| world.crash(id));
-            SimRuntime::sleep(fault.lasts).await;
-            world.ids().into_iter().for_each(|id| world.start(id));
-        }
-        Kind::Stop => {
-            world.stop(id).await;
-            SimRuntime::sleep(fault.lasts).await;
-            world.start(id);
-        }
-        Kind::Pause => {
-            let Some(host) = world.host(id) else { return };
-            host.pause();
-            SimRuntime::sleep(fault.lasts).await;
-            host.resume();
-        }
-        Kind::Isolate => cut(&world, others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect(), fault.lasts).await,
-        Kind::Deaf => cut(&world, others.iter().map(|other| (*other, id)).collect(), fault.lasts).await,
-        Kind::Mute => cut(&world, others.iter().map(|other| (id, *other)).collect(), fault.lasts).await,
-        Kind::Bridge => {
-            cut(&world, others.iter().take(1).flat_map(|other| [(id, *other), (*other, id)]).collect(), fault.lasts).await
-        }
-        Kind::Breaks => others.iter().for_each(|other| world.net.break_connections(id, *other)),
-        Kind::SlowDisk => {
-            let Some(disk) = world.disk(id) else { return };
-            disk.slow_down(SLOW_FLUSH);
-            SimRuntime::sleep(fault.lasts).await;
-            disk.slow_down(Duration::ZERO);
-        }
-        Kind::DiskError => world.disk(id).into_iter().for_each(|disk| disk.fail()),
-        Kind::DiskFull => {
-            let Some(disk) = world.disk(id) else { return };
-            disk.fill(true);
-            SimRuntime::sleep(fault.lasts).await;
-            disk.fill(false);
-        }
-        Kind::WrongDisk => {
-            world.take_disk(id);
-            SimRuntime::sleep(fault.lasts).await;
-            world.give_disk_back(id);
-        }
-        Kind::HandOver => {
-            let to = others.first().copied().filter(|to| *to != CLIENTS);
-            let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return };
-            // What became of it does not matter, only that nothing breaks.
-            drop(host.spawn(async move { drop(running.node.hand_over(to, Duration::from_secs(2)).await) }));
-        }
-    }
-}
-
-async fn cut(world: &World, ways: Vec<(NodeId, NodeId)>, lasts: Duration) {
-    ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
-    SimRuntime::sleep(lasts).await;
-    ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
 }

@@ -31,12 +31,10 @@ use tower::ServiceExt;
 
 /// How long a node that ended by itself stays down before it is started again.
 const DOWN_FOR: Duration = Duration::from_millis(500);
-/// Commands between two snapshots: few, so that short runs have many.
-const SNAPSHOT_EVERY: u64 = 60;
 /// A flush of a new disk takes up to so long.
 const EMPTY_DISK_FLUSH_MICROS: u64 = 1_500;
 /// Entries kept behind a snapshot.
-const LOG_KEPT: u64 = 10;
+const LOG_KEPT: u64 = 3;
 
 /// A node that runs.
 #[derive(Clone)]
@@ -79,6 +77,7 @@ pub(crate) struct Reply {
 pub(crate) struct World {
     inner: Arc<Mutex<Inner>>,
     ring_bytes: u64,
+    snapshot_every: u64,
     pub(crate) net: Net,
     pub(crate) oracle: Oracle,
     pub(crate) tally: Tally,
@@ -96,7 +95,14 @@ impl World {
             (id, Slot { disk, own: None, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
-        World { inner: Arc::new(Mutex::new(Inner { slots, chance })), ring_bytes: plan.ring_bytes, net, oracle, tally }
+        World {
+            inner: Arc::new(Mutex::new(Inner { slots, chance })),
+            ring_bytes: plan.ring_bytes,
+            snapshot_every: plan.snapshot_every,
+            net,
+            oracle,
+            tally,
+        }
     }
 
     /// All machines.
@@ -189,7 +195,7 @@ impl World {
         let member = |id: u64| (id, MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:7271") });
         let members = self.ids().into_iter().map(member).collect();
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
-        (config.snapshot_every, config.log_kept) = (SNAPSHOT_EVERY, LOG_KEPT);
+        (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
         let reception = Reception::new(&config);
         let prelude = Prelude::with_event_ring(self.ring_bytes);
         let audience = self.oracle.witness(id, self.has_own_disk(id), prelude.audience());

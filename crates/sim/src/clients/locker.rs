@@ -108,6 +108,8 @@ async fn hold(client: &mut Client, wish: &Wish, told: &Told) {
         if client.chance.random_range(0..12) == 0 {
             client.world.tally.fault("client paused");
             SimRuntime::sleep(TTL * 2).await;
+            // It does not know what it has missed: the fence must.
+            write_with_fence(client, &grip).await;
         } else {
             client.idle(700).await;
         }
@@ -148,7 +150,7 @@ async fn write_with_fence(client: &mut Client, grip: &Grip) {
     let path = format!("/ledger-{}", grip.lock);
     let fence = format!("{}={};grant={}", grip.lock, grip.token, grip.id);
     let ask = Ask::new(Method::PUT, format!("/v1/nodes{path}")).header("fairhold-fence", fence);
-    let ask = ask.header("idempotency-key", value.clone()).body(value.clone());
+    let ask = ask.header("idempotency-key", value.clone()).body(value.clone()).hang_up_sometimes(client);
     let Some(told) = client.until_known(&ask, TRIES).await else { return };
     match told.status {
         StatusCode::OK | StatusCode::CREATED => {
@@ -156,9 +158,8 @@ async fn write_with_fence(client: &mut Client, grip: &Grip) {
             let (lock, token) = (grip.lock.clone(), grip.token);
             let oracle = &client.world.oracle;
             // Those who hold together have tokens of their own, and write in any order.
-            if grip.mode == Mode::Exclusive && !lock.as_str().starts_with("pool") {
-                oracle.told(&Fact::Fenced { lock, token, revision });
-            }
+            let alone = grip.mode == Mode::Exclusive && !lock.as_str().starts_with("pool");
+            oracle.told(&Fact::Fenced { lock, token, alone, revision });
             if let Some(version) = told.version() {
                 oracle.told(&Fact::Wrote { path, version, value, revision });
             }

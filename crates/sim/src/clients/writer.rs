@@ -26,6 +26,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 async fn write(client: &mut Client, path: String) {
     let value = client.key();
     let ask = Ask::new(Method::PUT, format!("/v1/nodes{path}")).header("idempotency-key", value.clone()).body(value.clone());
+    let ask = ask.hang_up_sometimes(client);
     let Some(told) = client.until_known(&ask, TRIES).await else { return };
     match (told.status, told.version()) {
         (StatusCode::OK | StatusCode::CREATED, Some(version)) => {

@@ -1,27 +1,46 @@
-//! After a write with a token of an exclusive holder was accepted, no write with an older such token of that lock is.
+//! A fence passes only while a grant with its token is held; and after a write with a token of an exclusive holder was accepted,
+//! no write with an older such token of that lock is.
 
 use super::Invariant;
-use crate::oracle::Fact;
-use fairhold_types::{FencingToken, LockName, Revision};
+use crate::oracle::{Applied, Fact};
+use fairhold_state::command::Event;
+use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 use std::collections::BTreeMap;
+
+/// A grant that was given, and when it ended, if it has.
+type Term = (GrantNumber, Option<Revision>);
 
 #[derive(Default)]
 pub(crate) struct Fences {
+    terms: BTreeMap<(LockName, FencingToken), Vec<Term>>,
     accepted: BTreeMap<LockName, BTreeMap<Revision, FencingToken>>,
 }
 
-impl Invariant for Fences {
-    fn name(&self) -> &'static str {
-        "fences hold"
+impl Fences {
+    fn happened(&mut self, event: &Event, at: Revision) {
+        if let Event::Granted { lock, grant, token } = event {
+            self.terms.entry((lock.clone(), *token)).or_default().push((*grant, None));
+        }
+        if let Event::Ended { grant, .. } = event {
+            let ended = self.terms.values_mut().flatten().filter(|(number, end)| number == grant && end.is_none());
+            ended.for_each(|(_, end)| *end = Some(at));
+        }
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        let Fact::Fenced { lock, token, revision } = fact else { return Ok(()) };
+    /// A write with that token as its fence was accepted.
+    fn passed(&mut self, lock: &LockName, token: FencingToken, alone: bool, revision: Revision) -> Result<(), String> {
+        let terms = self.terms.get(&(lock.clone(), token)).map(Vec::as_slice).unwrap_or_default();
+        if !terms.iter().any(|(_, end)| end.is_none_or(|end| end > revision)) {
+            return Err(format!("{lock}: a write with token {token} was accepted at revision {revision}, held by {terms:?}"));
+        }
+        if !alone {
+            return Ok(());
+        }
         let accepted = self.accepted.entry(lock.clone()).or_default();
-        accepted.insert(*revision, *token);
+        accepted.insert(revision, token);
         // Answers arrive in any order, so both neighbours count.
-        let earlier = accepted.range(..*revision).next_back().is_some_and(|(_, before)| before > token);
-        let later = accepted.range(*revision..).nth(1).is_some_and(|(_, after)| after < token);
+        let earlier = accepted.range(..revision).next_back().is_some_and(|(_, before)| *before > token);
+        let later = accepted.range(revision..).nth(1).is_some_and(|(_, after)| *after < token);
         if earlier || later {
             return Err(format!("{lock}: a write with token {token} was accepted at revision {revision}, out of order"));
         }
@@ -29,24 +48,61 @@ impl Invariant for Fences {
     }
 }
 
+impl Invariant for Fences {
+    fn name(&self) -> &'static str {
+        "fences hold"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if applied.first {
+            applied.events.iter().for_each(|event| self.happened(event, applied.revision));
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        let Fact::Fenced { lock, token, alone, revision } = fact else { return Ok(()) };
+        self.passed(lock, *token, *alone, *revision)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_types::{EndReason, SessionNumber};
+
+    fn lock() -> LockName {
+        LockName::parse("a").unwrap()
+    }
+
+    /// Tokens 5 and 6 were given out at those revisions, and the first of them ended at revision 12.
+    fn fences() -> Fences {
+        let mut fences = Fences::default();
+        for token in [5, 6] {
+            let granted = Event::Granted { lock: lock(), grant: GrantNumber(token), token: FencingToken(token) };
+            fences.happened(&granted, Revision(token));
+        }
+        let (grant, session) = (GrantNumber(5), SessionNumber(5));
+        let ended = Event::Ended { lock: lock(), grant, session, reason: EndReason::Expired };
+        fences.happened(&ended, Revision(12));
+        fences
+    }
+
+    #[test]
+    fn a_token_that_nobody_holds_is_found() {
+        let passes = |token, revision| fences().passed(&lock(), FencingToken(token), false, Revision(revision)).is_ok();
+        assert!(passes(5, 11) && passes(6, 13));
+        assert!(!passes(5, 13) && !passes(7, 13));
+    }
 
     #[test]
     fn an_older_token_after_a_newer_one_is_found_in_whatever_order_it_is_told() {
-        let fenced = |token, revision| Fact::Fenced {
-            lock: LockName::parse("a").unwrap(),
-            token: FencingToken(token),
-            revision: Revision(revision),
+        let passes = |first: (u64, u64), second: (u64, u64)| {
+            let mut fences = fences();
+            assert!(fences.passed(&lock(), FencingToken(first.0), true, Revision(first.1)).is_ok());
+            fences.passed(&lock(), FencingToken(second.0), true, Revision(second.1)).is_ok()
         };
-        let mut fences = Fences::default();
-        assert!(fences.told(&fenced(5, 10)).is_ok());
-        assert!(fences.told(&fenced(6, 12)).is_ok());
-        assert!(fences.told(&fenced(5, 11)).is_ok());
-        assert!(fences.told(&fenced(5, 13)).is_err());
-        let mut fences = Fences::default();
-        assert!(fences.told(&fenced(5, 13)).is_ok());
-        assert!(fences.told(&fenced(6, 12)).is_err());
+        assert!(passes((5, 10), (6, 11)) && passes((6, 11), (5, 10)));
+        assert!(!passes((6, 10), (5, 11)) && !passes((5, 11), (6, 10)));
     }
 }
