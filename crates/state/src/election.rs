@@ -59,7 +59,7 @@ impl Change<'_> {
         let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: results.clone() };
         self.state.memory.remember(order.key.key, revision, what);
         self.tell_leader(&order.election);
-        Ok(Effect::Changed(Outcome::Written { succeeded: true, results }))
+        Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))
     }
 
     /// Tells what the leader proclaims now, where the lock is an election and somebody leads it.
