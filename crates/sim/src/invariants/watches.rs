@@ -18,11 +18,10 @@ pub(crate) struct Watches {
 impl Watches {
     /// What has to be told of everything after a revision.
     fn after(&self, revision: Revision, watched: &Watched) -> impl Iterator<Item = (Revision, String)> {
-        let lines = self.events.range(revision.next()..).flat_map(|(at, events)| {
+        self.events.range(revision.next()..).flat_map(|(at, events)| {
             let lines = events.iter().filter_map(Line::of).filter(|line| watched.covers(&line.subject));
             lines.map(|line| (*at, line.text))
-        });
-        lines
+        })
     }
 
     fn told(&self, watched: &Watched, after: Revision, told: &[(Revision, String)], through: Revision) -> Result<(), String> {
