@@ -123,6 +123,12 @@ impl Line {
             }
             Event::NodeDeleted { path, version: _ } => Line::new(Subject::Node(path.to_string()), "deleted", &[]),
             Event::Attached { .. } | Event::ChildrenChanged { .. } => return None,
+            // No client here changes its mode or stands for an election.
+            Event::Downgraded { .. }
+            | Event::Upgrading { .. }
+            | Event::UpgradeEnded { .. }
+            | Event::Proclaimed { .. }
+            | Event::Vacated { .. } => return None,
         })
     }
 
