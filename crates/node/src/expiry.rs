@@ -17,7 +17,7 @@ use fairhold_types::{
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -59,7 +59,7 @@ struct Watched<I> {
     idle: BTreeMap<LockName, (I, Revision)>,
     sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
-    marks: VecDeque<(I, Revision)>,
+    remembered: Marks<I>,
     /// The same over the time that the history is kept.
     history: Marks<I>,
 }
@@ -157,7 +157,7 @@ impl<I: Instant> Watched<I> {
             cooling_locks: BTreeMap::new(),
             idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
             sweeps: Sweeps::load(state, now),
-            marks: VecDeque::from([(now, state.revision())]),
+            remembered: Marks::new(MARK_EVERY, limits::REMEMBERED_FOR),
             history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
@@ -268,19 +268,11 @@ impl<I: Instant> Watched<I> {
         Some(self.sweeps.due(now)).filter(|nodes| !nodes.is_empty()).map(Chore::Sweep)
     }
 
-    /// Notes the revision from time to time, and says up to which one the remembered is old enough to be forgotten.
+    /// What is old enough to be forgotten, while that verdict is not on its way.
     fn forget(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Option<Chore> {
-        if self.marks.back().is_none_or(|(noted, _)| now.saturating_duration_since(*noted) >= MARK_EVERY) {
-            self.marks.push_back((now, revision));
-        }
-        let mut through = None;
-        while let Some((noted, revision)) = self.marks.front().copied()
-            && now.saturating_duration_since(noted) >= limits::REMEMBERED_FOR
-        {
-            through = Some(revision);
-            self.marks.pop_front();
-        }
-        through.filter(|through| oldest_remembered.is_some_and(|oldest| oldest <= *through)).map(Chore::Forget)
+        let passed = self.remembered.passed(now, revision)?;
+        let verdict = oldest_remembered.filter(|oldest| *oldest <= passed).map(|_| Chore::Forget(passed));
+        verdict.filter(|verdict| !self.chores.contains(verdict))
     }
 
     /// What is old enough to leave the history, while no such verdict is on its way.

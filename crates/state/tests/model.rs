@@ -366,7 +366,7 @@ fn many_short_histories_are_as_the_model_says() {
         "Upgrading",
         "UpgradeEnded",
     ];
-    run_all(0..240, 800, profile, &[&outcomes[..], &rejections, &events].concat());
+    run_all(0..320, 800, profile, &[&outcomes[..], &rejections, &events].concat());
 }
 
 #[test]

@@ -30,8 +30,8 @@ fn stand(describe: &mut Describer) -> Operation {
         .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
             "The first in line leads: it is a grant as of a lock, with a token, and is renewed and given back in the same way; \
-             to give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it for \
-             10 minutes: the other use is `kind_mismatch`.",
+             to give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it \
+             for 10 minutes: the other use is `kind_mismatch`.",
         )
         .in_path("name", NAME, lock_name())
         .form(&STAND, parameters, Some(rules), Some(example))
@@ -89,8 +89,8 @@ fn leader(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe who leads.")
         .about(
             "With `Accept: application/x-ndjson` or `text/event-stream` it lasts: first how it stands, then every leader and \
-             every value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves out \
-             how it stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
+             every value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves \
+             out how it stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
         )
         .in_path("name", NAME, lock_name())
         .query(&LEADER, with_long_poll(vec![integer("from", from, 1..=u64::MAX, None), consistency()]))

@@ -65,8 +65,8 @@ fn list(describe: &mut Describer) -> Operation {
                 ),
                 one_of(
                     "sort",
-                    "By name; or first where most wait, where somebody waits since longest, where most time was spent waiting, or \
-                     holding, and where most had to wait before their turn.",
+                    "By name; or first where most wait, where somebody waits since longest, where most time was spent waiting, \
+                     or holding, and where most had to wait before their turn.",
                     &["name", "waiters", "longest_wait", "wait", "hold", "contention"],
                     Some("name"),
                 ),
@@ -112,8 +112,8 @@ fn history(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/v1/locks/{name}/history", "getHistory", TAG, "Show who held a lock, and how that ended.")
         .about(
             "Newest first, and those who hold it now before all. It outlives restarts and the lock itself: the newest 1,000 \
-             times of holding of each lock and 100,000 of all together, for at least a week. Times are those of the servers that took \
-             the requests; revisions are exact. One who ends between two pages may be on both.",
+             times of holding of each lock and 100,000 of all together, for at least a week. Times are those of the servers \
+             that took the requests; revisions are exact. One who ends between two pages may be on both.",
         )
         .in_path("name", NAME, lock_name())
         .query(
