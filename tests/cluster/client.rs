@@ -51,6 +51,10 @@ impl Call {
         Call { body: body.into(), ..call }
     }
 
+    pub(crate) fn patch(path: &str) -> Call {
+        Call::new(Method::PATCH, path)
+    }
+
     pub(crate) fn delete(path: &str) -> Call {
         Call::new(Method::DELETE, path)
     }

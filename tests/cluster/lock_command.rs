@@ -83,7 +83,7 @@ fn each_way_to_end_has_its_exit_code() {
         assert_code(&run(url, &["codes", "--", "/nowhere/at/all"]).await, 127, "/nowhere/at/all");
         assert_code(&run(url, &["codes", "--", "/etc/passwd"]).await, 126, "/etc/passwd");
         assert_code(&run(url, &["codes"]).await, 2, "CMD");
-        assert_code(&run(url, &["one", "two", "--", "true"]).await, 2, "several locks");
+        assert_code(&run(url, &["one", "two", "-l", "2", "--", "true"]).await, 2, "several locks");
         assert_code(&run(url, &["bad//name", "--", "true"]).await, 2, "name");
         assert_code(&run(url, &["codes", "--ttl", "1ms", "--", "true"]).await, 2, "ttl");
         assert_code(&run(url, &["codes", "-n", "-w", "1s", "--", "true"]).await, 2, "--wait");
@@ -143,6 +143,42 @@ fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
         assert_eq!(lock.json["last_token"].to_string(), words[2]);
         let grant = cluster.client(0).send(&Call::get(&format!("/v1/grants/{}", words[3]))).await;
         assert_eq!((grant.status, grant.string("reason")), (410, "released"));
+    });
+}
+
+/// Another command of the program.
+async fn command(endpoint: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    command.args(arguments).env("FAIRHOLD_ENDPOINT", endpoint).stdin(Stdio::null()).kill_on_drop(true);
+    command.output().await.expect("fairhold runs")
+}
+
+#[test]
+fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let url = &cluster.nodes[0].url;
+        let client = cluster.client(1);
+        let held = client.acquire("stock", "ttl=60s&owner=somebody").await;
+        assert_code(&run(url, &["orders", "stock", "-n", "--", "true"]).await, 75, "somebody");
+        assert_eq!(client.queue_numbers("orders").await, [0_u64; 0], "nothing was taken of what was free");
+        client.release(&held.id).await;
+        let script = "test $FAIRHOLD_LOCK = orders && exec sleep 600";
+        let mut both = fairhold(url, &["orders", "stock", "--", "sh", "-c", script]).spawn().expect("fairhold lock starts");
+        for lock in ["orders", "stock"] {
+            eventually("both are held", SOON, || async { (client.holders(lock).await.len() == 1).then_some(()) }).await;
+        }
+        assert_eq!(client.holders("orders").await, client.holders("stock").await, "by one grant");
+        both.start_kill().expect("it runs");
+        both.wait().await.expect("it ends");
+
+        assert_code(&command(url, &["sem", "pool", "--", "true"]).await, 2, "--limit");
+        assert_code(&command(url, &["sem", "pool", "--limit", "2", "-p", "2", "--", "true"]).await, 0, "");
+        assert_code(&command(url, &["locks", "set", "pool"]).await, 2, "--max-hold");
+        assert_code(&command(url, &["locks", "set", "pool", "--limit", "5", "--max-hold", "2h"]).await, 0, "");
+        let shown = client.send(&Call::get("/v1/locks/pool")).await.expect_status(200);
+        assert_eq!((shown.number("limit"), shown.string("max_hold")), (5, "7200s"), "{}", shown.text);
+        assert_code(&command(url, &["locks", "revoke", "pool", "--reason", "an upgrade"]).await, 0, "");
     });
 }
 

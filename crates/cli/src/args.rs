@@ -37,6 +37,9 @@ pub(crate) enum Command {
     Lock(Box<LockArgs>),
     /// Run a command while leading an election
     Elect(Box<ElectArgs>),
+    /// Run a command while holding permits of a semaphore: `lock` with a limit
+    #[command(mut_arg("limit", |limit| limit.required(true)))]
+    Sem(Box<LockArgs>),
     /// List locks, show who holds and who waits, break one
     Locks(LocksArgs),
     /// List sessions, show what one owns, end one

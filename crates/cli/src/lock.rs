@@ -1,4 +1,4 @@
-//! `fairhold lock NAME -- CMD…`: runs a command while holding a lock.
+//! `fairhold lock NAME… -- CMD…`: runs a command while holding a lock.
 //!
 //! `waiting` tells of the queue, `running` starts the supervisor and keeps it informed, `supervisor` is the other process.
 
@@ -45,18 +45,17 @@ enum Waited {
 
 /// Waits, runs and ends as the command does.
 pub(crate) fn main(args: &LockArgs) -> ExitCode {
-    let usage = |why: String| crate::failed(crate::EXIT_USAGE, &Failure::Usage(why));
-    let [name] = &args.names[..] else {
-        let names = args.names.join(" ");
-        return usage(format!("several locks at once ({names}) cannot be taken yet; name one, and put -- before the command"));
-    };
+    if args.names.len() > 1 && (args.limit.is_some() || args.permits != 1) {
+        let why = "several locks are taken with one permit each: leave out --limit and --permits, or name one lock";
+        return crate::failed(crate::EXIT_USAGE, &Failure::Usage(why.to_owned()));
+    }
     // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return crate::failed(crate::EXIT_FAILURE, &error),
     };
     let code = runtime.block_on(async {
-        match hold_and_run(args, name).await {
+        match hold_and_run(args).await {
             Ok(code) => code,
             Err(failure) => {
                 say(&failure.to_string());
@@ -67,11 +66,12 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn hold_and_run(args: &LockArgs, name: &str) -> Result<u8, Failure> {
+async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
+    let name = &args.names.join(", ");
     let api = Api::new(&args.connect)?;
     let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
     let mut signals = group::listen(&PASSED_ON)?;
-    let code = match wait(args, name, &api, &client, &mut signals).await {
+    let code = match wait(args, &api, &client, &mut signals).await {
         Waited::Held(guard) => {
             if args.connect.verbose {
                 say(&format!("{name} is held, token {}", guard.token().map_or(0, |token| token.0)));
@@ -106,12 +106,14 @@ fn owner() -> String {
     format!("{user}@{host}:{}", std::process::id())
 }
 
-fn wish(args: &LockArgs, name: &str, client: &Client) -> Acquire {
+fn wish(args: &LockArgs, client: &Client) -> Acquire {
+    let name = &args.names[0];
     let mut wish = match &args.value {
         Some(value) => client.elect(name, value),
         None if args.shared => client.read_lock(name),
         None => client.lock(name),
     };
+    wish = args.names[1..].iter().fold(wish, |wish, name| wish.and(name));
     wish = wish.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
     if let Some(limit) = args.limit {
         wish = wish.limit(limit);
@@ -122,15 +124,15 @@ fn wish(args: &LockArgs, name: &str, client: &Client) -> Acquire {
     wish
 }
 
-async fn wait(args: &LockArgs, name: &str, api: &Api, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
+async fn wait(args: &LockArgs, api: &Api, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
     let (tell, places) = mpsc::channel(PLACES_MAX);
-    let wish = wish(args, name, client).on_queue(move |place| drop(tell.try_send(place.clone())));
+    let wish = wish(args, client).on_queue(move |place| drop(tell.try_send(place.clone())));
     let acquiring = async { if args.nonblock { wish.try_now().await } else { wish.await } };
     let telling = async {
         if args.connect.quiet {
             std::future::pending().await
         } else {
-            waiting::tell(api, name, places, args.connect.verbose).await
+            waiting::tell(api, &args.names[0], places, args.connect.verbose).await
         }
     };
     tokio::select! {

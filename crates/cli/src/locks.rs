@@ -1,4 +1,5 @@
-//! `fairhold locks`: which locks there are, who holds them and who waits; and breaking one.
+//! `fairhold locks`: which locks there are, who holds them and who waits; and asking for one back, breaking one, and what it
+//! allows.
 
 use crate::remote::{
     self, Api, Failure, RemoteArgs, Request,
@@ -56,6 +57,29 @@ enum LocksCommand {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+    },
+    /// Ask those who hold a lock to give it back; nothing ends by it (for administrators)
+    Revoke {
+        /// The lock
+        name: String,
+        /// Why, for those who hold it
+        #[arg(long)]
+        reason: Option<String>,
+    },
+    /// Set what a lock allows; what is not named stays as it is (for administrators)
+    #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+    Set {
+        /// The lock
+        name: String,
+        /// How many permits it has; those who hold keep theirs
+        #[arg(long, value_name = "N", group = "what")]
+        limit: Option<u32>,
+        /// How many may wait for it
+        #[arg(long, value_name = "N", group = "what")]
+        max_waiters: Option<u64>,
+        /// How long it may be held from now on; 0: as long as one likes
+        #[arg(long, value_name = "DURATION", group = "what")]
+        max_hold: Option<String>,
     },
     /// Take a lock away from all who hold it (for administrators)
     Break {
@@ -134,11 +158,30 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             );
             list(api, &request, page, asked, &fields).await
         }
+        LocksCommand::Revoke { name, reason } => {
+            let request = Request::change(Method::POST, format!("/v1/locks/{}/holders/revoke", encode(name)));
+            api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
+        }
+        LocksCommand::Set { name, limit, max_waiters, max_hold } => {
+            let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
+            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) { form::write_body(&reply) } else { Ok(()) }
+        }
         LocksCommand::Break { name, reason } => {
             let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
             api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
         }
     }
+}
+
+/// The request to set what a lock allows.
+fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Option<&str>) -> Request {
+    let mut what = serde_json::Map::new();
+    what.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
+    what.extend(max_waiters.map(|most| ("max_waiters".to_owned(), most.into())));
+    what.extend(max_hold.map(|most| ("max_hold".to_owned(), most.into())));
+    let request = Request::change(Method::PATCH, format!("/v1/locks/{}", encode(name)));
+    let request = request.header("content-type", "application/json".to_owned());
+    request.body(Value::Object(what).to_string().into_bytes())
 }
 
 /// Headings, and the field below each; a dot goes one level down.

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             Ok(plan) => ended(dev::run(plan, args)),
             Err(error) => failed(EXIT_USAGE, &error),
         },
-        Command::Lock(args) => lock::main(&args),
+        Command::Lock(args) | Command::Sem(args) => lock::main(&args),
         Command::Elect(args) => lock::elect::main(*args),
         Command::Locks(args) => locks::main(&args),
         Command::Sessions(args) => sessions::main(&args),

@@ -2,7 +2,7 @@
 
 use crate::{
     backoff::Backoff,
-    claim::{Claim, Pursued, Until},
+    claim::{Claim, LEVEL, Pursued, Until},
     client::Client,
     error::{Error, Lost},
     guard::{Guard, Held},
@@ -13,11 +13,16 @@ use fairhold_types::{
     LockName, Mode,
     dto::Meta,
     duration,
-    limits::{LOCK_DELAY_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
+    limits::{LOCK_DELAY_MAX, OWNER_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
 };
 use futures_util::future::BoxFuture;
+use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
@@ -25,6 +30,8 @@ use tracing::Instrument;
 #[derive(Debug, Clone)]
 pub(crate) struct Wish {
     pub(crate) lock: LockName,
+    /// Other locks, to be taken in the same step.
+    pub(crate) others: Vec<LockName>,
     pub(crate) mode: Mode,
     pub(crate) limit: Option<u32>,
     pub(crate) permits: u32,
@@ -51,6 +58,11 @@ impl Wish {
             Some(session) => body["session"] = json!(session.id().to_hex()),
             None => body["ttl"] = json!(duration::format(self.ttl)),
         }
+        if !self.others.is_empty() {
+            let locks = std::iter::once(&self.lock).chain(&self.others);
+            body["locks"] = locks.map(|name| json!({ "name": name, "mode": self.mode })).collect();
+            return body;
+        }
         match &self.value {
             Some(value) => body["value"] = json!(value),
             None => (body["mode"], body["permits"]) = (json!(self.mode), json!(self.permits)),
@@ -61,9 +73,16 @@ impl Wish {
         body
     }
 
-    /// Where it is asked for, before the name.
-    pub(crate) fn collection(&self) -> &'static str {
-        if self.value.is_some() { "elections" } else { "locks" }
+    /// Where it is asked for.
+    pub(crate) fn path(&self) -> String {
+        let name = utf8_percent_encode(self.lock.as_str(), LEVEL);
+        if self.value.is_some() {
+            format!("/v1/elections/{name}")
+        } else if self.others.is_empty() {
+            format!("/v1/locks/{name}")
+        } else {
+            "/v1/locks".to_owned()
+        }
     }
 }
 
@@ -77,6 +96,7 @@ pub struct Acquire {
     client: Client,
     session: Option<Session>,
     name: String,
+    others: Vec<String>,
     mode: Mode,
     ttl: Duration,
     wait: Option<Duration>,
@@ -102,6 +122,7 @@ impl Acquire {
             client,
             session: None,
             name: name.to_owned(),
+            others: Vec::new(),
             mode,
             ttl: SESSION_TIMEOUT_DEFAULT,
             wait: None,
@@ -138,7 +159,17 @@ impl Acquire {
         Acquire { wait: Some(wait), ..self }
     }
 
+    /// Takes this lock too, in the same step and in the same mode, up to 64 in all: both or neither, with one token, and in one
+    /// order everywhere, so that those who take several so never wait for one another in a circle. Each has one permit then.
+    pub fn and(mut self, name: impl Into<String>) -> Acquire {
+        self.others.push(name.into());
+        self
+    }
+
     /// Who holds or waits, for people who read the queue: up to 256 bytes.
+    ///
+    /// In a session it also says who waits and lets go as one: where two such would wait for one another for ever, the server
+    /// refuses the one that asks last (`would_deadlock`). Do not give one name to two tasks that know nothing of one another.
     pub fn owner(self, owner: impl Into<String>) -> Acquire {
         Acquire { owner: Some(owner.into()), ..self }
     }
@@ -224,13 +255,36 @@ impl Acquire {
         if self.lock_delay > LOCK_DELAY_MAX {
             return Err(Error::Invalid(format!("a lock delay is at most {LOCK_DELAY_MAX:?}")));
         }
-        let owner = self.owner.clone().unwrap_or_else(|| self.client.inner().owner.clone());
+        if !self.others.is_empty() && (self.limit.is_some() || self.permits != 1) {
+            return Err(Error::Invalid("several locks at once are taken with one permit each, and without a limit".to_owned()));
+        }
+        if !self.others.is_empty() && self.value.is_some() {
+            return Err(Error::Invalid("an election is one name: it is not taken together with others".to_owned()));
+        }
+        let others = self.others.iter().map(|name| LockName::parse(name)).collect::<Result<_, _>>();
+        let others = others.map_err(|error| Error::Invalid(format!("a lock's name: {error}")))?;
+        let owner = self.owner.clone().unwrap_or_else(|| match self.session {
+            Some(_) => by_itself(&self.client.inner().owner),
+            None => self.client.inner().owner.clone(),
+        });
         let (limit, meta, value) = (self.limit, self.meta.clone(), self.value.clone());
         let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
         // Whole milliseconds, as it travels: the server must not have less than we count with.
         let ttl = Duration::from_millis(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
-        Ok(Wish { lock, mode, limit, permits, priority, owner, meta, lock_delay, ttl, value })
+        Ok(Wish { lock, others, mode, limit, permits, priority, owner, meta, lock_delay, ttl, value })
     }
+}
+
+/// The same owner as one who is alone: whoever names none may be two tasks of a session, one of which goes on while the
+/// other waits.
+fn by_itself(owner: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    let suffix = format!("/{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut end = owner.len().min(OWNER_BYTES_MAX - suffix.len());
+    while !owner.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{suffix}", &owner[..end])
 }
 
 /// Claims it under one id after the other, until it is held or surely will not be.

@@ -28,7 +28,7 @@ use crate::{
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use reqwest::Method;
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::{Instant, sleep_until};
@@ -206,8 +206,7 @@ impl<'a> Claim<'a> {
 
     /// The request, the same for every node.
     fn call(&self, body: &serde_json::Value) -> Call {
-        let name = utf8_percent_encode(self.wish.lock.as_str(), LEVEL);
-        Call::new(Method::POST, format!("/v1/{}/{name}", self.wish.collection())).key(self.id).json(body)
+        Call::new(Method::POST, self.wish.path()).key(self.id).json(body)
     }
 
     /// Sends the request to the next node.

@@ -57,12 +57,20 @@ pub(crate) fn after(now: WallMillis, span: Duration) -> String {
 
 /// A live grant.
 pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
+    let want = |name, mode| dto::Want { name, mode };
+    let mut locks: Vec<_> = view.others.into_iter().map(|other| want(other.lock, other.mode)).collect();
+    if !locks.is_empty() {
+        locks.insert(0, want(view.lock.clone(), view.mode));
+    }
     dto::Grant {
         id: view.id,
         lock: view.lock,
         state: if view.token.is_some() { Standing::Held } else { Standing::Queued },
         token: view.token,
         mode: view.mode,
+        locks,
+        holds: (view.holds > 1).then_some(view.holds),
+        revoked: view.revoked.map(|word| dto::Revoked { by: word.by, reason: word.reason }),
         owner: view.owner,
         expires_in: view.expires_in.map(duration::format),
         expires_at: view.expires_in.map(|span| after(now, span)),
@@ -191,6 +199,9 @@ mod tests {
             id: GrantId::from_ulid(1),
             number: GrantNumber(41),
             lock: LockName::parse("deploy").unwrap(),
+            others: Vec::new(),
+            holds: 1,
+            revoked: None,
             session: SessionNumber(40),
             anonymous: true,
             token: token.map(FencingToken),

@@ -33,8 +33,10 @@ use http::{HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
 
-pub(crate) const STAND: Known =
-    Known { now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "meta", "hold"], later: &["max_hold"] };
+pub(crate) const STAND: Known = Known {
+    now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
+    later: &[],
+};
 pub(crate) const PROCLAIM: Known = Known { now: &["grant", "value"], later: &[] };
 pub(crate) const LEADER: Known = Known { now: &["wait", "after", "from", "consistency"], later: &[] };
 

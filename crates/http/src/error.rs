@@ -247,7 +247,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::PermitsOverLimit { permits: _, limit } | Rejection::SharedWithLimit { limit } => {
             (Code::BadRequest, limited(limit.into()))
         }
-        Rejection::QueueFull { max } => (Code::QueueFull, limited(max)),
+        Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
         Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
         Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
         Rejection::StaleToken { current } => {

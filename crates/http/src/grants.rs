@@ -18,19 +18,38 @@ use fairhold_node::{
 };
 use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Rejection, Want};
 use fairhold_types::{
-    Code, GrantId, LockName, Mode, SessionId,
+    Code, GrantId, LockName, Mode, SessionId, dto,
     limits::{
-        LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+        LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
+        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
     },
     time::WallMillis,
 };
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) const ACQUIRE: Known = Known {
-    now: &["wait", "ttl", "session", "mode", "limit", "permits", "owner", "priority", "lock_delay", "meta", "reentrant", "hold"],
-    later: &["max_hold"],
+    now: &[
+        "wait",
+        "ttl",
+        "session",
+        "mode",
+        "limit",
+        "permits",
+        "owner",
+        "priority",
+        "lock_delay",
+        "max_hold",
+        "meta",
+        "reentrant",
+        "hold",
+    ],
+    later: &[],
+};
+pub(crate) const ACQUIRE_MANY: Known = Known {
+    now: &["locks", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
+    later: &[],
 };
 pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
 pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
@@ -87,8 +106,11 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
 }
 
 /// `POST /v1/locks`
-pub(crate) async fn acquire_many(_: Request) -> Problem {
-    Problem::unsupported("several locks in one request")
+pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    let (id, given) = received.key_or_new(&node)?;
+    let (call, manner) = acquire_many_call(&received, id)?;
+    answer_in(manner, node, call, given).await
 }
 
 /// How the caller of an acquire is answered.
@@ -101,29 +123,7 @@ pub(crate) enum Manner {
 }
 
 fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
-    call_of(received, received.params(&ACQUIRE)?, lock, grant, None)
-}
-
-/// The same for an election: it is exclusive, and the candidate comes with a value.
-pub(crate) fn candidate_call(
-    received: &Received,
-    params: Params<'_>,
-    election: LockName,
-    grant: GrantId,
-    value: String,
-) -> Result<(AcquireCall, Manner), Problem> {
-    call_of(received, params, election, grant, Some(value.into_bytes()))
-}
-
-fn call_of(
-    received: &Received,
-    mut params: Params<'_>,
-    lock: LockName,
-    grant: GrantId,
-    value: Option<Vec<u8>>,
-) -> Result<(AcquireCall, Manner), Problem> {
-    let claimant = claimant(&mut params)?;
-    let manner = manner(&mut params, &claimant)?;
+    let mut params = received.params(&ACQUIRE)?;
     let mode = params.mode("mode")?;
     let limit = params.count("limit", 1..=PERMITS_MAX)?;
     let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
@@ -133,13 +133,50 @@ fn call_of(
     if mode == Mode::Shared && limit.is_some_and(|limit| limit > 1) {
         return Err(Problem::bad_request("the parameter \"mode\": shared needs a lock with a limit of 1"));
     }
+    let reentrant = params.flag("reentrant")?;
+    let (mut call, manner) = common_call(received, &mut params, vec![Want { lock, mode }], grant)?;
+    (call.acquire.limit, call.acquire.permits, call.acquire.reentrant) = (limit, permits, reentrant);
+    Ok((call, manner))
+}
+
+/// The same for an election: it is exclusive, and the candidate comes with a value.
+pub(crate) fn candidate_call(
+    received: &Received,
+    mut params: Params<'_>,
+    election: LockName,
+    grant: GrantId,
+    value: String,
+) -> Result<(AcquireCall, Manner), Problem> {
+    let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
+    let (mut call, manner) = common_call(received, &mut params, wants, grant)?;
+    call.acquire.value = Some(value.into_bytes());
+    Ok((call, manner))
+}
+
+fn acquire_many_call(received: &Received, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
+    let mut params = received.params(&ACQUIRE_MANY)?;
+    let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
+    let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
+    if names.is_empty() || names.len() != wants.len() {
+        return Err(expected("locks", "a list of different locks, each {\"name\": …}"));
+    }
+    let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
+    common_call(received, &mut params, wants, grant)
+}
+
+/// What one lock and several have in common: one permit each, of whatever limit they have.
+fn common_call(
+    received: &Received,
+    params: &mut Params<'_>,
+    wants: Vec<Want>,
+    grant: GrantId,
+) -> Result<(AcquireCall, Manner), Problem> {
+    let claimant = claimant(params)?;
+    let manner = manner(params, &claimant)?;
     let owner = match params.text("owner", OWNER_BYTES_MAX)? {
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     };
-    if params.flag("reentrant")? {
-        return Err(Problem::unsupported("a reentrant grant"));
-    }
     let lock_delay = params.duration("lock_delay", up_to(LOCK_DELAY_MAX))?.unwrap_or_default();
     let call = AcquireCall {
         wait: params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default(),
@@ -147,18 +184,18 @@ fn call_of(
         timeout: received.timeout,
         acquire: Acquire {
             grant,
-            wants: vec![Want { lock, mode }],
+            wants,
             claimant,
             if_busy: IfBusy::Queue,
-            limit,
-            permits,
+            limit: None,
+            permits: 1,
             priority: params.signed("priority")?.unwrap_or(0),
             owner,
             meta: params.meta("meta")?,
             lock_delay_ms: millis(lock_delay),
             reentrant: false,
-            max_hold_ms: None,
-            value,
+            max_hold_ms: params.duration("max_hold", MAX_HOLD_MIN..=MAX_HOLD_MAX)?.map(millis),
+            value: None,
             at: WallMillis(0),
         },
     };
@@ -325,8 +362,9 @@ mod tests {
             "/v1/locks/a?hold",
             "/v1/locks/a?hold=true",
             "/v1/locks/a?hold=stream&session=0123456789abcdef0123456789abcdef",
-            "/v1/locks/a?reentrant",
-            "/v1/locks/a?max_hold=1m",
+            "/v1/locks/a?reentrant=yes",
+            "/v1/locks/a?max_hold=999ms",
+            "/v1/locks/a?max_hold=31d",
             "/v1/locks/a?ttl=10s&session=0123456789abcdef0123456789abcdef",
         ] {
             assert!(call_to(uri).await.is_err(), "{uri} was taken");
@@ -337,6 +375,7 @@ mod tests {
             "/v1/locks/a?wait=10m",
             "/v1/locks/a?limit=1&mode=shared",
             "/v1/locks/a?hold=stream&ttl=1s",
+            "/v1/locks/a?reentrant&max_hold=1s",
         ] {
             assert!(call_to(uri).await.is_ok(), "{uri} was refused");
         }

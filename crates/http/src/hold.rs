@@ -120,6 +120,7 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
             shortest = ALIVE_BYTES - 1;
             Line::Alive { revision: event.revision }
         }
+        HoldEvent::Revoke(word) => Line::Revoke { id, by: word.by, reason: word.reason },
         HoldEvent::Lost(reason) => Line::Lost { id, reason },
         HoldEvent::Failed(failure) => error(Problem::of(failure, asked)),
         HoldEvent::GoAway => Line::Goaway { id },

@@ -5,23 +5,31 @@ use crate::{
     error::{Asked, Problem, lock_name},
     history, paging,
     params::{Known, expected},
-    request::{LongPoll, Received},
+    request::{LongPoll, Received, up_to},
 };
 use axum::{
     extract::{Request, State},
     response::Response,
 };
-use fairhold_node::{Node, api::BreakCall, scope::Scope};
+use fairhold_node::{
+    Node,
+    api::{BreakCall, LockInfo, SetLockCall},
+    scope::Scope,
+};
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
 use fairhold_types::{
-    FencingToken, GrantId, dto,
-    limits::{LOCK_NAME_BYTES_MAX, REASON_BYTES_MAX},
+    FencingToken, GrantId, LockName, dto, duration,
+    limits::{LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, PERMITS_MAX, REASON_BYTES_MAX, WAITERS_MAX},
+    time::WallMillis,
 };
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
+use std::time::Duration;
 
 pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
 pub(crate) const BREAK: Known = Known { now: &["reason"], later: &[] };
+pub(crate) const SET: Known = Known { now: &["limit", "max_waiters", "max_hold"], later: &[] };
+pub(crate) const REVOKE: Known = Known { now: &["reason"], later: &[] };
 pub(crate) const SHOW: Known = Known { now: &["wait", "after", "consistency"], later: &[] };
 pub(crate) const QUEUE: Known = Known { now: &["wait", "after", "consistency"], later: &["limit", "cursor"] };
 pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
@@ -77,6 +85,42 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
+/// `PATCH /v1/locks/{name}`
+pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.require_admin()?;
+    let lock = lock_name(&received.segment()?)?;
+    let mut params = received.params(&SET)?;
+    let call = SetLockCall {
+        lock: lock.clone(),
+        limit: params.count("limit", 1..=PERMITS_MAX)?,
+        max_waiters: params.integer("max_waiters", 0..=WAITERS_MAX as u64)?,
+        max_hold: params.duration("max_hold", up_to(MAX_HOLD_MAX))?,
+        by: received.caller(),
+        timeout: received.timeout,
+    };
+    if call.limit.is_none() && call.max_waiters.is_none() && call.max_hold.is_none() {
+        return Err(Problem::bad_request("nothing is set: name limit, max_waiters or max_hold"));
+    }
+    if call.max_hold.is_some_and(|most| most > Duration::ZERO && most < MAX_HOLD_MIN) {
+        return Err(expected("max_hold", "0, for as long as one likes, or 1s at least"));
+    }
+    let set = node.set_lock(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    answer::json(StatusCode::OK, set.revision, &lock_dto(lock, set.value, node.wall_now()))
+}
+
+/// `POST /v1/locks/{name}/holders/revoke`
+pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.require_admin()?;
+    received.key()?;
+    let lock = lock_name(&received.segment()?)?;
+    let reason = received.params(&REVOKE)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default();
+    let revision = node.revoke(lock, received.caller(), reason, received.timeout).await;
+    let revision = revision.map_err(|error| Problem::of(error, Asked::Change))?;
+    Ok(answer::empty(StatusCode::ACCEPTED, revision))
+}
+
 /// `GET /v1/locks/{name}`
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
@@ -89,15 +133,21 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let found = node.lock(&name, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let now = node.wall_now();
     let info = found.value;
-    let lock = dto::Lock {
+    let lock = lock_dto(name, info, now);
+    answer::json(StatusCode::OK, found.revision, &lock)
+}
+
+fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
+    dto::Lock {
         lock: name,
         holders: info.holders.into_iter().map(|item| answer::queue_item(item, now)).collect(),
         queue_length: info.waiting,
         limit: info.limit,
+        max_waiters: info.max_waiters,
+        max_hold: info.max_hold.map(duration::format),
         last_token: info.last_token,
         statistics: info.statistics.map(history::statistics),
-    };
-    answer::json(StatusCode::OK, found.revision, &lock)
+    }
 }
 
 /// `GET /v1/locks/{name}/queue`

@@ -195,6 +195,20 @@ impl<'a> Params<'a> {
         items.iter().map(one).collect()
     }
 
+    /// A list of objects, each of which must have the fields that its type has, and no others.
+    pub(crate) fn objects<T: serde::de::DeserializeOwned>(&mut self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
+        let Some(Value::Json(serde_json::Value::Array(items))) = self.take(name) else {
+            return Err(expected(name, "a list of objects, in a JSON body"));
+        };
+        if items.len() > max {
+            return Err(expected(name, &format!("a list of at most {max}, not {}", items.len())));
+        }
+        let one = |item: serde_json::Value| {
+            serde_json::from_value(item).map_err(|error| Problem::bad_request(format!("the parameter \"{name}\": {error}")))
+        };
+        items.into_iter().map(one).collect()
+    }
+
     /// `exclusive` or `shared`.
     pub(crate) fn mode(&mut self, name: &str) -> Result<Mode, Problem> {
         match self.text(name, usize::MAX)?.as_deref() {

@@ -51,13 +51,14 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
     let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
     Routes::new()
-        .route("/v1/locks", post(grants::acquire_many).get(locks::list::<RT>))
-        .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>))
+        .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
+        .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
         .route("/v1/locks/{name}/history", get(history::history::<RT>))
         .route("/v1/locks/{name}/fence", get(locks::fence::<RT>))
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
         .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
+        .route("/v1/locks/{name}/holders/revoke", post(locks::revoke::<RT>))
         .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/grants/{id}/downgrade", post(grants::downgrade::<RT>))

@@ -36,7 +36,7 @@ macro_rules! methods {
     };
 }
 
-methods!(first: get GET, post POST, delete DELETE; further: get GET, put PUT, delete DELETE);
+methods!(first: get GET, post POST, delete DELETE; further: get GET, put PUT, patch PATCH, delete DELETE);
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
     pub(crate) fn new() -> Self {

@@ -181,6 +181,10 @@ fn of_change(change: Change) -> What {
             owner: leader.owner.as_ref().to_owned(),
         },
         Change::Vacated { lock, number } => What::Vacated { lock, number },
+        Change::LockSet { lock, by } => What::LockSet { lock, by: by.as_ref().to_owned() },
+        Change::Revoked { lock, number, by, reason } => {
+            What::Revoked { lock, number, by: by.as_ref().to_owned(), reason: reason.as_ref().to_owned() }
+        }
         Change::LockForgotten(lock) => What::LockForgotten { lock },
         Change::SessionOpened { session, timeout_ms } => What::SessionOpened { session, ttl: span(timeout_ms) },
         Change::SessionChanged { session, timeout_ms } => What::SessionChanged { session, ttl: span(timeout_ms) },

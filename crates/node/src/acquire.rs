@@ -168,8 +168,9 @@ impl<RT: AsyncRuntime> Request<RT> {
         let answer = self.node.0.replica.propose(command, deadline).await?;
         let revision = answer.revision;
         let outcome = match answer.result {
-            Err(refused @ Rejection::LockHeld { ahead, .. }) => {
-                let in_the_way = self.node.0.replica.read(|state| view::front(state, self.lock(), ahead));
+            Err(Rejection::LockHeld { holder, ahead }) => {
+                let in_the_way = self.node.0.replica.read(|state| view::front(state, self.locks(), &holder, ahead));
+                let refused = Rejection::LockHeld { holder, ahead };
                 return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
             }
             result => result?,
@@ -245,13 +246,13 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Gives up waiting, unless it was granted by then.
     pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
         let state = self.node.0.replica.state();
-        let in_the_way = self.node.0.positions.of(&state, self.lock(), standing.number).unwrap_or_default();
+        let in_the_way = self.node.0.positions.of_grant(&state, self.locks(), standing.number).unwrap_or_default();
         drop(state);
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
-                let holder = self.node.0.replica.read(|state| view::holder(state, self.lock()));
+                let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| view::holder(state, lock)));
                 Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
             }
             Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
@@ -316,7 +317,10 @@ impl<RT: AsyncRuntime> Request<RT> {
         GrantView {
             id: acquire.grant,
             number: standing.number,
-            lock: self.lock().clone(),
+            lock: acquire.wants[0].lock.clone(),
+            others: acquire.wants[1..].to_vec(),
+            holds: 1,
+            revoked: None,
             session: standing.session,
             anonymous: self.is_anonymous(),
             token: Some(token),
@@ -351,8 +355,8 @@ impl<RT: AsyncRuntime> Request<RT> {
         self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_asked()
     }
 
-    pub(crate) fn lock(&self) -> &fairhold_types::LockName {
-        &self.call.acquire.wants[0].lock
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &fairhold_types::LockName> + Clone {
+        self.call.acquire.wants.iter().map(|want| &want.lock)
     }
 }
 

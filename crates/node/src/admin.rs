@@ -1,14 +1,15 @@
 //! What only an administrator may ask for. Who is one is decided at the door; who asked, and why, is logged here.
 
 use crate::{
-    api::{BreakCall, CallError},
+    api::{At, BreakCall, CallError, LockInfo, SetLockCall},
     clock::wall_now,
     node::Node,
+    view,
     writes::fingerprint,
 };
-use fairhold_state::command::{Break, Command, Outcome, WriteKey};
-use fairhold_types::{Revision, SessionNumber};
-use openraft_rt::AsyncRuntime;
+use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
+use fairhold_types::{LockName, Revision, SessionNumber};
+use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
@@ -32,6 +33,29 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Queued(_)
             | Outcome::Written { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
+        Ok(answer.revision)
+    }
+
+    /// Sets what a lock allows, and gives what it allows then.
+    pub async fn set_lock(&self, call: SetLockCall) -> Result<At<LockInfo>, CallError> {
+        let deadline = RT::Instant::now() + call.timeout;
+        let SetLockCall { lock, limit, max_waiters, max_hold, by, timeout } = call;
+        let max_hold_ms = max_hold.map(|most| u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+        let order = SetLock { lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
+        let answer = self.propose(Command::SetLock(order), timeout).await?;
+        answer.result?;
+        let (name, revision) = (lock.as_str(), answer.revision.0);
+        tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set what a lock allows");
+        self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+        Ok(self.0.replica.read(|state| At { value: view::lock(state, &lock), revision: state.revision() }))
+    }
+
+    /// Asks those who hold a lock to give it back.
+    pub async fn revoke(&self, lock: LockName, by: String, reason: String, timeout: Duration) -> Result<Revision, CallError> {
+        let order = Revoke { lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let answer = self.propose(Command::Revoke(order), timeout).await?;
+        answer.result?;
+        tracing::info!(lock = lock.as_str(), revision = answer.revision.0, by, reason, "an administrator asked for a lock back");
         Ok(answer.revision)
     }
 

@@ -1,9 +1,13 @@
 //! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
 
 mod ahead;
+mod orders;
+mod sessions;
 mod tree;
 
 pub use ahead::{Ahead, InTheWay};
+pub use orders::{BreakCall, SetLockCall};
+pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
 use fairhold_raft::{
@@ -11,12 +15,13 @@ use fairhold_raft::{
     error::{ProposeError, ReadError},
 };
 use fairhold_state::{
-    command::{Acquire, HolderFacts, Meta, Rejection},
+    command::{Acquire, HolderFacts, Meta, Rejection, Want},
+    record::Revocation,
     statistics::Statistics,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
-    limits::INITIAL_WITHIN, time::WallMillis,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionNumber, limits::INITIAL_WITHIN,
+    time::WallMillis,
 };
 use std::{
     sync::{
@@ -191,6 +196,8 @@ pub enum HoldEvent {
     Held(Box<GrantView>),
     /// The connection stands.
     Alive,
+    /// An administrator asks to give it back; it is held all the same.
+    Revoke(Revocation),
     /// The grant has ended.
     Lost(EndReason),
     /// The request failed.
@@ -206,8 +213,14 @@ pub struct GrantView {
     pub id: GrantId,
     /// Its public number.
     pub number: GrantNumber,
-    /// The lock.
+    /// The lock; the first of several.
     pub lock: LockName,
+    /// The other locks that it has, in the order in which they were asked for.
+    pub others: Vec<Want>,
+    /// How many holds its owner has of it.
+    pub holds: u64,
+    /// An administrator asks to give it back.
+    pub revoked: Option<Revocation>,
     /// Its session's public number.
     pub session: SessionNumber,
     /// Whether the session was made for it alone, so that it is renewed by itself.
@@ -252,68 +265,6 @@ pub enum GrantLookup {
     Unknown,
 }
 
-/// Opens a named session.
-#[derive(Debug, Clone)]
-pub struct OpenSessionCall {
-    /// Its idempotency key.
-    pub key: GrantId,
-    /// Whether the caller gave the key, so that the session may be one that was opened before.
-    pub key_given: bool,
-    /// Its timeout.
-    pub timeout: Duration,
-    /// Its name.
-    pub name: String,
-    /// Its pairs of text.
-    pub meta: Meta,
-    /// How long the server may work on it.
-    pub work_timeout: Duration,
-}
-
-/// A session that was opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenedSession {
-    /// Its secret id.
-    pub id: SessionId,
-    /// Its public number.
-    pub number: SessionNumber,
-    /// Its timeout.
-    pub timeout: Duration,
-}
-
-/// Who is kept alive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Renewal {
-    /// A named session.
-    Session(SessionId),
-    /// A grant with a session of its own.
-    Grant(GrantId),
-    /// A session by number: for the requests that are open at a node.
-    Number(SessionNumber),
-}
-
-/// A session, as everybody may see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionView {
-    /// Its number.
-    pub number: SessionNumber,
-    /// Its name.
-    pub name: String,
-    /// Its pairs of text.
-    pub meta: Meta,
-    /// Its timeout.
-    pub timeout: Duration,
-    /// Whether it was made for one grant.
-    pub anonymous: bool,
-    /// When it was opened.
-    pub opened_at: WallMillis,
-    /// Its grants: number, lock, token while held.
-    pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
-    /// The first of its ephemeral nodes, by path.
-    pub ephemeral_nodes: Vec<Path>,
-    /// How many ephemeral nodes it has.
-    pub ephemeral_count: usize,
-}
-
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
@@ -323,6 +274,10 @@ pub struct LockInfo {
     pub waiting: u64,
     /// Its limit.
     pub limit: u32,
+    /// How many may wait, where an administrator said so.
+    pub max_waiters: Option<u64>,
+    /// How long a grant may hold it, where an administrator said so.
+    pub max_hold: Option<Duration>,
     /// The token that was given out last.
     pub last_token: Option<FencingToken>,
     /// What is counted of it.
@@ -360,21 +315,6 @@ pub struct QueueItem {
     pub estimate: Option<Duration>,
 }
 
-/// An administrator's order to take a lock from those who hold it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BreakCall {
-    /// Its idempotency key.
-    pub key: GrantId,
-    /// The lock.
-    pub lock: LockName,
-    /// Who asks, in words.
-    pub by: String,
-    /// Why, in words; may be empty.
-    pub reason: String,
-    /// How long the server may work on it.
-    pub timeout: Duration,
-}
-
 /// The cluster, as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
@@ -388,13 +328,4 @@ pub struct ClusterView {
     pub wakeups: u64,
     /// The revision of this node's state.
     pub revision: Revision,
-}
-
-/// A session by either of its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionRef {
-    /// By its secret id.
-    Id(SessionId),
-    /// By its public number.
-    Number(SessionNumber),
 }

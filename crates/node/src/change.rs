@@ -50,6 +50,24 @@ pub enum Change {
         /// The grant.
         number: GrantNumber,
     },
+    /// An administrator set what a lock allows.
+    LockSet {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: Arc<str>,
+    },
+    /// An administrator asks a holder to give the lock back.
+    Revoked {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        number: GrantNumber,
+        /// Who asks, in words.
+        by: Arc<str>,
+        /// Why, in words; may be empty.
+        reason: Arc<str>,
+    },
     /// A lock delay is over.
     Cooled {
         /// The lock.
@@ -157,6 +175,10 @@ impl Change {
                 Change::Proclaimed { leader: claim(lock, *grant), token: *token, version: *version, value: value.clone() }
             }
             Event::Vacated { lock, grant } => Change::Vacated { lock: lock.clone(), number: *grant },
+            Event::LockSet { lock, by } => Change::LockSet { lock: lock.clone(), by: by.as_str().into() },
+            Event::Revoked { lock, grant, by, reason } => {
+                Change::Revoked { lock: lock.clone(), number: *grant, by: by.as_str().into(), reason: reason.as_str().into() }
+            }
             Event::LockForgotten { lock } => Change::LockForgotten(lock.clone()),
             Event::SessionOpened { session, timeout_ms } => Change::SessionOpened { session: *session, timeout_ms: *timeout_ms },
             Event::SessionRetimed { session, timeout_ms } => {
@@ -166,9 +188,11 @@ impl Change {
             Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
             Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
             // The child's own event tells it; a wish to be the only holder is told when it comes true.
-            Event::Upgrading { .. } | Event::UpgradeEnded { .. } | Event::Attached { .. } | Event::ChildrenChanged { .. } => {
-                return None;
-            }
+            Event::Upgrading { .. }
+            | Event::UpgradeEnded { .. }
+            | Event::Holds { .. }
+            | Event::Attached { .. }
+            | Event::ChildrenChanged { .. } => return None,
         })
     }
 
@@ -181,6 +205,8 @@ impl Change {
             | Change::Cooled { lock, .. }
             | Change::Downgraded { lock, .. }
             | Change::Broken { lock, .. }
+            | Change::LockSet { lock, .. }
+            | Change::Revoked { lock, .. }
             | Change::LockForgotten(lock) => Subject::Lock(lock),
             Change::Proclaimed { leader: Claim { lock, .. }, .. } | Change::Vacated { lock, .. } => Subject::Leader(lock),
             Change::SessionOpened { session, .. }
@@ -193,7 +219,10 @@ impl Change {
     fn bytes(&self) -> usize {
         let text = match self {
             Change::Queued(claim) | Change::Granted(claim, _) => claim.lock.as_str().len() + claim.owner.len(),
-            Change::Broken { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
+            Change::LockSet { lock, by } => lock.as_str().len() + by.len(),
+            Change::Broken { lock, by, reason } | Change::Revoked { lock, by, reason, .. } => {
+                lock.as_str().len() + by.len() + reason.len()
+            }
             Change::Proclaimed { leader, value, .. } => leader.lock.as_str().len() + leader.owner.len() + value.len(),
             Change::NodeCreated(_)
             | Change::NodeChanged { .. }

@@ -4,11 +4,11 @@
 //! under the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
-use crate::{clock::wall_now, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
+use crate::{bounded::BoundedHolds, chore::Chore, clock::wall_now, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
 use fairhold_raft::{Leadership, Replica};
 use fairhold_state::{
     State,
-    command::{Command, Event, Sweepable},
+    command::{Command, Event},
 };
 use fairhold_types::{
     GrantNumber, LockName, Revision, SessionNumber, limits,
@@ -56,34 +56,13 @@ struct Watched<I> {
     chores: BTreeSet<Chore>,
     cooling: Deadlines<GrantNumber, I>,
     cooling_locks: BTreeMap<GrantNumber, LockName>,
+    bounded: BoundedHolds<I>,
     idle: BTreeMap<LockName, (I, Revision)>,
     sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
     remembered: Marks<I>,
     /// The same over the time that the history is kept.
     history: Marks<I>,
-}
-
-/// A verdict that needs no proof of who is alive, because its object cannot come back.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Chore {
-    EndCooling(GrantNumber, LockName),
-    ForgetLock(LockName, Revision),
-    Forget(Revision),
-    Sweep(Vec<Sweepable>),
-    ForgetHistory(Revision),
-}
-
-impl Chore {
-    fn command(&self) -> Command {
-        match self.clone() {
-            Chore::EndCooling(contender, lock) => Command::EndCooling { lock, contender, at: wall_now() },
-            Chore::ForgetLock(lock, since) => Command::ForgetLock { lock, since },
-            Chore::Forget(through) => Command::Forget { through },
-            Chore::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
-            Chore::ForgetHistory(through) => Command::ForgetHistory { through },
-        }
-    }
 }
 
 /// What a keepalive came to at the leader's clock.
@@ -155,6 +134,7 @@ impl<I: Instant> Watched<I> {
             chores: BTreeSet::new(),
             cooling: Deadlines::new(),
             cooling_locks: BTreeMap::new(),
+            bounded: BoundedHolds::load(state, now),
             idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
             sweeps: Sweeps::load(state, now),
             remembered: Marks::new(MARK_EVERY, limits::REMEMBERED_FOR),
@@ -185,7 +165,16 @@ impl<I: Instant> Watched<I> {
                 self.cooling_locks.remove(grant);
                 self.note_idle(state, lock, now);
             }
-            Event::Ended { lock, .. } => self.note_idle(state, lock, now),
+            Event::Ended { lock, grant, .. } => {
+                self.bounded.remove(*grant);
+                self.note_idle(state, lock, now);
+            }
+            Event::LockSet { lock, .. } => {
+                self.idle.remove(lock);
+                self.note_idle(state, lock, now);
+            }
+            Event::Granted { grant, .. } => self.bounded.note(state, *grant, now),
+            Event::Holds { .. } | Event::Revoked { .. } => {}
             Event::LockForgotten { lock } => {
                 self.idle.remove(lock);
                 // The level above may have been kept by this one alone.
@@ -193,14 +182,9 @@ impl<I: Instant> Watched<I> {
                     self.note_idle(state, &above, now);
                 }
             }
-            Event::Attached { .. }
-            | Event::Granted { .. }
-            | Event::Broken { .. }
-            | Event::Downgraded { .. }
-            | Event::Upgrading { .. }
-            | Event::UpgradeEnded { .. }
-            | Event::Proclaimed { .. }
-            | Event::Vacated { .. } => {}
+            Event::Attached { .. } | Event::Broken { .. } => {}
+            Event::Downgraded { .. } | Event::Upgrading { .. } | Event::UpgradeEnded { .. } => {}
+            Event::Proclaimed { .. } | Event::Vacated { .. } => {}
             Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {
                 self.sweeps.observe(state, event, now)
             }
@@ -222,6 +206,7 @@ impl<I: Instant> Watched<I> {
     fn shift(&mut self, by: Duration) {
         self.sessions.shift(by);
         self.cooling.shift(by);
+        self.bounded.shift(by);
         self.sweeps.shift(by);
     }
 
@@ -252,8 +237,10 @@ impl<I: Instant> Watched<I> {
             });
         let idle = self.idle.iter().filter(|(_, (since, _))| now.saturating_duration_since(*since) >= limits::LOCK_IDLE_MAX);
         let forgotten = idle.map(|(lock, (_, since))| Chore::ForgetLock(lock.clone(), *since));
+        let ended = self.bounded.due(now).into_iter().map(|(grant, token)| Chore::EndHold(grant, token));
         let room = CHORES_IN_FLIGHT_MAX.saturating_sub(self.chores.len());
-        let mut due: Vec<_> = cooled.chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
+        let mut due: Vec<_> =
+            cooled.chain(ended).chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
         due.extend(self.forget(revision, oldest_remembered, now));
         due.extend(self.sweep(now));
         self.chores.extend(due.iter().cloned());

@@ -13,7 +13,7 @@ use crate::{
     open_request::OpenRequest,
     view,
 };
-use fairhold_types::limits::SESSION_TIMEOUT_DEFAULT;
+use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -76,7 +76,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             Some(HoldEvent::Held(_)) => metrics.note_held(),
             Some(HoldEvent::Queued { .. }) => metrics.note_queued(),
             Some(HoldEvent::Failed(error)) => metrics.note_acquire(Some(Err(error))),
-            Some(HoldEvent::Alive | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
+            Some(HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
                 metrics.note_acquire(Some(Err(&CallError::Detached)));
             }
         }
@@ -128,7 +128,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
         let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
         let mut alive_at = RT::Instant::now() + pause;
         let mut told = self.tell_granted_at_once(standing);
-        let (mut position, mut all_read_at) = (None, RT::Instant::now());
+        let (mut position, mut all_read_at, mut revoked) = (None, RT::Instant::now(), None);
         loop {
             let mut place = node.0.hub.park(standing.number);
             let seen = node.0.replica.read(|state| look(state, &call.acquire.grant, standing));
@@ -147,6 +147,9 @@ impl<RT: AsyncRuntime> Holder<RT> {
             };
             if told == Told::Nothing {
                 continue;
+            }
+            if told == Told::Held {
+                revoked = self.tell_revoked(standing, revoked);
             }
             tokio::select! {
                 biased;
@@ -184,6 +187,21 @@ impl<RT: AsyncRuntime> Holder<RT> {
         }
     }
 
+    /// Tells of an administrator's word that was not told yet, and gives the revision of the last one that was.
+    fn tell_revoked(&self, standing: Standing, told: Option<Revision>) -> Option<Revision> {
+        let state = self.request.node.0.replica.state();
+        let word = state.contender(standing.number).and_then(|contender| contender.revoked.clone());
+        drop(state);
+        match word {
+            Some(word) if Some(word.revision) > told && self.events.capacity() > EVENTS_RESERVED => {
+                let revision = word.revision;
+                self.tell_now(HoldEvent::Revoke(word));
+                Some(revision)
+            }
+            Some(_) | None => told,
+        }
+    }
+
     /// Tells that it holds, which is not certain before it was asked for. Only a request to be answered later is told `Queued`.
     fn tell_held(&self, acquired: At<Acquired>) -> Told {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
@@ -213,7 +231,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
             return None;
         }
         let view = view::grant_of(&state, grant)?;
-        let in_the_way = node.0.positions.of(&state, self.request.lock(), standing.number)?;
+        let in_the_way = node.0.positions.of_grant(&state, self.request.locks(), standing.number)?;
         let position = in_the_way.position;
         let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))

@@ -114,7 +114,8 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 Event::Granted { grant, .. }
                 | Event::Ended { grant, .. }
                 | Event::Attached { grant, .. }
-                | Event::UpgradeEnded { grant, .. } => self.wake_grant(*grant),
+                | Event::UpgradeEnded { grant, .. }
+                | Event::Revoked { grant, .. } => self.wake_grant(*grant),
                 Event::SessionOpened { .. }
                 | Event::SessionExpired { .. }
                 | Event::SessionRetimed { .. }
@@ -124,6 +125,8 @@ impl<RT: AsyncRuntime> Audience for Hub<RT> {
                 | Event::Cooled { .. }
                 | Event::Downgraded { .. }
                 | Event::Upgrading { .. }
+                | Event::Holds { .. }
+                | Event::LockSet { .. }
                 | Event::Broken { .. }
                 | Event::Proclaimed { .. }
                 | Event::Vacated { .. }

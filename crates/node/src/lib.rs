@@ -11,7 +11,9 @@
 mod acquire;
 mod admin;
 pub mod api;
+mod bounded;
 pub mod change;
+mod chore;
 pub mod clock;
 mod convert;
 mod deadlines;

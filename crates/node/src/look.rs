@@ -1,4 +1,4 @@
-//! How a request that waits looks at its grant.
+//! What a waiting request sees of its grant when it looks.
 
 use crate::acquire::Standing;
 use fairhold_state::{State, read::GrantStatus};
@@ -14,7 +14,7 @@ pub(crate) enum Look {
 
 pub(crate) fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
     match state.grant(grant) {
-        GrantStatus::Live(contender) if contender.attempt > standing.attempt => Look::Superseded,
+        GrantStatus::Live(contender) if contender.attempt_of(grant) > standing.attempt => Look::Superseded,
         GrantStatus::Live(contender) if contender.granted_at.is_some() => Look::Held,
         GrantStatus::Live(_) => Look::Waiting,
         GrantStatus::Ended(reason) => Look::Ended(reason),

@@ -133,6 +133,9 @@ impl<I: Instant> NodeMetrics<I> {
                 | Event::Cooling { .. }
                 | Event::Downgraded { .. }
                 | Event::Upgrading { .. }
+                | Event::Holds { .. }
+                | Event::LockSet { .. }
+                | Event::Revoked { .. }
                 | Event::UpgradeEnded { .. }
                 | Event::Broken { .. }
                 | Event::Proclaimed { .. }

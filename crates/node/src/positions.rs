@@ -60,6 +60,16 @@ impl<RT: AsyncRuntime> Positions<RT> {
         Positions(Mutex::default())
     }
 
+    /// The same for a grant of several locks: in the queue in which most are ahead of it.
+    pub(crate) fn of_grant<'a>(
+        &self,
+        state: &State,
+        locks: impl Iterator<Item = &'a LockName>,
+        number: GrantNumber,
+    ) -> Option<InTheWay> {
+        locks.filter_map(|lock| self.of(state, lock, number)).max_by_key(|in_the_way| in_the_way.position)
+    }
+
     /// The position of a grant, and the first of those ahead. In a long queue it may be as old as the last count; a grant that
     /// came after that has it counted anew.
     pub(crate) fn of(&self, state: &State, lock: &LockName, number: GrantNumber) -> Option<InTheWay> {

@@ -23,6 +23,9 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         id: *id,
         number: contender.number,
         lock: contender.lock.clone(),
+        others: contender.others.clone(),
+        holds: contender.holds() as u64,
+        revoked: contender.revoked.clone(),
         session: contender.session,
         anonymous: contender.anonymous,
         token: contender.token(),
@@ -43,15 +46,24 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
 pub(crate) fn grant_in_queue<RT: AsyncRuntime>(state: &State, id: &GrantId, positions: &Positions<RT>) -> Option<GrantView> {
     let mut view = grant_of(state, id)?;
     if view.token.is_none() {
-        view.in_the_way = positions.of(state, &view.lock, view.number);
-        let entry = state.queue(&view.lock).into_iter().find(|entry| entry.contender.number == view.number);
+        let locks = state.locks_of(view.number);
+        view.in_the_way = positions.of_grant(state, locks.iter(), view.number);
+        let in_queue = |lock| state.queue(lock).into_iter().find(|entry| entry.contender.number == view.number);
+        let entry = locks.iter().filter_map(in_queue).max_by_key(|entry| entry.position);
         view.waits_for = entry.and_then(|entry| entry.waits_for).map(facts);
     }
     Some(view)
 }
 
-/// Who would stand ahead of one who does not wait, of so many in all.
-pub(crate) fn front(state: &State, lock: &LockName, ahead: u64) -> InTheWay {
+/// Who would stand ahead of one who does not wait, of so many in all: in the lock of which it was told that holder.
+pub(crate) fn front<'a>(
+    state: &State,
+    mut locks: impl Iterator<Item = &'a LockName> + Clone,
+    holder: &HolderFacts,
+    ahead: u64,
+) -> InTheWay {
+    let is_it = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
+    let Some(lock) = locks.clone().find(is_it).or_else(|| locks.next()) else { return InTheWay::default() };
     let position = ahead.saturating_add(1);
     let count = usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX);
     InTheWay { position, ahead: first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
@@ -78,6 +90,8 @@ pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
         holders: holders.collect(),
         waiting: lock.waiting as u64,
         limit: lock.limit.unwrap_or(1),
+        max_waiters: lock.max_waiters,
+        max_hold: lock.max_hold_ms.map(Duration::from_millis),
         last_token: lock.last_token,
         statistics: state.statistics(name).cloned(),
     }
@@ -93,7 +107,10 @@ pub(crate) fn queue(state: &State, name: &LockName) -> Vec<QueueItem> {
 }
 
 pub(crate) fn session(state: &State, session: &Session) -> SessionView {
-    let grants = state.contenders_of(session.number);
+    let grants = state.contenders_of(session.number).flat_map(|contender| {
+        let locks = state.locks_of(contender.number).into_iter();
+        locks.map(|lock| (contender.number, lock, contender.token()))
+    });
     SessionView {
         number: session.number,
         name: session.name.clone(),
@@ -101,7 +118,7 @@ pub(crate) fn session(state: &State, session: &Session) -> SessionView {
         timeout: Duration::from_millis(session.timeout_ms),
         anonymous: session.id.is_none(),
         opened_at: session.opened_at,
-        grants: grants.map(|contender| (contender.number, contender.lock.clone(), contender.token())).collect(),
+        grants: grants.collect(),
         ephemeral_nodes: state.ephemerals_of(session.number).take(SESSION_NODES_SHOWN_MAX).cloned().collect(),
         ephemeral_count: state.ephemeral_count(session.number),
     }

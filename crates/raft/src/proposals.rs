@@ -351,6 +351,9 @@ fn goes_first(command: &Command) -> bool {
         | Command::EndSession { .. }
         | Command::Downgrade { .. }
         | Command::EndUpgrade { .. }
+        | Command::EndHold { .. }
+        | Command::SetLock(_)
+        | Command::Revoke(_)
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)

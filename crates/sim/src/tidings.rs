@@ -116,13 +116,17 @@ impl Line {
             Event::Broken { lock, by: _, reason } => {
                 Line::new(Subject::Lock(lock.to_string()), "broken", &[("reason", reason.clone())])
             }
+            Event::LockSet { lock, by: _ } => Line::new(Subject::Lock(lock.to_string()), "set", &[]),
+            Event::Revoked { lock, grant, by: _, reason } => {
+                Line::new(Subject::Lock(lock.to_string()), "revoke", &[number(grant), ("reason", reason.clone())])
+            }
             Event::LockForgotten { lock } => Line::new(Subject::Lock(lock.to_string()), "forgotten", &[]),
             Event::NodeCreated { path } => Line::new(Subject::Node(path.to_string()), "created", &[]),
             Event::NodeChanged { path, version } => {
                 Line::new(Subject::Node(path.to_string()), "changed", &[("version", version.to_string())])
             }
             Event::NodeDeleted { path, version: _ } => Line::new(Subject::Node(path.to_string()), "deleted", &[]),
-            Event::Attached { .. } | Event::ChildrenChanged { .. } => return None,
+            Event::Attached { .. } | Event::Holds { .. } | Event::ChildrenChanged { .. } => return None,
             // No client here changes its mode or stands for an election.
             Event::Downgraded { .. }
             | Event::Upgrading { .. }

@@ -19,13 +19,14 @@ impl Change<'_> {
         self.require_memory()?;
         let queue = self.state.index.queues.get(&order.lock);
         let holders: Vec<GrantNumber> = queue.into_iter().flat_map(|queue| &queue.holders).copied().collect();
+        let mut locks = BTreeSet::from([order.lock.clone()]);
         for number in &holders {
-            self.break_contender(*number, &order.by, &order.reason, Keeper::Session);
+            locks.extend(self.break_contender(*number, &order.by, &order.reason, Keeper::Session));
         }
         if !holders.is_empty() {
             self.events.push(Event::Broken { lock: order.lock.clone(), by: order.by, reason: order.reason });
         }
-        self.advance(&order.lock);
+        self.advance_all(locks);
         let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Vec::new() };
         self.state.memory.remember(order.key.key, self.revision, what);
         let named = holders.iter().copied().take(BROKEN_NAMED_MAX).collect();
@@ -40,14 +41,14 @@ impl Change<'_> {
         }
         let (mut locks, mut broken): (BTreeSet<LockName>, BTreeSet<LockName>) = (BTreeSet::new(), BTreeSet::new());
         for grant in self.state.grants_of(number) {
-            let contender = self.contender(grant);
-            let (lock, held) = (contender.lock.clone(), contender.granted_at.is_some());
-            self.break_contender(grant, by, reason, Keeper::Table);
-            // A grant that only waited may come before the one that held.
-            if held && broken.insert(lock.clone()) {
-                self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
+            let held = self.contender(grant).granted_at.is_some();
+            for lock in self.break_contender(grant, by, reason, Keeper::Table) {
+                // A grant that only waited may come before the one that held.
+                if held && broken.insert(lock.clone()) {
+                    self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
+                }
+                locks.insert(lock);
             }
-            locks.insert(lock);
         }
         self.remove_ephemerals(number);
         self.remove_session(number);
@@ -55,19 +56,23 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: Keeper) {
+    /// Says which locks may go on.
+    pub(crate) fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: Keeper) -> Vec<LockName> {
         let contender = self.contender(number);
-        let (cooling, lock, id) = (contender.cooling, contender.lock.clone(), contender.grant);
+        let (cooling, ids) = (contender.cooling, contender.ids().collect::<Vec<_>>());
         if cooling {
-            self.take_contender(number);
-            self.events.push(Event::Cooled { lock, grant: number });
-            return;
+            return self.free_cooling(number);
         }
-        self.end_contender(number, EndReason::Broken, keeper);
-        self.note_who_ended(&lock, number, by, note);
+        let locks = self.end_contender(number, EndReason::Broken, keeper);
+        for lock in &locks {
+            self.note_who_ended(lock, number, by, note);
+        }
         if !note.is_empty() {
             // In the room that was reserved for the grant when it queued.
-            self.state.memory.remember(id, self.revision, Remembered::Broken { note: note.to_owned() });
+            for id in ids {
+                self.state.memory.remember(id, self.revision, Remembered::Broken { note: note.to_owned() });
+            }
         }
+        locks
     }
 }

@@ -61,11 +61,14 @@ impl State {
         if index != self.index {
             return Err("an index differs from the tree".to_owned());
         }
-        let contenders = self.tree.iter().filter_map(|(_, node)| match &node.role {
-            Role::Contender(contender) => Some(contender),
-            Role::Data | Role::Lock(_) => None,
-        });
-        let held = contenders.filter(|contender| contender.token().is_some()).count();
+        let contenders = || {
+            self.tree.iter().filter_map(|(_, node)| match &node.role {
+                Role::Contender(contender) => Some(&**contender),
+                Role::Data | Role::Lock(_) => None,
+            })
+        };
+        contenders().try_for_each(|contender| self.check_companions(contender))?;
+        let held = contenders().filter(|contender| !contender.companion).filter(|contender| contender.token().is_some()).count();
         if self.census().held != held {
             return Err(format!("the census has {} grants held, the tree {held}", self.census().held));
         }
@@ -73,6 +76,24 @@ impl State {
             return Err("the memory's caches differ from what is remembered".to_owned());
         }
         Ok(())
+    }
+
+    /// The contenders of a grant differ by their lock and its mode only, and all of them are there.
+    fn check_companions(&self, contender: &Contender) -> Result<(), String> {
+        let number = contender.number;
+        let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
+        let named = first.others.iter().any(|other| other.lock == contender.lock);
+        if contender.companion != named || contender.companion == (first.lock == contender.lock) {
+            return Err(format!("#{number} stands in {} for whom?", contender.lock));
+        }
+        let same = |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
+        if same(first) != same(contender) {
+            return Err(format!("#{number} stands in {} otherwise than in {}", contender.lock, first.lock));
+        }
+        match self.locks_of(number).iter().find(|lock| self.contender_in(lock, number).is_none()) {
+            Some(lock) => Err(format!("#{number} is missing in {lock}")),
+            None => Ok(()),
+        }
     }
 
     fn check_sessions(&self) -> Result<(), String> {
@@ -105,17 +126,22 @@ impl State {
         if !shared.is_empty() && !exclusive.is_empty() {
             return Err(format!("{lock} is held shared and exclusive at once"));
         }
-        if permits > u64::from(limit) {
+        let settings = self.settings(lock);
+        let limited_at = settings.and_then(|settings| settings.limited_at);
+        let from_before = view.holders.iter().any(|holder| holder.granted_at <= limited_at);
+        if permits > u64::from(limit) && !from_before {
             return Err(format!("{lock} has {permits} permits out and a limit of {limit}"));
         }
         if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
             return Err(format!("a token of {lock} is newer than the last that was given out"));
         }
-        if view.holders.is_empty() && view.waiting > 0 {
+        let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
+        let first = first.and_then(|place| self.contender_in(lock, place.number()));
+        if view.holders.is_empty() && first.is_some_and(|first| !first.is_of_several()) {
             return Err(format!("{lock} is free and {} wait for it", view.waiting));
         }
         self.check_election(lock)?;
-        for path in self.index.contenders.values() {
+        for path in self.index.contenders.values().chain(self.index.companions.values()) {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
                 return Err(format!("{path} is no contender"));
             }

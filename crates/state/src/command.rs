@@ -3,6 +3,7 @@
 //! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
 //! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
 
+pub use crate::orders::{Break, Revoke, SetLock};
 use crate::value::Value;
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 use fairhold_types::{
@@ -149,6 +150,19 @@ pub enum Command {
     },
     /// The leader of an election proclaims another value.
     Proclaim(Proclaim),
+    /// An administrator sets what a lock allows.
+    SetLock(SetLock),
+    /// An administrator asks those who hold a lock to give it back.
+    Revoke(Revoke),
+    /// The leader's verdict: a grant was held for as long as it may.
+    EndHold {
+        /// The grant.
+        grant: GrantNumber,
+        /// The token that it had: ignored where it has another by now.
+        token: FencingToken,
+        /// When the verdict was reached.
+        at: WallMillis,
+    },
 }
 
 impl Command {
@@ -161,6 +175,8 @@ impl Command {
             Command::Transact(transact) => transact.at,
             Command::Break(order) => order.at,
             Command::Proclaim(order) => order.at,
+            Command::SetLock(order) => order.at,
+            Command::Revoke(order) => order.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -171,7 +187,8 @@ impl Command {
             | Command::Sweep { at, .. }
             | Command::Downgrade { at, .. }
             | Command::Upgrade { at, .. }
-            | Command::EndUpgrade { at, .. } => *at,
+            | Command::EndUpgrade { at, .. }
+            | Command::EndHold { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::SetGrantTimeout { .. }
             | Command::Forget { .. }
@@ -237,13 +254,12 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// Takes a place in the queue of one lock. Several locks at once, reentrant holds and a bound on holding are in the format, and
-/// are refused by this version.
+/// Takes a place in the queue of each lock, or a further hold. An election is one name, and has a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// The grant's id, which makes the command safe to repeat.
     pub grant: GrantId,
-    /// The locks; exactly one in this version.
+    /// The locks, all different.
     pub wants: Vec<Want>,
     /// Who will own it.
     pub claimant: Claimant,
@@ -261,27 +277,12 @@ pub struct Acquire {
     pub meta: Meta,
     /// How long the lock stays blocked when the holder's session expires.
     pub lock_delay_ms: u64,
-    /// Later: another hold of a grant that the same owner has.
+    /// Another hold of a grant that the same owner has.
     pub reentrant: bool,
-    /// Later: the longest time of holding.
+    /// The longest time of holding.
     pub max_hold_ms: Option<u64>,
     /// The value of a candidate, where it is for an election: what it proclaims when it leads.
     pub value: Option<Vec<u8>>,
-    /// When the request was taken.
-    pub at: WallMillis,
-}
-
-/// Takes a lock from those who hold it; one that cools goes too. Those who wait stay, and get their turn in the same step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Break {
-    /// The caller's key, or the server's own: a repeated order must not hit those who hold next.
-    pub key: WriteKey,
-    /// The lock.
-    pub lock: LockName,
-    /// Who asked for it, in words.
-    pub by: String,
-    /// Why, in words; may be empty.
-    pub reason: String,
     /// When the request was taken.
     pub at: WallMillis,
 }
@@ -560,6 +561,12 @@ pub enum Rejection {
         /// Whether it is an election; else it is a lock.
         election: bool,
     },
+    /// Too many holds of one grant.
+    #[error("the grant has {max} holds already")]
+    HoldsFull {
+        /// How many it may have.
+        max: u64,
+    },
 }
 
 fn circle(cycle: &[Blocked]) -> String {
@@ -753,5 +760,32 @@ pub enum Event {
         lock: LockName,
         /// The grant that led it.
         grant: GrantNumber,
+    },
+    /// Its owner holds a grant once more, or once less.
+    Holds {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+        /// How many holds it has now.
+        holds: u64,
+    },
+    /// An administrator set what a lock allows.
+    LockSet {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: String,
+    },
+    /// An administrator asks a holder to give the lock back.
+    Revoked {
+        /// The lock.
+        lock: LockName,
+        /// The grant.
+        grant: GrantNumber,
+        /// Who asks, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
     },
 }

@@ -6,7 +6,9 @@
 use crate::{
     apply::{Change, Effect},
     command::{Blocked, Event, IfBusy, Outcome, Rejection},
-    lock::standing,
+    deadlock::{Actor, Request, Wish},
+    holds::standing,
+    record::LockSettings,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode};
 
@@ -16,14 +18,15 @@ impl Change<'_> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
-            return Ok(Effect::Unchanged(standing(contender)));
+            return Ok(Effect::Unchanged(standing(contender, &grant)));
         }
         let lock = contender.lock.clone();
+        self.refuse_several(number)?;
         self.refuse_semaphore(&lock)?;
         self.contender_mut(number).mode = Mode::Shared;
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
         self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number))))
+        Ok(Effect::Changed(standing(self.contender(number), &grant)))
     }
 
     /// Makes a shared holder the only one, or has it wait for that. Again: the same answer.
@@ -31,9 +34,10 @@ impl Change<'_> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
         if contender.mode == Mode::Exclusive || contender.upgrading {
-            return Ok(Effect::Unchanged(self.converting(number)));
+            return Ok(Effect::Unchanged(self.converting(number, &grant)));
         }
         let lock = contender.lock.clone();
+        self.refuse_several(number)?;
         self.refuse_semaphore(&lock)?;
         let queue = self.state.index.queues.get(&lock).cloned().unwrap_or_default();
         if let Some(other) = queue.upgrading {
@@ -43,28 +47,36 @@ impl Change<'_> {
         let others = queue.holders.iter().copied().find(|holder| *holder != number);
         if let (Some(other), IfBusy::Refuse) = (others, if_busy) {
             let ahead = queue.holders.len() as u64 - 1;
-            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender(other)), ahead });
+            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender_in(&lock, other)), ahead });
         }
-        self.contender_mut(number).upgrading = true;
-        self.state.index.set_upgrading(&lock, Some(number));
+        if others.is_some() {
+            let contender = self.contender(number);
+            let request = Request {
+                actor: Actor::of(contender),
+                session: contender.session,
+                owner: &contender.owner.text,
+                number,
+                wish: Wish::Upgrade(&lock),
+            };
+            self.state.deadlock(&request).map_or(Ok(()), |cycle| Err(Rejection::WouldDeadlock { cycle }))?;
+        }
+        self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
         self.advance(&lock);
-        Ok(Effect::Changed(self.converting(number)))
+        Ok(Effect::Changed(self.converting(number, &grant)))
     }
 
     /// Gives up an upgrade that waits; one that is done stays so.
     pub(crate) fn end_upgrade(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         if !self.contender(number).upgrading {
-            return Ok(Effect::Unchanged(standing(self.contender(number))));
+            return Ok(Effect::Unchanged(standing(self.contender(number), &grant)));
         }
-        let contender = self.contender_mut(number);
-        contender.upgrading = false;
-        let lock = contender.lock.clone();
-        self.state.index.set_upgrading(&lock, None);
+        let lock = self.contender(number).lock.clone();
+        self.set_upgrading(number, false);
         self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
         self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number))))
+        Ok(Effect::Changed(standing(self.contender(number), &grant)))
     }
 
     /// Gives the lock to the one who waits to be its only holder, once it is.
@@ -72,19 +84,26 @@ impl Change<'_> {
         let Some(queue) = self.state.index.queues.get(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
         let (revision, at) = (self.revision, self.at);
+        self.set_upgrading(number, false);
         let contender = self.contender_mut(number);
-        contender.upgrading = false;
         contender.mode = Mode::Exclusive;
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
-        self.state.index.set_upgrading(lock, None);
+        self.bound_hold(number);
         self.note_token(lock, number);
     }
 
+    fn set_upgrading(&mut self, number: GrantNumber, upgrading: bool) {
+        let contender = self.contender_mut(number);
+        contender.upgrading = upgrading;
+        let contender = contender.clone();
+        self.state.index.note_upgrading(&contender);
+    }
+
     /// What the owner of a grant is told of its upgrade: done, or waiting.
-    fn converting(&self, number: GrantNumber) -> Outcome {
+    fn converting(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
         let contender = self.contender(number);
-        match (contender.upgrading, standing(contender)) {
+        match (contender.upgrading, standing(contender, grant)) {
             (true, Outcome::Held(held)) => {
                 Outcome::Queued(crate::command::Queued { number: held.number, session: held.session, attempt: held.attempt })
             }
@@ -97,8 +116,15 @@ impl Change<'_> {
         if self.contender(number).granted_at.is_some() { Ok(number) } else { Err(Rejection::NotHeld) }
     }
 
+    fn refuse_several(&self, number: GrantNumber) -> Result<(), Rejection> {
+        if self.contender(number).is_of_several() {
+            return Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() });
+        }
+        Ok(())
+    }
+
     fn refuse_semaphore(&self, lock: &LockName) -> Result<(), Rejection> {
-        match self.state.settings(lock).and_then(|settings| settings.limit) {
+        match self.state.settings(lock).and_then(LockSettings::limit_in_force) {
             Some(limit) if limit > 1 => Err(Rejection::SharedWithLimit { limit }),
             Some(_) | None => Ok(()),
         }

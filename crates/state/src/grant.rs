@@ -4,7 +4,7 @@ use crate::{
     State,
     apply::{Change, Effect},
     command::{Event, Outcome, Rejection},
-    lock::standing,
+    holds::standing,
     memory::Remembered,
     record::{Contender, Role},
 };
@@ -26,9 +26,14 @@ impl Change<'_> {
     /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives after it is refused.
     pub(crate) fn release(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
         if let Some(number) = self.state.index.grants.get(&grant).copied() {
+            if self.contender(number).holds() > 1 {
+                self.end_hold(number, grant, EndReason::Released);
+                return Ok(Effect::Changed(Outcome::Done));
+            }
             let held = self.contender(number).granted_at.is_some();
-            let lock = self.end_contender(number, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Session);
-            self.advance(&lock);
+            let locks =
+                self.end_contender(number, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Session);
+            self.advance_all(locks);
             return Ok(Effect::Changed(Outcome::Done));
         }
         if self.state.is_remembered(&grant) || self.state.index.session_keys.contains_key(&grant) {
@@ -43,14 +48,14 @@ impl Change<'_> {
     pub(crate) fn withdraw(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
         let contender = self.contender(number);
-        if contender.attempt > attempt {
+        if contender.attempt_of(&grant) > attempt {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         if contender.granted_at.is_some() {
-            return Ok(Effect::Unchanged(standing(contender)));
+            return Ok(Effect::Unchanged(standing(contender, &grant)));
         }
-        let lock = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
-        self.advance(&lock);
+        let locks = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
+        self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
@@ -58,12 +63,19 @@ impl Change<'_> {
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.state.index.grants.get(&grant).copied();
         match live {
-            Some(number) if self.contender(number).attempt <= attempt || planted::has(Bug::AbandonsNewerAttempt) => {
-                let lock = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
-                self.advance(&lock);
+            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
+                Effect::Unchanged(Outcome::Nothing)
+            }
+            Some(number) if self.contender(number).holds() > 1 => {
+                self.end_hold(number, grant, EndReason::Withdrawn);
                 Effect::Changed(Outcome::Done)
             }
-            Some(_) | None => Effect::Unchanged(Outcome::Nothing),
+            Some(number) => {
+                let locks = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
+                self.advance_all(locks);
+                Effect::Changed(Outcome::Done)
+            }
+            None => Effect::Unchanged(Outcome::Nothing),
         }
     }
 
@@ -71,47 +83,67 @@ impl Change<'_> {
         if !self.state.index.cooling.contains(&number) {
             return Effect::Unchanged(Outcome::Nothing);
         }
-        let contender = self.take_contender(number);
-        assert!(contender.lock == *lock, "grant #{number} cools in {} and not in {lock}", contender.lock);
-        self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
-        self.advance(lock);
+        let locks = self.free_cooling(number);
+        assert!(locks.contains(lock), "grant #{number} does not cool in {lock}");
+        self.advance_all(locks);
         Effect::Changed(Outcome::Done)
     }
 
-    /// Ends a live grant: its contender, its place and, where it was made for it alone, its session. Says which lock may go on.
-    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> LockName {
-        let contender = self.take_contender(number);
-        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session: contender.session, reason });
-        self.tell_vacant(&contender);
-        self.note_ended(&contender, reason);
-        self.remember_ended(&contender, reason, keeper);
-        if contender.anonymous && reason != EndReason::Expired {
-            self.events.push(Event::SessionClosed { session: contender.session });
-            self.remove_session(contender.session);
+    /// Removes what cools, and says which locks may go on.
+    pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
+        let locks: Vec<LockName> = self.take_contenders(number).into_iter().map(|contender| contender.lock).collect();
+        for lock in &locks {
+            self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
         }
-        contender.lock
+        locks
     }
 
-    /// Ends a held grant whose session expired, and leaves its contender to block the lock until the delay is over.
-    pub(crate) fn cool_contender(&mut self, number: GrantNumber) {
-        let path = self.state.index.contenders.get(&number).cloned();
-        let contender = self.contender_mut(number);
-        contender.cooling = true;
-        let gave_up = std::mem::take(&mut contender.upgrading);
-        let contender = contender.clone();
-        if gave_up {
-            self.state.index.set_upgrading(&contender.lock, None);
+    /// Ends a live grant: its contenders, its places and, where it was made for it alone, its session. Says which locks may go
+    /// on.
+    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> Vec<LockName> {
+        let contenders = self.take_contenders(number);
+        for contender in &contenders {
+            let (lock, session) = (contender.lock.clone(), contender.session);
+            self.events.push(Event::Ended { lock, grant: number, session, reason });
+            self.tell_vacant(contender);
+            self.note_ended(contender, reason);
         }
-        if let Some(node) = path.and_then(|path| self.state.tree.get_mut(&path)) {
-            node.ephemeral_owner = SessionNumber(0);
+        if let Some(first) = contenders.first() {
+            self.remember_ended(first, reason, keeper);
+            if first.anonymous && reason != EndReason::Expired {
+                self.events.push(Event::SessionClosed { session: first.session });
+                self.remove_session(first.session);
+            }
+        }
+        contenders.into_iter().map(|contender| contender.lock).collect()
+    }
+
+    /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
+    pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: Keeper) {
+        let upgrading = self.contender(number).upgrading;
+        self.alter(number, |contender| {
+            contender.cooling = true;
+            contender.upgrading = false;
+        });
+        for path in self.paths_of(number) {
+            if let Some(node) = self.state.tree.get_mut(&path) {
+                node.ephemeral_owner = SessionNumber(0);
+            }
+        }
+        let contender = self.contender(number).clone();
+        if upgrading {
+            self.state.index.note_upgrading(&contender);
         }
         self.state.index.cool(&contender);
-        self.remember_ended(&contender, EndReason::Expired, Keeper::Table);
-        self.note_ended(&contender, EndReason::Expired);
-        let (session, reason) = (contender.session, EndReason::Expired);
-        self.events.push(Event::Ended { lock: contender.lock.clone(), grant: number, session, reason });
-        self.tell_vacant(&contender);
-        self.events.push(Event::Cooling { lock: contender.lock.clone(), grant: number, delay_ms: contender.lock_delay_ms });
+        self.remember_ended(&contender, EndReason::Expired, keeper);
+        for lock in self.state.locks_of(number) {
+            let expired = self.contender_in(&lock, number).clone();
+            self.note_ended(&expired, EndReason::Expired);
+            let (session, reason) = (contender.session, EndReason::Expired);
+            self.events.push(Event::Ended { lock: lock.clone(), grant: number, session, reason });
+            self.tell_vacant(&expired);
+            self.events.push(Event::Cooling { lock, grant: number, delay_ms: contender.lock_delay_ms });
+        }
     }
 
     /// The number of a live grant, or how it ended, or that there is none.
@@ -131,6 +163,7 @@ impl Change<'_> {
         }
     }
 
+    /// The contender of a grant that has one lock.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
@@ -148,25 +181,11 @@ impl Change<'_> {
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
-    pub(crate) fn take_contender(&mut self, number: GrantNumber) -> Contender {
-        let path = self.state.index.contenders.get(&number).cloned();
-        let node = path.and_then(|path| self.state.tree.remove(&path, self.revision));
-        match node.map(|node| node.role) {
-            Some(Role::Contender(contender)) => {
-                self.state.index.remove_contender(&contender);
-                *contender
-            }
-            Some(Role::Data | Role::Lock(_)) | None => {
-                unreachable!("the index names grant #{number} and the tree has no contender of it")
-            }
-        }
-    }
-
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: Keeper) {
-        match keeper {
-            Keeper::Session if !contender.anonymous => self.remember_in_session(contender.session, contender.grant, reason),
-            Keeper::Session | Keeper::Table => {
-                self.state.memory.remember(contender.grant, self.revision, Remembered::Grant(reason));
+        for id in contender.ids() {
+            match keeper {
+                Keeper::Session if !contender.anonymous => self.remember_in_session(contender.session, id, reason),
+                Keeper::Session | Keeper::Table => self.state.memory.remember(id, self.revision, Remembered::Grant(reason)),
             }
         }
     }

@@ -1,7 +1,10 @@
 //! Caches of the tree and the sessions: who stands in which lock, and where an id leads. `State::check` compares them with
 //! the truth.
 
-use crate::record::{Contender, Kind, Role, Session, Znode};
+use crate::{
+    deadlock::{Actor, Deeds},
+    record::{Contender, Kind, Role, Session, Znode},
+};
 use fairhold_types::{GrantId, GrantNumber, LockName, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
 use std::cmp::Reverse;
@@ -12,11 +15,16 @@ pub(crate) struct Place(Reverse<i32>, GrantNumber);
 
 impl Place {
     pub(crate) fn of(contender: &Contender) -> Place {
-        Place(Reverse(contender.priority), contender.number)
+        Place(Reverse(contender.standing), contender.number)
     }
 
-    pub(crate) fn new(priority: i32, number: GrantNumber) -> Place {
-        Place(Reverse(priority), number)
+    pub(crate) fn new(standing: i32, number: GrantNumber) -> Place {
+        Place(Reverse(standing), number)
+    }
+
+    /// The priority by which it is a place.
+    pub(crate) fn standing(self) -> i32 {
+        self.0.0
     }
 
     pub(crate) fn number(self) -> GrantNumber {
@@ -31,6 +39,10 @@ pub(crate) struct Queue {
     pub(crate) holders: OrdSet<GrantNumber>,
     /// Those who wait, in order.
     pub(crate) waiting: OrdSet<Place>,
+    /// Those who wait, the one that waits longest first.
+    pub(crate) by_age: OrdSet<GrantNumber>,
+    /// Those who wait and may not be overtaken, in order.
+    pub(crate) barriers: OrdSet<Place>,
     /// The shared holder that waits to be the only one: there is never a second, for the two would wait for one another.
     pub(crate) upgrading: Option<GrantNumber>,
 }
@@ -39,24 +51,46 @@ impl Queue {
     fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }
+
+    fn add_waiting(&mut self, contender: &Contender) {
+        let place = Place::of(contender);
+        self.waiting.insert(place);
+        self.by_age.insert(contender.number);
+        if contender.is_not_overtaken() {
+            self.barriers.insert(place);
+        }
+    }
+
+    /// Says whether it waited.
+    fn remove_waiting(&mut self, place: Place) -> bool {
+        self.by_age.remove(&place.number());
+        self.barriers.remove(&place);
+        self.waiting.remove(&place).is_some()
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
     /// Locks in which somebody stands.
     pub(crate) queues: OrdMap<LockName, Queue>,
-    /// Locks that were ever granted, as long as they have a node; those in which nobody stands are not forgotten yet.
+    /// Locks in which somebody ever stood, as long as they have a node; those in which nobody stands are not forgotten yet.
     pub(crate) locks: OrdSet<LockName>,
-    /// Where each contender is in the tree.
+    /// Where each grant's contender is in the tree: its first, where it has several locks.
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
-    /// Live grants: held or queued, not cooling.
+    /// Where the other contenders of grants are that have several locks.
+    pub(crate) companions: OrdMap<(GrantNumber, LockName), Path>,
+    /// Live grants by the ids of their holds: held or queued, not cooling.
     pub(crate) grants: OrdMap<GrantId, GrantNumber>,
-    /// How many contenders wait, in all locks together.
+    /// How many grants wait.
     pub(crate) waiting: usize,
-    /// Contenders that cool.
+    /// Grants whose contenders cool.
     pub(crate) cooling: OrdSet<GrantNumber>,
+    /// Grants that are held for a bounded time.
+    pub(crate) bounded: OrdSet<GrantNumber>,
     /// Live grants of each session that has any.
     pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
+    /// What each owner of a named session does that was named by its caller.
+    pub(crate) actors: OrdMap<Actor, Deeds>,
     /// Named sessions by their secret id.
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
     /// Sessions by the key with which they were opened.
@@ -75,33 +109,79 @@ impl Index {
         if contender.granted_at.is_some() {
             queue.holders.insert(number);
         } else {
-            queue.waiting.insert(Place::of(contender));
-            self.waiting += 1;
+            queue.add_waiting(contender);
         }
         if contender.upgrading {
             queue.upgrading = Some(number);
         }
+        if contender.companion {
+            self.companions.insert((number, contender.lock.clone()), path);
+            return;
+        }
+        self.waiting += usize::from(contender.granted_at.is_none());
         self.contenders.insert(number, path);
         if contender.cooling {
             self.cooling.insert(number);
         } else {
-            self.grants.insert(contender.grant, number);
+            self.grants.extend(contender.ids().map(|id| (id, number)));
+            if contender.hold_ms.is_some() {
+                self.bounded.insert(number);
+            }
             self.of_session.entry(contender.session).or_default().insert(number);
+            let waits = contender.granted_at.is_none() || contender.upgrading;
+            self.note_deeds(contender, |deeds| {
+                deeds.grants += 1;
+                deeds.waits.extend(waits.then_some(number));
+            });
+        }
+    }
+
+    /// Notes what a grant's actor does, where it has a name.
+    fn note_deeds(&mut self, contender: &Contender, change: impl FnOnce(&mut Deeds)) {
+        let actor = Actor::of(contender);
+        if matches!(actor, Actor::Alone(_)) {
+            return;
+        }
+        let mut deeds = self.actors.remove(&actor).unwrap_or_default();
+        change(&mut deeds);
+        if deeds.grants > 0 {
+            self.actors.insert(actor, deeds);
         }
     }
 
     /// Moves a contender from those who wait to those who hold.
-    pub(crate) fn grant(&mut self, lock: &LockName, place: Place) {
-        let queue = self.queues.entry(lock.clone()).or_default();
-        self.waiting -= usize::from(queue.waiting.remove(&place).is_some());
-        queue.holders.insert(place.number());
+    pub(crate) fn grant(&mut self, contender: &Contender) {
+        let queue = self.queues.entry(contender.lock.clone()).or_default();
+        let waited = queue.remove_waiting(Place::of(contender));
+        queue.holders.insert(contender.number);
+        if waited && !contender.companion {
+            self.waiting -= 1;
+            self.note_deeds(contender, |deeds| {
+                deeds.waits.remove(&contender.number);
+            });
+        }
     }
 
-    /// Notes who waits to be the only holder of a lock, or that nobody does any more.
-    pub(crate) fn set_upgrading(&mut self, lock: &LockName, upgrading: Option<GrantNumber>) {
+    /// Notes that one who waits may not be overtaken any more.
+    pub(crate) fn add_barrier(&mut self, lock: &LockName, place: Place) {
         if let Some(queue) = self.queues.get_mut(lock) {
-            queue.upgrading = upgrading;
+            queue.barriers.insert(place);
         }
+    }
+
+    /// Notes that a holder waits to be the only one of its lock, or does so no more, as it says itself.
+    pub(crate) fn note_upgrading(&mut self, contender: &Contender) {
+        let number = contender.number;
+        if let Some(queue) = self.queues.get_mut(&contender.lock) {
+            queue.upgrading = contender.upgrading.then_some(number);
+        }
+        self.note_deeds(contender, |deeds| {
+            if contender.upgrading {
+                deeds.waits.insert(number);
+            } else {
+                deeds.waits.remove(&number);
+            }
+        });
     }
 
     /// Takes a contender's grant from its owner, who has gone; the contender goes on blocking.
@@ -115,10 +195,15 @@ impl Index {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.holders.remove(&contender.number);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            self.waiting -= usize::from(queue.waiting.remove(&Place::of(contender)).is_some());
+            let waited = queue.remove_waiting(Place::of(contender));
+            self.waiting -= usize::from(waited && !contender.companion);
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
+        }
+        if contender.companion {
+            self.companions.remove(&(contender.number, contender.lock.clone()));
+            return;
         }
         self.contenders.remove(&contender.number);
         if self.cooling.remove(&contender.number).is_none() {
@@ -168,7 +253,14 @@ impl Index {
     }
 
     fn disown(&mut self, contender: &Contender) {
-        self.grants.remove(&contender.grant);
+        self.note_deeds(contender, |deeds| {
+            deeds.grants -= 1;
+            deeds.waits.remove(&contender.number);
+        });
+        for id in contender.ids() {
+            self.grants.remove(&id);
+        }
+        self.bounded.remove(&contender.number);
         if let Some(grants) = self.of_session.get_mut(&contender.session) {
             grants.remove(&contender.number);
             if grants.is_empty() {

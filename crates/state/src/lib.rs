@@ -14,28 +14,34 @@
 //!
 //! # Caveats
 //!
-//! Several locks in one acquire, reentrant holds, an election's value and `max_hold` are in the commands' format and are
+//! An election's value is in the commands' format and is
 //! refused with `Rejection::Unsupported`. Below `/locks` nothing is written through the tree's operations. Access lists are
 //! kept with nodes, empty, and not enforced.
 
+mod administration;
+mod ageing;
 mod apply;
 mod breaking;
 mod browse;
 mod check;
 pub mod command;
 mod convert;
+mod deadlock;
 pub mod election;
 mod grant;
 pub mod history;
+mod holds;
 mod index;
 pub mod listing;
 mod lock;
 mod memory;
 mod nodes;
+mod orders;
 mod persistent;
 pub mod read;
 pub mod record;
 mod session;
+mod several;
 pub mod snapshot;
 pub mod statistics;
 mod transact;

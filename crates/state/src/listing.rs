@@ -205,7 +205,8 @@ impl State {
         let settings = self.settings(name);
         let cooling = queue.map_or(0, |queue| self.cooling_in(queue));
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
-        let first = queue.and_then(|queue| queue.holders.iter().find(holding)).and_then(|number| self.contender(*number));
+        let first = queue.and_then(|queue| queue.holders.iter().find(holding));
+        let first = first.and_then(|number| self.contender_in(name, *number));
         let oldest = queue.and_then(first_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
@@ -227,5 +228,5 @@ impl State {
 
 /// The one that waits since longest, wherever its priority has put it.
 fn first_waiter(queue: &Queue) -> Option<GrantNumber> {
-    queue.waiting.iter().map(|place| place.number()).min()
+    queue.by_age.get_min().copied()
 }

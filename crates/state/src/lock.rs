@@ -3,107 +3,114 @@
 use crate::{
     State,
     apply::{Change, Effect},
-    command::{Acquire, Claimant, Event, Held, HolderFacts, IfBusy, Outcome, Queued, Rejection, Want},
+    command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
+    deadlock::{Actor, Request, Wish},
+    holds::standing,
     index::{Place, Queue},
     memory::Remembered,
-    record::{Contender, LockSettings, Role, Session},
+    record::{Contender, LockSettings, Role},
     session::other_request,
+    several::new_contender,
     tree::Create,
     value::Value,
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits,
     planted::{self, Bug},
+    time::WallMillis,
 };
 use std::collections::BTreeSet;
 
 impl Change<'_> {
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
-        let [want] = acquire.wants.as_slice() else {
-            return Err(Rejection::Unsupported { what: "taking several locks at once".to_owned() });
-        };
-        let want = want.clone();
-        refuse_unsupported(&want.lock, &acquire)?;
+        refuse_unsupported(&acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
             && !planted::has(Bug::GrantsAgain)
         {
-            return self.attach(number, &want, &acquire);
+            return self.attach(number, &acquire);
         }
         self.refuse_ended(&acquire.grant)?;
-        self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
-        let named = self.find_claimant(&acquire)?;
-        let limit = self.state.limit_for(&want, &acquire)?;
-        let place = Place::new(acquire.priority, GrantNumber(self.revision.0));
-        let free = self.state.is_free_for(&want.lock, place, want.mode, acquire.permits, limit);
-        if !free {
-            self.refuse_busy(&want.lock, place, acquire.if_busy)?;
+        for want in &acquire.wants {
+            self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
         }
+        let named = self.find_claimant(&acquire)?;
+        let mut busy = None;
+        for want in &acquire.wants {
+            let limit = self.state.limit_for(want, &acquire)?;
+            let place = self.place_in(&want.lock, acquire.priority);
+            if busy.is_none() && !self.state.is_free_for(&want.lock, place, want.mode, acquire.permits, limit) {
+                busy = Some((&want.lock, place));
+            }
+        }
+        if let Some(number) = named.and_then(|session| self.held_by_the_same(session, &acquire)) {
+            return self.hold_again(number, &acquire);
+        }
+        if let Some((lock, place)) = busy {
+            self.refuse_busy(&acquire, lock, place)?;
+        }
+        self.refuse_deadlock(&acquire, named, busy.is_none())?;
         self.require_memory()?;
         if named.is_none() {
             self.require_session_room()?;
         }
-        Ok(Effect::Changed(self.join(want, acquire, named)))
+        Ok(Effect::Changed(self.join(acquire, named)))
     }
 
-    /// Puts a new contender at the end of its queue, and grants it where it can be.
-    fn join(&mut self, want: Want, acquire: Acquire, named: Option<SessionNumber>) -> Outcome {
-        let (number, lock, at) = (GrantNumber(self.revision.0), want.lock, acquire.at);
+    /// Refuses one who would wait for itself in the end; `granted`: it would not wait, but others would wait for it.
+    fn refuse_deadlock(&self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<(), Rejection> {
+        // Nobody waits for one who has no other grant.
+        let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(()) };
+        let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
+        let request = Request {
+            actor: Actor::Named(session, acquire.owner.text.clone()),
+            session,
+            owner: &acquire.owner.text,
+            number: GrantNumber(self.revision.0),
+            wish: Wish::Join { wants: wants.collect(), permits: acquire.permits, granted },
+        };
+        match self.state.deadlock(&request) {
+            Some(cycle) => Err(Rejection::WouldDeadlock { cycle }),
+            None => Ok(()),
+        }
+    }
+
+    /// Where one who comes now with that priority stands: nobody is placed before one who may not be overtaken.
+    fn place_in(&self, lock: &LockName, priority: i32) -> Place {
+        let last = self.state.index.queues.get(lock).and_then(|queue| queue.barriers.get_max());
+        Place::new(last.map_or(priority, |last| priority.min(last.standing())), GrantNumber(self.revision.0))
+    }
+
+    /// Puts a new contender into the queue of each lock, and grants it where it can be.
+    fn join(&mut self, acquire: Acquire, named: Option<SessionNumber>) -> Outcome {
+        let (number, at) = (GrantNumber(self.revision.0), acquire.at);
         let session = match (named, &acquire.claimant) {
             (Some(session), _) => session,
             (None, Claimant::Anonymous { timeout_ms }) => self.open_anonymous_session(*timeout_ms, at),
             (None, Claimant::Session(_)) => unreachable!("a named session was found before joining"),
         };
-        self.open_lock(&lock, &acquire);
-        let contender = Contender {
-            number,
-            grant: acquire.grant,
-            lock: lock.clone(),
-            session,
-            anonymous: named.is_none(),
-            mode: want.mode,
-            asked: want.mode,
-            upgrading: false,
-            limit: acquire.limit,
-            permits: acquire.permits,
-            priority: acquire.priority,
-            owner: acquire.owner,
-            meta: acquire.meta,
-            attempt: 1,
-            granted_at: None,
-            lock_delay_ms: acquire.lock_delay_ms,
-            cooling: false,
-            queued_at: at,
-            held_since: None,
-        };
+        let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
+        for (index, want) in acquire.wants.iter().enumerate() {
+            self.open_lock(&want.lock, acquire.limit, at);
+            self.state.settings_mut(&want.lock).election = Some(acquire.value.is_some());
+            let place = self.place_in(&want.lock, acquire.priority);
+            let contender = new_contender(&acquire, index, session, named.is_none(), place);
+            self.note_overtaken(&want.lock, place);
+            self.place(contender, value.clone());
+        }
+        self.advance_all(acquire.wants.iter().map(|want| want.lock.clone()));
+        standing(self.contender(number), &acquire.grant)
+    }
+
+    fn place(&mut self, contender: Contender, value: Value) {
+        let (lock, number, session, at) = (contender.lock.clone(), contender.number, contender.session, contender.queued_at);
         let path = lock.path();
         let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
         let path = path.child(&format!("{session}-lock-{sequence:010}"));
         self.state.index.add_contender(&contender, path.clone());
-        let create = Create {
-            kind: crate::record::Kind::Ephemeral,
-            owner: session,
-            value: acquire.value.map_or_else(Value::empty, Value::from),
-            role: Role::Contender(Box::new(contender)),
-        };
+        let create =
+            Create { kind: crate::record::Kind::Ephemeral, owner: session, value, role: Role::Contender(Box::new(contender)) };
         self.state.tree.create(path, create, self.revision, at);
-        self.events.push(Event::Queued { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        standing(self.contender(number))
-    }
-
-    /// A caller comes again with the id of a live grant: the same grant, and from now on its attempt is the one that counts.
-    fn attach(&mut self, number: GrantNumber, want: &Want, acquire: &Acquire) -> Result<Effect, Rejection> {
-        let contender = self.contender(number);
-        let session = self.state.sessions.get(&contender.session);
-        let election = self.state.is_election(&contender.lock) == Some(true);
-        if let Some(field) = first_difference(contender, session, want, acquire, election) {
-            return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
-        }
-        let contender = self.contender_mut(number);
-        contender.attempt += 1;
-        let (lock, attempt, outcome) = (contender.lock.clone(), contender.attempt, standing(contender));
-        self.events.push(Event::Attached { lock, grant: number, attempt });
-        Ok(Effect::Changed(outcome))
+        self.events.push(Event::Queued { lock, grant: number });
     }
 
     /// Refuses an id whose grant is over.
@@ -132,45 +139,71 @@ impl Change<'_> {
         if Some(acquire.grant) <= floor { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }
 
-    fn refuse_busy(&self, lock: &LockName, place: Place, if_busy: IfBusy) -> Result<(), Rejection> {
-        let queue = self.state.index.queues.get(lock).cloned().unwrap_or_default();
-        match if_busy {
-            IfBusy::Refuse => Err(self.state.busy(&queue, place)),
-            IfBusy::Queue if queue.waiting.len() >= limits::WAITERS_MAX => {
-                Err(Rejection::QueueFull { max: limits::WAITERS_MAX as u64 })
-            }
-            IfBusy::Queue => Ok(()),
+    /// Refuses one who does not wait, or for whom there is no room to: `lock` is the first that is not free.
+    fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, place: Place) -> Result<(), Rejection> {
+        if acquire.if_busy == IfBusy::Refuse {
+            return Err(self.state.busy(lock, place));
+        }
+        let full = |want: &Want| {
+            let max =
+                self.state.settings(&want.lock).and_then(|settings| settings.max_waiters).unwrap_or(limits::WAITERS_MAX as u64);
+            let waiting = self.state.index.queues.get(&want.lock).map_or(0, |queue| queue.waiting.len() as u64);
+            (waiting >= max).then_some(max)
+        };
+        match acquire.wants.iter().find_map(full) {
+            Some(max) => Err(Rejection::QueueFull { max }),
+            None => Ok(()),
         }
     }
 
-    /// Makes sure that the lock's node is there, and that it has the limit that was named, and the use.
-    fn open_lock(&mut self, lock: &LockName, acquire: &Acquire) {
-        let (path, at) = (lock.path(), acquire.at);
+    /// Makes sure that the lock's node is there, and that it has the limit that was named.
+    pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
+        let path = lock.path();
         if self.state.tree.get(&path).is_none() {
             self.state.tree.create_parents(&path, Create::lock, self.revision, at);
             self.state.tree.create(path.clone(), Create::lock(), self.revision, at);
         }
         let settings = self.state.settings_mut(lock);
-        settings.limit = settings.limit.or(acquire.limit);
-        settings.election = Some(acquire.value.is_some());
+        settings.limit = settings.limit.or(limit);
+        settings.used = true;
+        self.state.index.locks.insert(lock.clone());
     }
 
     /// Grants, in order, to all those whose turn has come: one exclusive contender, or a batch of readers, or as many as have
-    /// permits.
+    /// permits; whoever takes several locks takes them together, and then those behind it in the others may go on too.
+    pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
+        let mut locks: BTreeSet<LockName> = locks.into_iter().collect();
+        while let Some(lock) = locks.pop_first() {
+            self.finish_upgrade(&lock);
+            while let Some(number) = self.state.first_grantable(&lock) {
+                let granted = self.give(number);
+                locks.extend(granted.into_iter().filter(|other| *other != lock));
+            }
+        }
+    }
+
     pub(crate) fn advance(&mut self, lock: &LockName) {
-        self.finish_upgrade(lock);
-        while let Some(place) = self.state.first_grantable(lock) {
-            let (number, revision, at) = (place.number(), self.revision, self.at);
-            let contender = self.contender_mut(number);
+        self.advance_all([lock.clone()]);
+    }
+
+    /// Grants all locks of a grant, and says which they are.
+    fn give(&mut self, number: GrantNumber) -> Vec<LockName> {
+        let (revision, at) = (self.revision, self.at);
+        self.alter(number, |contender| {
             assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
             contender.granted_at = Some(revision);
             contender.held_since = Some(at);
-            let granted = contender.clone();
+        });
+        let locks = self.state.locks_of(number);
+        self.bound_hold(number);
+        for lock in &locks {
+            let granted = self.contender_in(lock, number).clone();
             self.count_granted(&granted);
-            self.state.index.grant(lock, place);
+            self.state.index.grant(&granted);
             self.note_token(lock, number);
             self.tell_leader(lock);
         }
+        locks
     }
 
     /// Notes that this revision is the token of a holder.
@@ -179,14 +212,7 @@ impl Change<'_> {
         let settings = self.state.settings_mut(lock);
         assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
         settings.last_token = Some(token);
-        self.state.index.locks.insert(lock.clone());
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
-    }
-
-    pub(crate) fn advance_all(&mut self, locks: BTreeSet<LockName>) {
-        for lock in locks {
-            self.advance(&lock);
-        }
     }
 
     /// Removes the node of a lock in which nobody stands since that revision.
@@ -228,22 +254,35 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| place < *first) || planted::has(Bug::OvertakesWaiters);
-        first && self.fits(queue, mode, permits, limit)
+        first && self.fits(lock, queue, mode, permits, limit)
     }
 
     /// The first of those who wait, where it can be granted now.
-    fn first_grantable(&self, lock: &LockName) -> Option<Place> {
-        let queue = self.index.queues.get(lock)?;
+    fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
+        let waiting = &self.index.queues.get(lock)?.waiting;
         let newest = planted::has(Bug::OvertakesWaiters);
-        let place = *if newest { queue.waiting.get_max()? } else { queue.waiting.get_min()? };
-        let contender = self.contender(place.number())?;
+        let number = if newest { waiting.get_max()? } else { waiting.get_min()? }.number();
+        if !self.is_ready(lock, number) {
+            return None;
+        }
+        let alone = self.contender_in(lock, number).is_some_and(|contender| !contender.is_of_several());
+        let together = || self.locks_of(number).iter().all(|other| other == lock || self.is_ready(other, number));
+        (alone || together()).then_some(number)
+    }
+
+    /// Whether it waits as the first, and those who hold leave it room: one that has several locks is reserved then, as long as
+    /// it is not so in all of them.
+    pub(crate) fn is_ready(&self, lock: &LockName, number: GrantNumber) -> bool {
+        let Some(queue) = self.index.queues.get(lock) else { return false };
+        let Some(contender) = self.contender_in(lock, number) else { return false };
         let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        self.fits(queue, contender.mode, contender.permits, limit).then_some(place)
+        let first = queue.waiting.get_min().is_some_and(|place| place.number() == number);
+        (first || planted::has(Bug::OvertakesWaiters)) && self.fits(lock, queue, contender.mode, contender.permits, limit)
     }
 
     /// Whether those who hold (or cool) leave room for one more.
-    fn fits(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
-        let mut holders = queue.holders.iter().filter_map(|number| self.contender(*number));
+    fn fits(&self, lock: &LockName, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
+        let mut holders = queue.holders.iter().filter_map(|number| self.contender_in(lock, *number));
         match mode {
             // All holders of a lock have one mode, so any of them tells: readers do not have to count one another.
             Mode::Shared if planted::has(Bug::ReadersBesideWriter) => true,
@@ -251,8 +290,14 @@ impl State {
             Mode::Shared => holders.next().is_none_or(|holder| holder.mode == Mode::Shared),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
-                let held: u64 = holders.map(|holder| u64::from(holder.permits)).sum();
-                held + u64::from(permits) <= u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany))
+                let mut held = 0;
+                // Those who share it are from before it got a limit.
+                let alone = holders.all(|holder| {
+                    held += u64::from(holder.permits);
+                    holder.mode == Mode::Exclusive
+                });
+                let room = u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany));
+                alone && held + u64::from(permits) <= room
             }
         }
     }
@@ -266,10 +311,11 @@ impl State {
         }
     }
 
-    fn busy(&self, queue: &Queue, place: Place) -> Rejection {
+    fn busy(&self, lock: &LockName, place: Place) -> Rejection {
+        let Some(queue) = self.index.queues.get(lock) else { unreachable!("a lock that is not free has a queue") };
         let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|place| place.number()));
         let ahead = queue.holders.len() + queue.waiting.range(..place).count();
-        match first.and_then(|number| self.contender(number)) {
+        match first.and_then(|number| self.contender_in(lock, number)) {
             Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
             None => unreachable!("a lock that is not free has somebody in it"),
         }
@@ -290,54 +336,19 @@ impl State {
     }
 }
 
-/// What a contender's owner is told of it.
-pub(crate) fn standing(contender: &Contender) -> Outcome {
-    let (number, session, attempt) = (contender.number, contender.session, contender.attempt);
-    match contender.token() {
-        Some(token) => Outcome::Held(Held { number, token, session, attempt }),
-        None => Outcome::Queued(Queued { number, session, attempt }),
-    }
-}
-
-/// The first field in which a repeated acquire differs from the grant that it names. How long to wait is not compared, and of a
-/// value only whether there is one: the leader may have proclaimed another by now.
-fn first_difference(
-    contender: &Contender,
-    session: Option<&Session>,
-    want: &Want,
-    acquire: &Acquire,
-    election: bool,
-) -> Option<&'static str> {
-    let same_session = match &acquire.claimant {
-        Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
-        Claimant::Anonymous { .. } => contender.anonymous,
-    };
-    // An owner that was made from the connection may differ when the caller comes again by another one.
-    let same_owner =
-        contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text);
-    [
-        ("name", contender.lock != want.lock),
-        ("mode", contender.asked != want.mode),
-        ("value", election != acquire.value.is_some()),
-        ("limit", contender.limit != acquire.limit),
-        ("permits", contender.permits != acquire.permits),
-        ("priority", contender.priority != acquire.priority),
-        ("session", !same_session),
-        ("owner", !same_owner),
-        ("lock_delay", contender.lock_delay_ms != acquire.lock_delay_ms),
-        ("meta", contender.meta != acquire.meta),
-    ]
-    .into_iter()
-    .find_map(|(field, differs)| differs.then_some(field))
-}
-
-fn refuse_unsupported(lock: &LockName, acquire: &Acquire) -> Result<(), Rejection> {
+fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
+    let names: BTreeSet<&LockName> = acquire.wants.iter().map(|want| &want.lock).collect();
+    let is_reserved = |name: &&LockName| name.as_str().split('/').any(is_contender_name);
+    let election = acquire.value.is_some();
     let unsupported = [
-        ("a lock with a contender's name", lock.as_str().split('/').any(is_contender_name)),
-        ("a reentrant hold", acquire.reentrant),
-        ("max_hold", acquire.max_hold_ms.is_some()),
-        ("an election that is shared", acquire.value.is_some() && acquire.wants.iter().any(|want| want.mode == Mode::Shared)),
-        ("an election with a limit", acquire.value.is_some() && acquire.limit.is_some_and(|limit| limit > 1)),
+        ("a lock with a contender's name", names.iter().any(is_reserved)),
+        ("taking no lock, or one twice", names.is_empty() || names.len() != acquire.wants.len()),
+        ("taking so many locks at once", names.len() > limits::LOCKS_TOGETHER_MAX),
+        ("a reentrant hold of several locks", acquire.reentrant && acquire.wants.len() > 1),
+        ("an election of several names", election && acquire.wants.len() > 1),
+        ("a reentrant hold of an election", election && acquire.reentrant),
+        ("an election that is shared", election && acquire.wants.iter().any(|want| want.mode == Mode::Shared)),
+        ("an election with a limit", election && acquire.limit.is_some_and(|limit| limit > 1)),
     ];
     match unsupported.into_iter().find(|(_, asked)| *asked) {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),

@@ -4,7 +4,7 @@ use crate::{
     State,
     command::Rejection,
     memory::Remembered,
-    record::{Contender, Role, Session},
+    record::{Contender, LockSettings, Role, Session},
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
@@ -31,6 +31,10 @@ pub struct LockView<'a> {
     pub waiting: usize,
     /// The limit that is set; `None`: none was named, and it counts as 1.
     pub limit: Option<u32>,
+    /// How many may wait, where an administrator said so.
+    pub max_waiters: Option<u64>,
+    /// How long a grant may hold it, where an administrator said so.
+    pub max_hold_ms: Option<u64>,
     /// The token that was given out last, as long as the lock's node lives.
     pub last_token: Option<FencingToken>,
 }
@@ -146,9 +150,15 @@ impl State {
         let settings = self.settings(name);
         let queue = self.index.queues.get(name);
         LockView {
-            holders: queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender(*number)).collect(),
+            holders: queue
+                .into_iter()
+                .flat_map(|queue| &queue.holders)
+                .filter_map(|number| self.contender_in(name, *number))
+                .collect(),
             waiting: queue.map_or(0, |queue| queue.waiting.len()),
-            limit: settings.and_then(|settings| settings.limit),
+            limit: settings.and_then(LockSettings::limit_in_force),
+            max_waiters: settings.and_then(|settings| settings.max_waiters),
+            max_hold_ms: settings.and_then(|settings| settings.max_hold_ms),
             last_token: settings.and_then(|settings| settings.last_token),
         }
     }
@@ -159,12 +169,12 @@ impl State {
         let Some(queue) = self.index.queues.get(name) else {
             return Vec::new();
         };
-        let mutex = self.settings(name).and_then(|settings| settings.limit).unwrap_or(1) == 1;
+        let mutex = self.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
         let holders = queue.holders.iter().copied();
         let waiting = queue.waiting.iter().map(|place| place.number());
         let mut entries: Vec<QueueEntry<'_>> = Vec::new();
         let mut last_exclusive: Option<&Contender> = None;
-        for (ahead, contender) in (0_u64..).zip(holders.chain(waiting).filter_map(|number| self.contender(number))) {
+        for (ahead, contender) in (0_u64..).zip(holders.chain(waiting).filter_map(|number| self.contender_in(name, number))) {
             let first = entries.first().map(|entry| entry.contender);
             let predecessor = entries.last().map(|entry| entry.contender);
             let waits_for = match (contender.granted_at, contender.mode) {
@@ -174,7 +184,10 @@ impl State {
                 (None, Mode::Exclusive) => first,
                 (None, Mode::Shared) => last_exclusive,
             };
-            if contender.mode == Mode::Exclusive || contender.upgrading {
+            let waits = contender.granted_at.is_none();
+            let reserved = waits && contender.is_of_several() && self.is_ready(name, contender.number);
+            let waits_for = if reserved { self.blocker_elsewhere(contender) } else { waits_for };
+            if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_of_several()) {
                 last_exclusive = Some(contender);
             }
             entries.push(QueueEntry { contender, position: ahead + 1, waits_for });
@@ -187,13 +200,14 @@ impl State {
         let queue = self.index.queues.get(name);
         let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
         let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|place| place.number());
-        holders.chain(waiting).take(count).filter_map(|number| self.contender(number))
+        holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
     }
 
     /// Passes exactly while a held grant has that token, and is that grant where one is named.
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
         let holders = self.lock(lock).holders;
-        let holds = |holder: &&Contender| holder.token() == Some(token) && grant.is_none_or(|grant| holder.grant == *grant);
+        let holds =
+            |holder: &&Contender| holder.token() == Some(token) && grant.is_none_or(|grant| holder.ids().any(|id| id == *grant));
         if holders.iter().any(holds) || planted::has(Bug::FenceUnchecked) {
             return Ok(());
         }
@@ -221,10 +235,15 @@ impl State {
         self.index.cooling.iter().filter_map(|number| self.contender(*number))
     }
 
+    /// Grants that may hold for a bounded time, and hold.
+    pub fn bounded_holds(&self) -> impl Iterator<Item = &Contender> {
+        self.index.bounded.iter().filter_map(|number| self.contender(*number))
+    }
+
     /// Locks in which nobody stands, with the revision since when, for `Command::ForgetLock`.
     pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
         self.tree.below(&Path::locks(), None).filter_map(|(path, node)| match &node.role {
-            Role::Lock(_) if node.num_children == 0 => Some((path.lock_name()?, node.pzxid)),
+            Role::Lock(settings) if node.num_children == 0 && !settings.kept => Some((path.lock_name()?, node.pzxid)),
             Role::Lock(_) | Role::Data | Role::Contender(_) => None,
         })
     }
@@ -233,7 +252,8 @@ impl State {
     #[must_use]
     pub fn idle_since(&self, lock: &LockName) -> Option<Revision> {
         let node = self.tree.get(&lock.path())?;
-        (node.num_children == 0 && matches!(node.role, Role::Lock(_))).then_some(node.pzxid)
+        let may_go = matches!(&node.role, Role::Lock(settings) if !settings.kept);
+        (node.num_children == 0 && may_go).then_some(node.pzxid)
     }
 
     /// The revisions at which the oldest and the newest of the ids that are remembered without a session ended, for

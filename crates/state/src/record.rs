@@ -1,12 +1,13 @@
 //! What the state stores: sessions, nodes of the tree, contenders and a lock's settings.
 
 use crate::{
-    command::{Meta, Owner},
+    command::{Meta, Owner, Want},
     persistent,
     value::Value,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, time::WallMillis,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits::OVERTAKEN_MAX,
+    time::WallMillis,
 };
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -142,6 +143,67 @@ pub struct LockSettings {
     pub last_token: Option<FencingToken>,
     /// Whether it is an election, once somebody has stood in it.
     pub election: Option<bool>,
+    /// Whether somebody ever stood in it; else it is only a level above another lock.
+    pub used: bool,
+    /// How many may wait, where an administrator said so.
+    pub max_waiters: Option<u64>,
+    /// How long a grant may hold it, where an administrator said so.
+    pub max_hold_ms: Option<u64>,
+    /// An administrator set something that is not so by itself: it is not forgotten.
+    pub kept: bool,
+    /// When an administrator set the limit: those who were granted before may have more permits together.
+    pub limited_at: Option<Revision>,
+}
+
+/// A further hold of a grant, as its request named it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Its secret id.
+    pub grant: GrantId,
+    /// How often a caller attached to it.
+    pub attempt: u64,
+    /// The lock and the mode.
+    pub want: Want,
+    /// The limit.
+    pub limit: Option<u32>,
+    /// The permits.
+    pub permits: u32,
+    /// The priority.
+    pub priority: i32,
+    /// Pairs of text, for people.
+    pub meta: Meta,
+    /// The lock delay; that of the first hold is the one that counts.
+    pub lock_delay_ms: u64,
+    /// The longest time of holding; that of the first hold is the one that counts.
+    pub max_hold_ms: Option<u64>,
+}
+
+impl Hold {
+    /// The hold that a grant was taken with.
+    pub(crate) fn first_of(contender: &Contender) -> Hold {
+        Hold {
+            grant: contender.grant,
+            attempt: contender.attempt,
+            want: Want { lock: contender.lock.clone(), mode: contender.asked },
+            limit: contender.limit,
+            permits: contender.permits,
+            priority: contender.priority,
+            meta: contender.meta.clone(),
+            lock_delay_ms: contender.lock_delay_ms,
+            max_hold_ms: contender.max_hold_ms,
+        }
+    }
+}
+
+/// A polite word of an administrator to one who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revocation {
+    /// The revision at which it was said.
+    pub revision: Revision,
+    /// Who asks for it, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
 }
 
 /// One who holds a lock or waits for it.
@@ -153,6 +215,10 @@ pub struct Contender {
     pub grant: GrantId,
     /// The lock.
     pub lock: LockName,
+    /// The other locks that its request named, in order. They have contenders of the same number, to which all of this applies.
+    pub others: Vec<Want>,
+    /// It stands here for a grant whose first lock is another one.
+    pub companion: bool,
     /// The session that owns it; also after the session expired, while it cools.
     pub session: SessionNumber,
     /// Whether that session was made for this grant alone.
@@ -167,18 +233,32 @@ pub struct Contender {
     pub limit: Option<u32>,
     /// How many permits it holds or wants.
     pub permits: u32,
-    /// Higher stands before lower.
+    /// The priority that its request named.
     pub priority: i32,
+    /// The priority by which it stands, higher before lower: its own, or that of one who stood there and may not be overtaken.
+    pub standing: i32,
+    /// How often one who came later was placed before it, while it waited longest.
+    pub overtaken: u32,
     /// Who owns it, for people.
     pub owner: Owner,
     /// Pairs of text, for people.
     pub meta: Meta,
     /// How often a caller attached to it; the newest attempt is the one that counts.
     pub attempt: u64,
+    /// Further holds by the same owner, in the order in which they were taken.
+    pub more: Vec<Hold>,
+    /// The hold that it was taken with was given back, and further ones keep it.
+    pub first_over: bool,
     /// The revision at which it was granted, which is its token; set once, and anew by an upgrade.
     pub granted_at: Option<Revision>,
     /// How long the lock stays blocked when its session expires while it holds.
     pub lock_delay_ms: u64,
+    /// The longest time of holding that its request named.
+    pub max_hold_ms: Option<u64>,
+    /// How long it may hold since it was granted, by its request and its lock.
+    pub hold_ms: Option<u64>,
+    /// An administrator asks it to give the lock back.
+    pub revoked: Option<Revocation>,
     /// Its session expired while it held: it blocks until the lock delay is over, and its token is dead.
     pub cooling: bool,
     /// When it queued, by the clock of the node that took the request.
@@ -192,5 +272,36 @@ impl Contender {
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         if self.cooling { None } else { self.granted_at.map(|revision| FencingToken(revision.0)) }
+    }
+
+    /// How many holds it has.
+    #[must_use]
+    pub fn holds(&self) -> usize {
+        self.ids().count()
+    }
+
+    /// The ids of its holds.
+    pub fn ids(&self) -> impl Iterator<Item = GrantId> + '_ {
+        let first = (!self.first_over).then_some(self.grant);
+        first.into_iter().chain(self.more.iter().map(|hold| hold.grant))
+    }
+
+    /// The attempt that counts of one of its holds.
+    #[must_use]
+    pub fn attempt_of(&self, id: &GrantId) -> u64 {
+        self.more.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
+    }
+
+    /// Whether its grant has several locks.
+    #[must_use]
+    pub fn is_of_several(&self) -> bool {
+        self.companion || !self.others.is_empty()
+    }
+
+    /// Whether nobody who comes later is placed before it: it waits in several queues, which must have one order, or it was
+    /// overtaken often enough.
+    #[must_use]
+    pub fn is_not_overtaken(&self) -> bool {
+        self.is_of_several() || self.overtaken >= OVERTAKEN_MAX
     }
 }

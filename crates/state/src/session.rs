@@ -68,7 +68,7 @@ impl Change<'_> {
         let mut locks = BTreeSet::new();
         for grant in self.state.grants_of(number) {
             let reason = if self.contender(grant).granted_at.is_some() { EndReason::Released } else { EndReason::Withdrawn };
-            locks.insert(self.end_contender(grant, reason, Keeper::Table));
+            locks.extend(self.end_contender(grant, reason, Keeper::Table));
         }
         self.remove_ephemerals(number);
         self.remove_session(number);
@@ -87,10 +87,10 @@ impl Change<'_> {
             let contender = self.contender(grant);
             if contender.granted_at.is_some() && contender.lock_delay_ms > 0 {
                 // The others may go on all the same, where it was about to be the only one.
-                locks.insert(contender.lock.clone());
-                self.cool_contender(grant);
+                locks.extend(self.state.locks_of(grant));
+                self.cool_contender(grant, Keeper::Table);
             } else {
-                locks.insert(self.end_contender(grant, EndReason::Expired, Keeper::Table));
+                locks.extend(self.end_contender(grant, EndReason::Expired, Keeper::Table));
             }
         }
         self.remove_ephemerals(number);

@@ -210,7 +210,7 @@ pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut 
         index.note_node(path, node);
         match &node.role {
             Role::Contender(contender) => index.add_contender(contender, path.clone()),
-            Role::Lock(settings) if settings.last_token.is_some() => {
+            Role::Lock(settings) if settings.used => {
                 index.locks.extend(path.lock_name());
             }
             Role::Lock(_) | Role::Data => {}

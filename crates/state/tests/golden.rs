@@ -9,8 +9,8 @@ use fairhold_state::{
     State,
     command::{
         Acquire, Answer, Blocked, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta,
-        OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, SessionKey, Sweepable,
-        Transact, Want, WriteKey,
+        OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock,
+        Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -239,6 +239,21 @@ fn commands() -> Vec<(String, Command)> {
         Downgrade => Command::Downgrade { grant: id, at: AT },
         Upgrade => Command::Upgrade { grant: id, if_busy: IfBusy::Refuse, at: AT },
         EndUpgrade => Command::EndUpgrade { grant: id, at: AT },
+        SetLock => Command::SetLock(SetLock {
+            lock: lock("orders/42"),
+            limit: Some(3),
+            max_waiters: Some(300),
+            max_hold_ms: Some(60_000),
+            by: "curl@10.0.0.7".to_owned(),
+            at: AT,
+        }),
+        Revoke => Command::Revoke(Revoke {
+            lock: lock("orders/42"),
+            by: "curl@10.0.0.7".to_owned(),
+            reason: "an upgrade".to_owned(),
+            at: AT,
+        }),
+        EndHold => Command::EndHold { grant: GrantNumber(57), token: FencingToken(90), at: AT },
     );
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
@@ -311,6 +326,7 @@ fn rejections() -> Vec<(String, Answer)> {
         NotHeld => Rejection::NotHeld,
         NotLeader => Rejection::NotLeader,
         OtherUse => Rejection::OtherUse { election: true },
+        HoldsFull => Rejection::HoldsFull { max: 1_000 },
     );
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));

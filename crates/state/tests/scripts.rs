@@ -48,6 +48,31 @@ fn lock_scripts() {
 }
 
 #[test]
+fn several_scripts() {
+    run_all("several");
+}
+
+#[test]
+fn deadlock_scripts() {
+    run_all("deadlock");
+}
+
+#[test]
+fn holds_scripts() {
+    run_all("holds");
+}
+
+#[test]
+fn administration_scripts() {
+    run_all("administration");
+}
+
+#[test]
+fn scripts_of_what_went_wrong_elsewhere() {
+    run_all("others");
+}
+
+#[test]
 fn grant_scripts() {
     run_all("grant");
 }

@@ -217,6 +217,9 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::LockForgotten { .. }
         | Event::Downgraded { .. }
         | Event::Upgrading { .. }
+        | Event::Holds { .. }
+        | Event::LockSet { .. }
+        | Event::Revoked { .. }
         | Event::UpgradeEnded { .. }
         | Event::Proclaimed { .. }
         | Event::Vacated { .. }

@@ -32,15 +32,24 @@ pub enum Standing {
 pub struct Grant {
     /// Its secret id.
     pub id: GrantId,
-    /// The lock.
+    /// The lock; the first of several.
     pub lock: LockName,
     /// Held or queued.
     pub state: Standing,
-    /// Its fencing token, while it is held.
+    /// Its fencing token, while it is held; the same for several locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
-    /// Alone or shared.
+    /// Alone or shared; so it has the first of several.
     pub mode: Mode,
+    /// Where it has several: all its locks, in the order in which they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<Want>,
+    /// How many holds its owner has of it, where there are several (`reentrant`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds: Option<u64>,
+    /// An administrator asks to give it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Revoked>,
     /// Who owns it, for people.
     pub owner: String,
     /// How long it lives without a further renewal.
@@ -75,6 +84,28 @@ pub struct Grant {
     /// Pairs of text, for people.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
+}
+
+/// A polite word of an administrator to one who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Revoked {
+    /// Who asks, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
+}
+
+/// A lock of a request for several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Want {
+    /// Its name.
+    pub name: LockName,
+    /// Alone or shared.
+    #[serde(default)]
+    pub mode: Mode,
 }
 
 /// One who holds a lock or stands before the caller.
@@ -151,6 +182,12 @@ pub struct Lock {
     pub queue_length: u64,
     /// How many permits it has.
     pub limit: u32,
+    /// How many may wait for it, where an administrator said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_waiters: Option<u64>,
+    /// How long a grant may hold it, where an administrator said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_hold: Option<String>,
     /// The token that was given out last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,

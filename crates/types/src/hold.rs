@@ -32,6 +32,15 @@ pub enum Line {
         /// The revision of the node's state.
         revision: Revision,
     },
+    /// An administrator asks to give the lock back; it is held all the same.
+    Revoke {
+        /// Its id.
+        id: GrantId,
+        /// Who asks, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
+    },
     /// The grant has ended.
     Lost {
         /// Its id.
@@ -67,6 +76,10 @@ mod tests {
             (Line::Held { id, token: FencingToken(43) }, r#"{"event":"held","id":"ID","token":43}"#),
             (Line::Alive { revision: Revision(9012) }, r#"{"event":"alive","revision":9012}"#),
             (Line::Lost { id, reason: EndReason::Expired }, r#"{"event":"lost","id":"ID","reason":"expired"}"#),
+            (
+                Line::Revoke { id, by: "admin".to_owned(), reason: "an upgrade".to_owned() },
+                r#"{"event":"revoke","id":"ID","by":"admin","reason":"an upgrade"}"#,
+            ),
             (Line::Goaway { id }, r#"{"event":"goaway","id":"ID"}"#),
         ] {
             assert_eq!(serde_json::to_string(&line).unwrap(), text.replace("ID", &id.to_string()));

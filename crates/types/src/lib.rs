@@ -27,11 +27,12 @@ pub use id::{
 pub use path::{LockName, ParsePathError, Path};
 
 /// How a grant shares its lock with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Alone; or, where the lock's limit is over 1, one of at most `limit` permits.
+    #[default]
     Exclusive,
     /// Together with other shared grants.
     Shared,

@@ -44,6 +44,16 @@ pub const BROKEN_NAMED_MAX: usize = 16;
 pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Contenders that may wait for one lock.
 pub const WAITERS_MAX: usize = 10_000;
+/// Locks that one request may take together.
+pub const LOCKS_TOGETHER_MAX: usize = 64;
+/// How often those of higher priority may be placed before the one that waits longest for a lock; from then on nobody is.
+pub const OVERTAKEN_MAX: u32 = 16;
+/// Holds of one grant.
+pub const HOLDS_MAX: usize = 1_000;
+/// The shortest bound on holding.
+pub const MAX_HOLD_MIN: Duration = Duration::from_secs(1);
+/// The longest bound on holding.
+pub const MAX_HOLD_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Sessions in the cluster.
 pub const SESSIONS_MAX: usize = 1_000_000;
 /// The shortest session timeout.

@@ -135,6 +135,26 @@ pub enum What {
         /// The public number of the grant that led it.
         number: GrantNumber,
     },
+    /// An administrator set what a lock allows.
+    #[serde(rename = "set")]
+    LockSet {
+        /// The lock.
+        lock: LockName,
+        /// Who asked for it, in words.
+        by: String,
+    },
+    /// An administrator asks a holder to give the lock back; nothing ends by it.
+    #[serde(rename = "revoke")]
+    Revoked {
+        /// The lock.
+        lock: LockName,
+        /// The grant's public number.
+        number: GrantNumber,
+        /// Who asks, in words.
+        by: String,
+        /// Why, in words; may be empty.
+        reason: String,
+    },
     /// A lock that nobody had used for long was forgotten, with its limit.
     #[serde(rename = "forgotten")]
     LockForgotten {

@@ -22,7 +22,8 @@ What the command left running in the background, in its process group, is stoppe
 works on without the lock.";
 
 const AFTER_HELP: &str = "\
-The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id).
+The command's environment: FAIRHOLD_LOCK (the name, the first of several), FAIRHOLD_TOKEN (the fencing token),
+  FAIRHOLD_GRANT (the grant's secret id).
 
 Exit codes: the command's own, 128+N when signal N ended it; 126 it cannot be run; 127 it is not found;
   2 wrong usage; 69 no endpoint answered for --timeout; 75 not acquired (-E changes it); 77 denied; 79 the lock was lost.
@@ -31,6 +32,7 @@ Examples:
   fairhold lock nightly -n -- ./backup.sh                 run it unless it runs already somewhere (cron)
   fairhold lock deploy -w 10m -- make deploy              wait for at most 10 minutes
   fairhold lock table -s -- ./report.sh                   together with other readers
+  fairhold lock orders stock -- ./settle.sh               both or neither, in one step
   fairhold lock gpu -l 4 -p 2 -- ./train.sh               two of four permits
   fairhold lock deploy -- sh -c './build && ./ship'       a shell only where one is asked for";
 
@@ -38,7 +40,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct LockArgs {
-    /// The lock's name
+    /// The lock's name; of several, all are taken in one step or none
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
 

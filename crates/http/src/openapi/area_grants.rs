@@ -3,16 +3,17 @@
 use super::{
     area_locks::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
-    parameter::{self, form, integer, one_of, signed, span, text},
+    parameter::{self, flag, form, integer, one_of, signed, span, text},
 };
 use crate::{
-    grants::{ACQUIRE, DOWNGRADE, LOOK, RELEASE, RENEW, UPGRADE},
+    grants::{ACQUIRE, ACQUIRE_MANY, DOWNGRADE, LOOK, RELEASE, RENEW, UPGRADE},
     request::up_to,
 };
 use fairhold_types::{
     Code, dto, hold,
     limits::{
-        LOCK_DELAY_MAX, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+        LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
+        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
     },
     pattern,
 };
@@ -58,10 +59,12 @@ fn acquire(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Take a lock, or a place in its queue.")
         .about(
-            "The shortest call works: without a session one is made for this grant, without `wait` the answer comes at once. The \
-             Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` the \
-             connection is the session: the answer lasts as long as the grant, one JSON object a line. `ttl` and `hold` cannot \
-             stand beside `session`, nor `permits` over `limit`, nor `mode=shared` with a `limit` over 1.",
+            "The shortest call works: without a session one is made for this grant, without `wait` the answer comes at once. \
+             The Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` the \
+             connection is the session: the answer lasts as long as the grant, one JSON object a line. Who would wait for \
+             itself in the end is refused before it waits: a named session and its `owner`, where that is named, are one who \
+             waits. `ttl` and `hold` cannot stand beside `session`, nor `permits` over `limit`, nor `mode=shared` with a \
+             `limit` over 1.",
         )
         .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
@@ -73,6 +76,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         .codes(&[
             Code::LockHeld,
             Code::WaitTimeout,
+            Code::WouldDeadlock,
             Code::LimitMismatch,
             Code::KindMismatch,
             Code::SessionNotFound,
@@ -84,19 +88,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         .done(Kind::Keyed)
 }
 
-fn acquire_parameters() -> Vec<parameter::Parameter> {
-    let permits = u64::from(PERMITS_MAX);
-    let mut parameters = candidate_parameters();
-    parameters.extend([
-        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
-        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
-        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
-        parameter::only_false("reentrant", "Not supported by this version."),
-    ]);
-    parameters
-}
-
-/// What a lock and an election have in common.
+/// What a lock, several and an election have in common.
 pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
     vec![
         span("wait", "How long to wait in the queue.", up_to(WAIT_MAX), Some(Duration::ZERO)),
@@ -108,24 +100,80 @@ pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
         ),
         form("session", "The id of the session that is to own it.", pattern::SESSION_ID),
         text("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
-        signed("priority", "Higher stands before lower among those who wait."),
+        signed(
+            "priority",
+            "Higher stands before lower among those who wait, but never before one who waits for several locks, and at most 16 \
+             times before the one that waits longest.",
+        ),
         span(
             "lock_delay",
             "How long the lock stays blocked if its holder's session expires.",
             up_to(LOCK_DELAY_MAX),
             Some(Duration::ZERO),
         ),
+        span("max_hold", "How long it may be held at most; then it ends as `expired`.", MAX_HOLD_MIN..=MAX_HOLD_MAX, None),
         parameter::meta(),
         one_of("hold", "Hold it for as long as this request's connection stands; not beside `session`.", &["stream"], None),
     ]
 }
 
+fn acquire_parameters() -> Vec<parameter::Parameter> {
+    let permits = u64::from(PERMITS_MAX);
+    let mut parameters = candidate_parameters();
+    parameters.extend([
+        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
+        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
+        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
+        flag(
+            "reentrant",
+            "Where the same session and `owner` hold the lock already: one more hold of the same grant, with an id of its own \
+             and the same token. The grant ends with its last hold.",
+        ),
+    ]);
+    parameters
+}
+
 fn acquire_many(describe: &mut Describer) -> Operation {
+    let prefer = json!({ "type": "string", "example": "respond-async" });
+    let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
+    let want = json!({
+        "type": "object",
+        "properties": { "name": lock_name(), "mode": { "type": "string", "enum": ["exclusive", "shared"] } },
+        "required": ["name"],
+        "additionalProperties": false,
+    });
+    let about = "The locks, all different; `mode` is `exclusive` where it is not named.";
+    let mut parameters = vec![parameter::list("locks", about, want, LOCKS_TOGETHER_MAX).not_empty().required()];
+    parameters.extend(candidate_parameters());
+    let example = json!({ "locks": [{ "name": "orders/42" }, { "name": "stock", "mode": "shared" }], "wait": "30s" });
+    let mut both = held();
+    both["locks"] = json!([{ "name": "deploy", "mode": "exclusive" }, { "name": "stock", "mode": "shared" }]);
+    let line = describe.schema::<hold::Line>();
     describe
-        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Take several locks in one step.")
-        .about("Not supported by this version: it is refused.")
-        .codes(&[Code::BadRequest])
-        .done(Kind::Change)
+        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Take several locks in one step, or a place in all their queues.")
+        .about(
+            "All or nothing: one grant, with one token, which is queued, held, released and broken as one. It takes one place \
+             in every queue, in the same order everywhere, so two such requests never wait for one another. Where it is the \
+             next and has to wait for another of its locks, the lock is kept for it. Else as for one lock; of a lock with a \
+             limit it takes one permit.",
+        )
+        .form(&ACQUIRE_MANY, parameters, Some(rules), Some(example))
+        .header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queues.", prefer)
+        .json::<dto::Grant>(StatusCode::OK, "They are held.", both)
+        .content(StatusCode::OK, "", "application/x-ndjson", line)
+        .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
+        .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+        .codes(&[
+            Code::LockHeld,
+            Code::WaitTimeout,
+            Code::WouldDeadlock,
+            Code::SessionNotFound,
+            Code::GrantGone,
+            Code::Forgotten,
+            Code::QueueFull,
+            Code::TooLarge,
+        ])
+        .done(Kind::Keyed)
 }
 
 fn look(describe: &mut Describer) -> Operation {
@@ -179,8 +227,8 @@ fn upgrade(describe: &mut Describer) -> Operation {
         .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Hold a lock alone that is shared.")
         .about(
             "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a \
-             new token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it is \
-             refused.",
+             new token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it \
+             is refused.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(

@@ -3,15 +3,16 @@
 use super::{
     area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
-    parameter::{form, integer, one_of, text},
+    parameter::{form, integer, one_of, span, text},
 };
 use crate::{
     history::HISTORY,
-    locks::{BREAK, FENCE, LIST, QUEUE, SHOW},
+    locks::{BREAK, FENCE, LIST, QUEUE, REVOKE, SET, SHOW},
+    request::up_to,
 };
 use fairhold_types::{
     Code, dto,
-    limits::{LOCK_NAME_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX},
+    limits::{LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, PAGE_DEFAULT, PAGE_MAX, PERMITS_MAX, REASON_BYTES_MAX, WAITERS_MAX},
     pattern,
 };
 use http::{Method, StatusCode};
@@ -37,7 +38,16 @@ pub(super) fn consistency() -> super::parameter::Parameter {
 }
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
-    vec![list(describe), show(describe), queue(describe), history(describe), fence(describe), break_lock(describe)]
+    vec![
+        list(describe),
+        show(describe),
+        queue(describe),
+        history(describe),
+        fence(describe),
+        set(describe),
+        revoke(describe),
+        break_lock(describe),
+    ]
 }
 
 fn list(describe: &mut Describer) -> Operation {
@@ -49,9 +59,9 @@ fn list(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
-            "Locks in which somebody stands, and those in which nobody does until they are forgotten (10 minutes). A page may be \
-             short, or empty, and not be the last: the last one has no `next_cursor`. In the order of names a page costs what it \
-             shows; another order looks at every lock that fits.",
+            "Locks in which somebody stands, and those in which nobody does until they are forgotten (10 minutes). A page may \
+             be short, or empty, and not be the last: the last one has no `next_cursor`. In the order of names a page costs \
+             what it shows; another order looks at every lock that fits.",
         )
         .query(
             &LIST,
@@ -149,12 +159,63 @@ fn fence(describe: &mut Describer) -> Operation {
         .done(Kind::Read)
 }
 
+fn set(describe: &mut Describer) -> Operation {
+    let one_of_them = |name: &str| json!({ "required": [name] });
+    let example = json!({ "lock": "pool", "holders": [], "queue_length": 0, "limit": 5, "max_hold": "60s" });
+    describe
+        .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Set what a lock allows.")
+        .about(
+            "For administrators. One of them must be named; what is not named stays as it is. Nobody who holds loses it by \
+             that; who waits and can no longer fit ends as `broken`. What is set so stays, also of a lock that nobody uses.",
+        )
+        .in_path("name", NAME, lock_name())
+        .form(
+            &SET,
+            vec![
+                integer("limit", "How many permits it has.", 1..=u64::from(PERMITS_MAX), None),
+                integer("max_waiters", "How many may wait for it.", 0..=WAITERS_MAX as u64, None),
+                span(
+                    "max_hold",
+                    "How long a grant may hold it that is given from now on; 0: as long as it likes.",
+                    up_to(MAX_HOLD_MAX),
+                    None,
+                ),
+            ],
+            Some(json!([{ "anyOf": [one_of_them("limit"), one_of_them("max_waiters"), one_of_them("max_hold")] }])),
+            Some(json!({ "limit": 5, "max_hold": "1m" })),
+        )
+        .json::<dto::Lock>(StatusCode::OK, "What it allows, and who holds it.", example)
+        .codes(&[Code::TooLarge])
+        .admin()
+        .done(Kind::Change)
+}
+
+fn revoke(describe: &mut Describer) -> Operation {
+    describe
+        .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask those who hold a lock to give it back.")
+        .about(
+            "For administrators. Politely: nothing ends by it. Streams get a `revoke` line, watches a `revoke` event, and the \
+             grant shows it.",
+        )
+        .in_path("name", NAME, lock_name())
+        .form(
+            &REVOKE,
+            vec![text("reason", "Why, for those who hold it.", REASON_BYTES_MAX)],
+            None,
+            Some(json!({ "reason": "an upgrade" })),
+        )
+        .empty(StatusCode::ACCEPTED, "They are told.")
+        .codes(&[Code::TooLarge])
+        .admin()
+        .done(Kind::Keyed)
+}
+
 fn break_lock(describe: &mut Describer) -> Operation {
     describe
         .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock from all who hold it.")
         .about(
-            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next \
-             in line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the \
+            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next in \
+             line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the \
              same Idempotency-Key it does not hit who holds the lock by then.",
         )
         .in_path("name", NAME, lock_name())

@@ -31,6 +31,12 @@ impl Parameter {
         Parameter { required: true, ..self }
     }
 
+    /// A list that has one item at least.
+    pub(super) fn not_empty(mut self) -> Parameter {
+        self.in_body["minItems"] = 1.into();
+        self
+    }
+
     pub(super) fn in_query(&self) -> Value {
         let mut parameter = json!({ "name": self.name, "in": "query", "description": self.about, "schema": self.in_query });
         if self.required {
@@ -82,12 +88,6 @@ pub(super) fn signed(name: &'static str, about: &str) -> Parameter {
 
 pub(super) fn flag(name: &'static str, about: &str) -> Parameter {
     let schema = json!({ "type": "boolean", "default": false });
-    Parameter::new(name, about, schema.clone(), schema)
-}
-
-/// A flag that this version takes only where it is off.
-pub(super) fn only_false(name: &'static str, about: &str) -> Parameter {
-    let schema = json!({ "type": "boolean", "enum": [false], "default": false });
     Parameter::new(name, about, schema.clone(), schema)
 }
 

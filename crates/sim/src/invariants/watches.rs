@@ -77,6 +77,9 @@ fn follow(there: &mut BTreeMap<(Subject, u64), String>, event: &Event) {
         Event::Ended { grant, .. } | Event::Cooled { grant, .. } => (grant.0, None),
         Event::Broken { .. }
         | Event::LockForgotten { .. }
+        | Event::LockSet { .. }
+        | Event::Revoked { .. }
+        | Event::Holds { .. }
         | Event::Attached { .. }
         | Event::ChildrenChanged { .. }
         | Event::Downgraded { .. }

@@ -5,7 +5,7 @@
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
     Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
-    Operation, Outcome, Owner, Part, Queued, Rejection, SessionKey, Sweepable, Transact,
+    Operation, Outcome, Owner, Part, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable, Transact, Want,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits,
@@ -41,6 +41,13 @@ pub(crate) enum Mistake {
     DowngradeTakesAnotherToken,
     UpgradeKeepsTheToken,
     ReadersJoinAnUpgrade,
+    SeveralAreTakenOneByOne,
+    PriorityPassesSeveral,
+    PriorityNeverAges,
+    DeadlocksAreNotSeen,
+    AnyReleaseEndsAllHolds,
+    LoweredLimitEndsNobody,
+    OwnersAreOneActor,
 }
 
 #[derive(Debug, Clone)]
@@ -51,14 +58,24 @@ pub(crate) struct Stand {
     session: u64,
     anonymous: bool,
     pub(crate) mode: Mode,
-    asked: Mode,
     pub(crate) upgrading: bool,
     asked_limit: Option<u32>,
     pub(crate) permits: u32,
     pub(crate) priority: i32,
+    /// The priority by which it stands.
+    pub(crate) standing: i32,
+    overtaken: u32,
+    /// All locks of its grant, with the modes that were asked for.
+    pub(crate) together: Vec<Want>,
     owner: Owner,
     meta: Meta,
     pub(crate) attempt: u64,
+    /// Further holds, with their attempts.
+    pub(crate) more: Vec<(Acquire, u64)>,
+    /// The first hold was given back.
+    first_over: bool,
+    max_hold: Option<u64>,
+    bound: Option<u64>,
     pub(crate) granted: Option<u64>,
     delay: u64,
     pub(crate) cooling: bool,
@@ -69,6 +86,15 @@ impl Stand {
     fn ended(&self, reason: EndReason) -> Event {
         let (lock, grant, session) = (self.lock.clone(), GrantNumber(self.number), SessionNumber(self.session));
         Event::Ended { lock, grant, session, reason }
+    }
+
+    pub(crate) fn ids(&self) -> Vec<GrantId> {
+        let first = (!self.first_over).then_some(self.id);
+        first.into_iter().chain(self.more.iter().map(|(acquire, _)| acquire.grant)).collect()
+    }
+
+    fn attempt_of(&self, id: &GrantId) -> u64 {
+        self.more.iter().find(|(acquire, _)| acquire.grant == *id).map_or(self.attempt, |(_, attempt)| *attempt)
     }
 }
 
@@ -88,6 +114,11 @@ struct Session {
 struct Lock {
     name: LockName,
     limit: Option<u32>,
+    max_waiters: Option<u64>,
+    max_hold: Option<u64>,
+    /// An administrator set the limit.
+    limited: bool,
+    kept: bool,
     /// The last revision at which somebody or a lower lock came or went.
     since: u64,
 }
@@ -124,6 +155,10 @@ pub(crate) struct Naive {
     sessions: Vec<Session>,
     pub(crate) stands: Vec<Stand>,
     locks: Vec<Lock>,
+    /// Locks in which somebody ever stood, or which an administrator set.
+    used: Vec<LockName>,
+    /// Those who are about to end, in the step that is done.
+    held_back: Vec<u64>,
     past: Vec<(GrantId, u64, Past)>,
     pub(crate) history: Vec<Holding>,
     pub(crate) tree: NaiveTree,
@@ -200,6 +235,9 @@ impl Naive {
             Command::Downgrade { grant, at: _ } => self.downgrade(grant),
             Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, *if_busy),
             Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
+            Command::SetLock(order) => Ok(self.set_lock(order)),
+            Command::Revoke(order) => Ok(self.revoke(order)),
+            Command::EndHold { grant, token, at: _ } => Ok(self.end_bounded(grant.0, token.0)),
         }
     }
 
@@ -295,7 +333,9 @@ impl Naive {
             let (lock, grant, session) = (stand.lock.clone(), GrantNumber(stand.number), SessionNumber(number));
             self.facts.push(Event::Ended { lock: lock.clone(), grant, session, reason: EndReason::Expired });
             self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
-            self.past.push((stand.id, self.now(), Past::Grant(EndReason::Expired)));
+            for id in stand.ids() {
+                self.past.push((id, self.now(), Past::Grant(EndReason::Expired)));
+            }
         }
         let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
         self.stands = others;
@@ -317,17 +357,13 @@ impl Naive {
             let reason = reason.unwrap_or(as_it_stood);
             self.write_down(stand, reason);
             self.facts.push(stand.ended(reason));
-            self.past.push((stand.id, self.now(), Past::Grant(reason)));
+            for id in stand.ids() {
+                self.past.push((id, self.now(), Past::Grant(reason)));
+            }
             self.touch(&stand.lock);
         }
         self.drop_session(number);
-        // Readers may join one that cools and was about to be the only one.
-        for lock in self.locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>() {
-            self.settle(&lock);
-        }
-        for stand in mine {
-            self.settle(&stand.lock);
-        }
+        self.settle();
     }
 
     fn drop_session(&mut self, number: u64) {
@@ -358,6 +394,11 @@ impl Naive {
         if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
     }
 
+    /// Whether an administrator set its limit.
+    pub(crate) fn is_limited(&self, lock: &LockName) -> bool {
+        self.locks.iter().any(|known| known.name == *lock && known.limited)
+    }
+
     pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Stand> {
         self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_some()).collect()
     }
@@ -368,7 +409,7 @@ impl Naive {
             self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_none()).collect();
         if !self.errs(Mistake::PriorityIgnored) {
             // Stable: among equals those who came first stay first.
-            waiting.sort_by_key(|stand| -i64::from(stand.priority));
+            waiting.sort_by_key(|stand| -i64::from(stand.standing));
         }
         waiting
     }
@@ -391,33 +432,78 @@ impl Naive {
             reader || (self.errs(Mistake::SmallPassesLarge) && limit > 1)
         };
         let (first, rest) = waiting.split_first()?;
-        let next = std::iter::once(first).chain(rest.iter().filter(|stand| passes(stand))).find(|stand| fits(stand));
-        next.map(|stand| stand.number)
+        if self.held_back.contains(&first.number) {
+            return None;
+        }
+        let together = |stand: &Stand| {
+            let others = stand.together.iter().filter(|want| want.lock != *lock);
+            self.errs(Mistake::SeveralAreTakenOneByOne) || others.clone().all(|want| self.is_first(stand.number, &want.lock))
+        };
+        let mut next = std::iter::once(first).chain(rest.iter().filter(|stand| passes(stand)));
+        next.find(|stand| fits(stand) && together(stand)).map(|stand| stand.number)
     }
 
-    fn settle(&mut self, lock: &LockName) {
+    /// Whether it waits as the first there, and has room.
+    fn is_first(&self, number: u64, lock: &LockName) -> bool {
+        let limit = self.limit(lock).unwrap_or(1);
+        let closed = self.holders(lock).iter().any(|holder| holder.upgrading);
+        let waiting = self.waiting(lock);
+        waiting.first().is_some_and(|first| {
+            first.number == number && !closed && Naive::legal(&[self.holders(lock), vec![first]].concat(), limit)
+        })
+    }
+
+    /// Lets on all whose turn has come, in all locks, for what goes on in one may let others on elsewhere.
+    fn settle(&mut self) {
+        loop {
+            let before = self.facts.len();
+            for lock in self.locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>() {
+                self.settle_one(&lock);
+            }
+            if self.facts.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn settle_one(&mut self, lock: &LockName) {
         if let [only] = self.holders(lock).as_slice()
             && only.upgrading
         {
             let (number, now, at) = (only.number, self.now(), self.at);
-            let keeps = self.errs(Mistake::UpgradeKeepsTheToken);
+            let (keeps, bound) = (self.errs(Mistake::UpgradeKeepsTheToken), self.bound(number));
             for stand in self.stands.iter_mut().filter(|stand| stand.number == number && stand.lock == *lock) {
                 stand.upgrading = false;
                 stand.mode = Mode::Exclusive;
                 stand.granted = if keeps { stand.granted } else { Some(now) };
                 stand.since = at;
+                stand.bound = bound.or(stand.bound);
             }
             self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
         }
         while let Some(number) = self.next_grantable(lock) {
             let (now, at) = (self.now(), self.at);
             let token = if self.errs(Mistake::TokenIsTheQueueRevision) { number } else { now };
+            let bound = self.bound(number);
+            let one_by_one = self.errs(Mistake::SeveralAreTakenOneByOne);
             for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
+                if one_by_one && stand.lock != *lock {
+                    continue;
+                }
                 stand.granted = Some(token);
                 stand.since = at;
+                stand.bound = bound;
+                let (lock, grant) = (stand.lock.clone(), GrantNumber(number));
+                self.facts.push(Event::Granted { lock, grant, token: FencingToken(token) });
             }
-            self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(token) });
         }
+    }
+
+    /// The least of what its request and its locks allow.
+    fn bound(&self, number: u64) -> Option<u64> {
+        let stands = self.stands.iter().filter(|stand| stand.number == number);
+        let of_lock = |name: &LockName| self.locks.iter().find(|lock| lock.name == *name).and_then(|lock| lock.max_hold);
+        stands.flat_map(|stand| [of_lock(&stand.lock), stand.max_hold]).flatten().min()
     }
 
     fn touch(&mut self, name: &LockName) {
@@ -445,7 +531,15 @@ impl Naive {
             self.touch(&upper);
         }
         let since = self.now();
-        self.locks.extend(missing.into_iter().map(|name| Lock { name, limit: None, since }));
+        self.locks.extend(missing.into_iter().map(|name| Lock {
+            name,
+            limit: None,
+            max_waiters: None,
+            max_hold: None,
+            limited: false,
+            kept: false,
+            since,
+        }));
         for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
             lock.limit = lock.limit.or(limit);
             lock.since = since;
@@ -456,7 +550,7 @@ impl Naive {
     pub(crate) fn idle(&self) -> Vec<(LockName, Revision)> {
         let lower = |name: &LockName| self.locks.iter().any(|other| Naive::uppers(&other.name).contains(name));
         let stood_in = |name: &LockName| self.stands.iter().any(|stand| stand.lock == *name);
-        let idle = self.locks.iter().filter(|lock| !lower(&lock.name) && !stood_in(&lock.name));
+        let idle = self.locks.iter().filter(|lock| !lock.kept && !lower(&lock.name) && !stood_in(&lock.name));
         let mut idle: Vec<_> = idle.map(|lock| (lock.name.clone(), Revision(lock.since))).collect();
         idle.sort();
         idle
@@ -467,6 +561,7 @@ impl Naive {
             return Outcome::Nothing;
         }
         self.locks.retain(|lock| lock.name != *name);
+        self.used.retain(|lock| lock != name);
         if let Some(upper) = Naive::uppers(name).first() {
             self.touch(upper);
         }
@@ -477,7 +572,7 @@ impl Naive {
     // Grants
 
     fn live(&self, id: &GrantId) -> Option<&Stand> {
-        self.stands.iter().find(|stand| stand.id == *id && !stand.cooling)
+        self.stands.iter().find(|stand| stand.ids().contains(id) && !stand.cooling)
     }
 
     fn past_of(&self, id: &GrantId) -> Option<Past> {
@@ -507,8 +602,9 @@ impl Naive {
         self.sessions.iter().any(|session| session.key == Some(*id))
     }
 
-    fn told(stand: &Stand) -> Outcome {
-        let (number, session, attempt) = (GrantNumber(stand.number), SessionNumber(stand.session), stand.attempt);
+    fn told(stand: &Stand, id: &GrantId) -> Outcome {
+        let (number, session) = (GrantNumber(stand.number), SessionNumber(stand.session));
+        let attempt = stand.attempt_of(id);
         match stand.granted {
             Some(token) => Outcome::Held(Held { number, token: FencingToken(token), session, attempt }),
             None => Outcome::Queued(Queued { number, session, attempt }),
@@ -516,9 +612,12 @@ impl Naive {
     }
 
     fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
-        let want = &acquire.wants[0];
-        if acquire.reentrant {
-            return Err(Rejection::Unsupported { what: "a reentrant hold".to_owned() });
+        let twice = |want: &Want| acquire.wants.iter().filter(|other| other.lock == want.lock).count() > 1;
+        if acquire.wants.iter().any(twice) {
+            return Err(Rejection::Unsupported { what: "taking no lock, or one twice".to_owned() });
+        }
+        if acquire.reentrant && acquire.wants.len() > 1 {
+            return Err(Rejection::Unsupported { what: "a reentrant hold of several locks".to_owned() });
         }
         if let Some(stand) = self.live(&acquire.grant) {
             return self.attach(stand.clone(), acquire);
@@ -540,31 +639,173 @@ impl Naive {
                 Some(session.number)
             }
         };
-        let stood_in = self.stands.iter().any(|stand| stand.lock == want.lock);
-        let in_force = self.limit(&want.lock).or(stood_in.then_some(1));
-        let limit = in_force.or(acquire.limit).unwrap_or(1);
-        if acquire.limit.is_some_and(|asked| asked != limit) {
-            return Err(Rejection::LimitMismatch { limit });
+        for want in &acquire.wants {
+            let limit = self.limit_in_force(want, acquire);
+            if acquire.limit.is_some_and(|asked| asked != limit) {
+                return Err(Rejection::LimitMismatch { limit });
+            }
+            if acquire.permits > limit {
+                return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
+            }
+            if limit > 1 && want.mode == Mode::Shared {
+                return Err(Rejection::SharedWithLimit { limit });
+            }
         }
-        if acquire.permits > limit {
-            return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
+        if let Some(held) = self.hold_again(acquire, session) {
+            return Ok(held);
         }
-        if limit > 1 && want.mode == Mode::Shared {
-            return Err(Rejection::SharedWithLimit { limit });
+        let busy = acquire.wants.iter().find_map(|want| self.busy(want, acquire));
+        let full = |want: &Want| {
+            let max = self.locks.iter().find(|lock| lock.name == want.lock)?.max_waiters?;
+            (self.waiting(&want.lock).len() as u64 >= max).then_some(max)
+        };
+        let full = acquire.wants.iter().find_map(full).filter(|_| busy.is_some() && acquire.if_busy == IfBusy::Queue);
+        if let Some(max) = full {
+            return Err(Rejection::QueueFull { max });
         }
+        let actor = session.filter(|_| acquire.owner.given).map(|session| self.named(session, &acquire.owner.text));
+        // Nobody waits for one who has no other grant.
+        let actor = actor.filter(|actor| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor));
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
-            return Err(self.busy(&want.lock));
+            return Err(busy.expect("who is not granted at once stands behind somebody"));
+        }
+        if actor.is_some_and(|actor| self.is_stuck(&actor)) {
+            return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
         }
         Ok(outcome)
     }
 
-    /// What a newcomer is told that has just queued, and is to be taken out again.
-    fn busy(&self, lock: &LockName) -> Rejection {
-        let holders = self.holders(lock);
-        let before = self.waiting(lock).iter().take_while(|stand| stand.number != self.now()).count();
-        let first = holders.iter().min_by_key(|stand| stand.number).expect("who waits, waits for somebody");
-        Rejection::LockHeld { holder: Naive::facts_of(first), ahead: (holders.len() + before) as u64 }
+    // Deadlocks
+
+    fn named(&self, session: u64, owner: &str) -> (u64, String) {
+        (session, if self.errs(Mistake::OwnersAreOneActor) { String::new() } else { owner.to_owned() })
+    }
+
+    /// A named session's owner; else the grant by itself, under a name that no owner has.
+    fn actor(&self, stand: &Stand) -> (u64, String) {
+        if stand.owner.given && !stand.anonymous {
+            self.named(stand.session, &stand.owner.text)
+        } else {
+            (stand.number, "\u{0}alone".to_owned())
+        }
+    }
+
+    /// What is left when all who wait for nothing have run and given back all that they hold, again and again.
+    fn let_all_run(&self) -> Naive {
+        let mut world = self.clone();
+        world.stands.retain(|stand| !stand.cooling);
+        loop {
+            let before = world.stands.len();
+            world.settle();
+            let waits = |stand: &&Stand| stand.granted.is_none() || stand.upgrading;
+            let blocked: Vec<_> = world.stands.iter().filter(waits).map(|stand| self.actor(stand)).collect();
+            world.stands.retain(|stand| blocked.contains(&self.actor(stand)));
+            if world.stands.len() == before {
+                return world;
+            }
+        }
+    }
+
+    fn is_stuck(&self, actor: &(u64, String)) -> bool {
+        let errs = self.errs(Mistake::DeadlocksAreNotSeen);
+        !errs && self.let_all_run().stands.iter().any(|stand| self.actor(stand) == *actor)
+    }
+
+    /// Whether a circle is right: each waits there, the next one stands in its way there, and the last one waits for the first.
+    pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
+        let mut world = self.clone();
+        match command {
+            Command::Acquire(acquire) => {
+                let Claimant::Session(id) = &acquire.claimant else { return false };
+                let session = world.sessions.iter().find(|session| session.id == Some(*id)).map(|session| session.number);
+                let first = cycle.first().is_some_and(|first| Some(first.session.0) == session);
+                if !first || cycle[0].owner != acquire.owner.text {
+                    return false;
+                }
+                world.join(acquire, session);
+            }
+            Command::Upgrade { grant, .. } => {
+                world.stands.iter_mut().filter(|stand| stand.ids().contains(grant)).for_each(|stand| stand.upgrading = true);
+            }
+            _ => return false,
+        }
+        let left = world.let_all_run();
+        let is_it = |stand: &&Stand, blocked: &Blocked| stand.session == blocked.session.0 && stand.owner.text == blocked.owner;
+        let stops = |stand: &Stand, other: &Stand| match (stand.upgrading, other.granted.is_some()) {
+            (true, granted) => granted,
+            (false, true) => {
+                let limit = left.limit(&stand.lock).unwrap_or(1);
+                stand.mode == Mode::Exclusive || other.mode == Mode::Exclusive || other.upgrading || limit > 1
+            }
+            (false, false) => (-i64::from(other.standing), other.number) < (-i64::from(stand.standing), stand.number),
+        };
+        cycle.iter().zip(cycle.iter().cycle().skip(1)).all(|(one, next)| {
+            let waits = |stand: &&Stand| stand.lock == one.lock && (stand.granted.is_none() || stand.upgrading);
+            let mut waiting = left.stands.iter().filter(|stand| is_it(stand, one)).filter(waits);
+            waiting.any(|stand| {
+                let others = left.stands.iter().filter(|other| other.lock == one.lock && is_it(other, next));
+                others.into_iter().any(|other| other.number != stand.number && stops(stand, other))
+            })
+        })
+    }
+
+    fn limit_in_force(&self, want: &Want, acquire: &Acquire) -> u32 {
+        let stood_in = self.stands.iter().any(|stand| stand.lock == want.lock);
+        self.limit(&want.lock).or(stood_in.then_some(1)).or(acquire.limit).unwrap_or(1)
+    }
+
+    /// What a newcomer is told that does not wait; nothing where it would hold the lock at once.
+    fn busy(&self, want: &Want, acquire: &Acquire) -> Option<Rejection> {
+        let (holders, waiting) = (self.holders(&want.lock), self.waiting(&want.lock));
+        let standing = self.standing(&want.lock, acquire.priority);
+        let before = waiting.iter().filter(|stand| stand.standing >= standing).count();
+        let limit = self.limit_in_force(want, acquire);
+        let newcomer = self.newcomer(want, acquire, self.now(), 0);
+        let closed = holders.iter().any(|holder| holder.upgrading);
+        if before == 0 && !closed && Naive::legal(&[holders.clone(), vec![&newcomer]].concat(), limit) {
+            return None;
+        }
+        let first = holders.iter().min_by_key(|stand| stand.number).or(waiting.first()).expect("somebody stands in the way");
+        Some(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: (holders.len() + before) as u64 })
+    }
+
+    /// The priority by which a newcomer stands: behind all who may not be overtaken.
+    fn standing(&self, lock: &LockName, priority: i32) -> i32 {
+        let fixed = |stand: &&&Stand| {
+            let several = stand.together.len() > 1 && !self.errs(Mistake::PriorityPassesSeveral);
+            several || (stand.overtaken >= limits::OVERTAKEN_MAX && !self.errs(Mistake::PriorityNeverAges))
+        };
+        self.waiting(lock).iter().filter(fixed).map(|stand| stand.standing).chain([priority]).min().expect("its own")
+    }
+
+    fn newcomer(&self, want: &Want, acquire: &Acquire, session: u64, standing: i32) -> Stand {
+        Stand {
+            number: self.now(),
+            id: acquire.grant,
+            lock: want.lock.clone(),
+            session,
+            anonymous: matches!(acquire.claimant, Claimant::Anonymous { .. }),
+            mode: want.mode,
+            upgrading: false,
+            asked_limit: acquire.limit,
+            permits: acquire.permits,
+            priority: acquire.priority,
+            standing,
+            overtaken: 0,
+            together: acquire.wants.clone(),
+            owner: acquire.owner.clone(),
+            meta: acquire.meta.clone(),
+            attempt: 1,
+            more: Vec::new(),
+            first_over: false,
+            max_hold: acquire.max_hold_ms,
+            bound: None,
+            granted: None,
+            delay: acquire.lock_delay_ms,
+            cooling: false,
+            since: acquire.at,
+        }
     }
 
     fn facts_of(stand: &Stand) -> HolderFacts {
@@ -577,7 +818,7 @@ impl Naive {
     }
 
     fn join(&mut self, acquire: &Acquire, named: Option<u64>) -> Outcome {
-        let (number, lock) = (self.now(), acquire.wants[0].lock.clone());
+        let number = self.now();
         if let Claimant::Anonymous { timeout_ms } = acquire.claimant {
             self.sessions.push(Session {
                 number,
@@ -591,36 +832,28 @@ impl Naive {
             });
             self.facts.push(Event::SessionOpened { session: SessionNumber(number), timeout_ms });
         }
-        self.make_lock(&lock, acquire.limit);
-        self.stands.push(Stand {
-            number,
-            id: acquire.grant,
-            lock: lock.clone(),
-            session: named.unwrap_or(number),
-            anonymous: named.is_none(),
-            mode: acquire.wants[0].mode,
-            asked: acquire.wants[0].mode,
-            upgrading: false,
-            asked_limit: acquire.limit,
-            permits: acquire.permits,
-            priority: acquire.priority,
-            owner: acquire.owner.clone(),
-            meta: acquire.meta.clone(),
-            attempt: 1,
-            granted: None,
-            delay: acquire.lock_delay_ms,
-            cooling: false,
-            since: acquire.at,
-        });
+        for want in &acquire.wants {
+            self.make_lock(&want.lock, acquire.limit);
+            self.used.push(want.lock.clone());
+            let standing = self.standing(&want.lock, acquire.priority);
+            let oldest = self.waiting(&want.lock).iter().map(|stand| (stand.number, stand.standing)).min();
+            if let Some((oldest, _)) = oldest.filter(|(_, its)| *its < standing) {
+                let waits = |stand: &&mut Stand| stand.number == oldest && stand.lock == want.lock;
+                self.stands.iter_mut().filter(waits).for_each(|stand| stand.overtaken += 1);
+            }
+            let newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
+            self.stands.push(newcomer);
+            self.facts.push(Event::Queued { lock: want.lock.clone(), grant: GrantNumber(number) });
+        }
         self.changed = true;
-        self.facts.push(Event::Queued { lock: lock.clone(), grant: GrantNumber(number) });
-        self.settle(&lock);
-        Naive::told(self.stands.last().expect("it was pushed"))
+        self.settle();
+        Naive::told(self.stands.iter().find(|stand| stand.number == number).expect("it was pushed"), &acquire.grant)
     }
 
     fn attach(&mut self, stand: Stand, acquire: &Acquire) -> Result<Outcome> {
-        let want = &acquire.wants[0];
         let session = self.sessions.iter().find(|session| session.number == stand.session).expect("a live grant has one");
+        let names = |wants: &[Want]| wants.iter().map(|want| want.lock.clone()).collect::<Vec<_>>();
+        let modes = |wants: &[Want]| wants.iter().map(|want| want.mode).collect::<Vec<_>>();
         let same_session = match &acquire.claimant {
             Claimant::Session(id) => session.id == Some(*id),
             Claimant::Anonymous { .. } => session.id.is_none(),
@@ -629,15 +862,19 @@ impl Naive {
             (true, true) => stand.owner.text == acquire.owner.text,
             (given, given_now) => given == given_now,
         };
+        if let Some((again, _)) = stand.more.iter().find(|(again, _)| again.grant == acquire.grant) {
+            return self.attach_again(&stand, again, same_session && same_owner, acquire);
+        }
         for (field, same) in [
-            ("name", stand.lock == want.lock),
-            ("mode", stand.asked == want.mode),
+            ("name", names(&stand.together) == names(&acquire.wants)),
+            ("mode", modes(&stand.together) == modes(&acquire.wants)),
             ("limit", stand.asked_limit == acquire.limit),
             ("permits", stand.permits == acquire.permits),
             ("priority", stand.priority == acquire.priority),
             ("session", same_session),
             ("owner", same_owner),
             ("lock_delay", stand.delay == acquire.lock_delay_ms),
+            ("max_hold", stand.max_hold == acquire.max_hold_ms),
             ("meta", stand.meta == acquire.meta),
         ] {
             if !same {
@@ -645,12 +882,19 @@ impl Naive {
             }
         }
         self.changed = true;
-        let known = self.stands.iter_mut().find(|known| known.number == stand.number).expect("it is live");
-        known.attempt += 1;
-        let outcome = Naive::told(known);
-        let (attempt, grant) = (known.attempt, GrantNumber(known.number));
-        self.facts.push(Event::Attached { lock: stand.lock, grant, attempt });
-        Ok(outcome)
+        Ok(self.attach_to(stand.number, acquire.grant))
+    }
+
+    fn attach_to(&mut self, number: u64, id: GrantId) -> Outcome {
+        for known in self.stands.iter_mut().filter(|known| known.number == number) {
+            match known.more.iter_mut().find(|(again, _)| again.grant == id) {
+                Some((_, attempt)) => *attempt += 1,
+                None => known.attempt += 1,
+            }
+            let (lock, grant, attempt) = (known.lock.clone(), GrantNumber(known.number), known.attempt_of(&id));
+            self.facts.push(Event::Attached { lock, grant, attempt });
+        }
+        Naive::told(self.stands.iter().find(|known| known.number == number).expect("it is live"), &id)
     }
 
     fn held(&self, id: &GrantId) -> Result<Stand> {
@@ -668,11 +912,18 @@ impl Naive {
         stand.clone()
     }
 
-    fn told_again(&self, number: u64) -> Outcome {
+    fn told_again(&self, number: u64, id: &GrantId) -> Outcome {
         let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
-        match (stand.upgrading, Naive::told(stand)) {
+        match (stand.upgrading, Naive::told(stand, id)) {
             (true, Outcome::Held(Held { number, session, attempt, .. })) => Outcome::Queued(Queued { number, session, attempt }),
             (_, told) => told,
+        }
+    }
+
+    fn refuse_several(stand: &Stand) -> Result<()> {
+        match stand.together.len() {
+            1 => Ok(()),
+            _ => Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() }),
         }
     }
 
@@ -686,8 +937,9 @@ impl Naive {
     fn downgrade(&mut self, id: &GrantId) -> Result<Outcome> {
         let stand = self.held(id)?;
         if stand.mode == Mode::Shared {
-            return Ok(Naive::told(&stand));
+            return Ok(Naive::told(&stand, id));
         }
+        Naive::refuse_several(&stand)?;
         self.refuse_semaphore(&stand.lock)?;
         let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
         self.alter(stand.number, |stand| {
@@ -695,15 +947,16 @@ impl Naive {
             stand.granted = if errs { Some(now) } else { stand.granted };
         });
         self.facts.push(Event::Downgraded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
-        self.settle(&stand.lock);
-        Ok(self.told_again(stand.number))
+        self.settle();
+        Ok(self.told_again(stand.number, id))
     }
 
     fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy) -> Result<Outcome> {
         let stand = self.held(id)?;
         if stand.mode == Mode::Exclusive || stand.upgrading {
-            return Ok(self.told_again(stand.number));
+            return Ok(self.told_again(stand.number, id));
         }
+        Naive::refuse_several(&stand)?;
         self.refuse_semaphore(&stand.lock)?;
         let holders = self.holders(&stand.lock);
         let blocked = |stand: &Stand| Blocked {
@@ -720,45 +973,53 @@ impl Naive {
         {
             return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: holders.len() as u64 - 1 });
         }
+        let is_alone = holders.len() == 1;
         self.alter(stand.number, |stand| stand.upgrading = true);
+        if !is_alone && self.is_stuck(&self.actor(&stand)) {
+            return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
+        }
         self.facts.push(Event::Upgrading { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
-        self.settle(&stand.lock);
-        Ok(self.told_again(stand.number))
+        self.settle();
+        Ok(self.told_again(stand.number, id))
     }
 
     fn end_upgrade(&mut self, id: &GrantId) -> Result<Outcome> {
         let stand = self.held(id)?;
         if !stand.upgrading {
-            return Ok(Naive::told(&stand));
+            return Ok(Naive::told(&stand, id));
         }
         self.alter(stand.number, |stand| stand.upgrading = false);
         self.facts.push(Event::UpgradeEnded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
-        self.settle(&stand.lock);
-        Ok(self.told_again(stand.number))
+        self.settle();
+        Ok(self.told_again(stand.number, id))
     }
 
     fn withdraw(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
         let stand = self.live_or_ended(id)?.clone();
-        if stand.attempt > attempt {
+        if stand.attempt_of(id) > attempt {
             return Ok(Outcome::Nothing);
         }
         if stand.granted.is_some() && !self.errs(Mistake::WithdrawEndsHolders) {
-            return Ok(Naive::told(&stand));
+            return Ok(Naive::told(&stand, id));
         }
         Ok(self.end(&stand, EndReason::Withdrawn))
     }
 
     fn abandon(&mut self, id: &GrantId, attempt: u64) -> Outcome {
         match self.live(id).cloned() {
-            Some(stand) if stand.attempt <= attempt || self.errs(Mistake::LateAbandonEnds) => {
-                self.end(&stand, EndReason::Withdrawn)
-            }
+            Some(stand) if stand.attempt_of(id) <= attempt || self.errs(Mistake::LateAbandonEnds) => match stand.ids().len() {
+                1 => self.end(&stand, EndReason::Withdrawn),
+                _ => self.end_hold(&stand, *id, EndReason::Withdrawn),
+            },
             Some(_) | None => Outcome::Nothing,
         }
     }
 
     fn release(&mut self, id: &GrantId) -> Outcome {
         if let Some(stand) = self.live(id).cloned() {
+            if stand.ids().len() > 1 && !self.errs(Mistake::AnyReleaseEndsAllHolds) {
+                return self.end_hold(&stand, *id, EndReason::Released);
+            }
             let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             return self.end(&stand, reason);
         }
@@ -773,24 +1034,175 @@ impl Naive {
 
     /// Ends one grant by its owner's wish.
     fn end(&mut self, stand: &Stand, reason: EndReason) -> Outcome {
+        let ended: Vec<Stand> = self.stands.iter().filter(|other| other.number == stand.number).cloned().collect();
         self.stands.retain(|other| other.number != stand.number);
-        self.write_down(stand, reason);
-        self.touch(&stand.lock);
-        self.facts.push(stand.ended(reason));
+        ended.iter().for_each(|stand| self.write_down(stand, reason));
+        for stand in &ended {
+            self.touch(&stand.lock);
+            self.facts.push(stand.ended(reason));
+        }
         if stand.anonymous {
             self.past.push((stand.id, self.now(), Past::Grant(reason)));
             self.drop_session(stand.session);
             self.facts.push(Event::SessionClosed { session: SessionNumber(stand.session) });
         } else {
-            let session = self.sessions.iter_mut().find(|session| session.number == stand.session).expect("it is live");
-            session.ended.push((stand.id, reason));
-            if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
-                let oldest = session.ended.iter().map(|(id, _)| *id).min().expect("it is not empty");
-                session.ended.retain(|(id, _)| *id != oldest);
-                session.floor = session.floor.max(Some(oldest));
+            for id in stand.ids() {
+                self.remember_in_session(stand.session, id, reason);
             }
         }
-        self.settle(&stand.lock);
+        self.settle();
+        self.done()
+    }
+
+    fn remember_in_session(&mut self, number: u64, id: GrantId, reason: EndReason) {
+        let session = self.sessions.iter_mut().find(|session| session.number == number).expect("it is live");
+        session.ended.push((id, reason));
+        if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
+            let oldest = session.ended.iter().map(|(id, _)| *id).min().expect("it is not empty");
+            session.ended.retain(|(id, _)| *id != oldest);
+            session.floor = session.floor.max(Some(oldest));
+        }
+    }
+
+    /// Ends one hold of a grant that has others.
+    fn end_hold(&mut self, stand: &Stand, id: GrantId, reason: EndReason) -> Outcome {
+        for known in self.stands.iter_mut().filter(|known| known.number == stand.number) {
+            known.more.retain(|(acquire, _)| acquire.grant != id);
+            known.first_over |= known.id == id;
+        }
+        self.remember_in_session(stand.session, id, reason);
+        self.tell_holds(stand.number);
+        self.done()
+    }
+
+    fn tell_holds(&mut self, number: u64) {
+        for stand in self.stands.iter().filter(|stand| stand.number == number) {
+            let (lock, holds) = (stand.lock.clone(), stand.ids().len() as u64);
+            self.facts.push(Event::Holds { lock, grant: GrantNumber(number), holds });
+        }
+    }
+
+    /// The same owner takes what it holds once more.
+    fn hold_again(&mut self, acquire: &Acquire, session: Option<u64>) -> Option<Outcome> {
+        let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
+        let is_it = |holder: &&Stand| {
+            let same_owner = if acquire.owner.given { holder.owner == acquire.owner } else { !holder.owner.given };
+            let covers = holder.mode == Mode::Exclusive || want.mode == Mode::Shared;
+            let same = Some(holder.session) == session && !holder.anonymous && !holder.cooling;
+            same && same_owner && covers && holder.permits >= acquire.permits && holder.granted.is_some()
+        };
+        let holders = self.stands.iter().filter(|stand| stand.lock == want.lock);
+        let number = holders.filter(is_it).map(|holder| holder.number).min()?;
+        for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
+            stand.more.push((acquire.clone(), 1));
+        }
+        self.changed = true;
+        self.tell_holds(number);
+        let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
+        Some(Naive::told(stand, &acquire.grant))
+    }
+
+    fn attach_again(&mut self, stand: &Stand, known: &Acquire, same_owner: bool, acquire: &Acquire) -> Result<Outcome> {
+        for (field, same) in [
+            ("name", known.wants.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock))),
+            ("mode", known.wants.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode))),
+            ("limit", known.limit == acquire.limit),
+            ("permits", known.permits == acquire.permits),
+            ("priority", known.priority == acquire.priority),
+            ("session", known.claimant == acquire.claimant),
+            ("owner", same_owner || known.claimant != acquire.claimant),
+            ("lock_delay", known.lock_delay_ms == acquire.lock_delay_ms),
+            ("max_hold", known.max_hold_ms == acquire.max_hold_ms),
+            ("meta", known.meta == acquire.meta),
+        ] {
+            if !same {
+                return mismatch(field);
+            }
+        }
+        self.changed = true;
+        Ok(self.attach_to(stand.number, acquire.grant))
+    }
+
+    // What an administrator sets
+
+    fn set_lock(&mut self, order: &SetLock) -> Outcome {
+        let known = self.locks.iter().find(|lock| lock.name == order.lock).cloned();
+        let used = known.is_some() && self.used.contains(&order.lock);
+        let before = known.map(|lock| (lock.limit, lock.max_waiters, lock.max_hold, lock.kept));
+        let (limit, waiters, hold, _) = before.unwrap_or((None, None, None, false));
+        let changes_limit = order.limit.is_some() && order.limit != limit;
+        let limit = order.limit.or(limit);
+        let waiters = order.max_waiters.or(waiters);
+        let hold = order.max_hold_ms.or(hold).filter(|most| *most > 0);
+        let limited = changes_limit || self.locks.iter().any(|lock| lock.name == order.lock && lock.limited);
+        let kept = (limited && limit > Some(1)) || waiters.is_some() || hold.is_some();
+        if used && before == Some((limit, waiters, hold, kept)) {
+            return Outcome::Nothing;
+        }
+        if !self.locks.iter().any(|lock| lock.name == order.lock) {
+            self.make_lock(&order.lock, None);
+        }
+        self.used.push(order.lock.clone());
+        for lock in self.locks.iter_mut().filter(|lock| lock.name == order.lock) {
+            (lock.limit, lock.max_waiters, lock.max_hold, lock.kept) = (limit, waiters, hold, kept);
+            lock.limited = limited;
+        }
+        self.facts.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
+        let limit = limit.unwrap_or(1);
+        let errs = self.errs(Mistake::LoweredLimitEndsNobody);
+        let cannot = |stand: &&&Stand| !errs && (stand.permits > limit || (limit > 1 && stand.mode == Mode::Shared));
+        let ended: Vec<Stand> = self.waiting(&order.lock).iter().filter(cannot).map(|stand| (*stand).clone()).collect();
+        // They go together.
+        let gone: Vec<u64> = ended.iter().map(|stand| stand.number).collect();
+        self.held_back = gone.clone();
+        for stand in &ended {
+            self.held_back.retain(|number| *number != stand.number);
+            self.end(stand, EndReason::Broken);
+            let note = format!("the limit of {} was set to {limit}", order.lock.as_str());
+            stand.ids().into_iter().for_each(|id| self.note_broken(id, &note));
+        }
+        self.settle();
+        self.done()
+    }
+
+    fn revoke(&mut self, order: &Revoke) -> Outcome {
+        let holders: Vec<u64> =
+            self.holders(&order.lock).iter().filter(|stand| !stand.cooling).map(|stand| stand.number).collect();
+        for number in &holders {
+            let (lock, by, reason) = (order.lock.clone(), order.by.clone(), order.reason.clone());
+            self.facts.push(Event::Revoked { lock, grant: GrantNumber(*number), by, reason });
+        }
+        if holders.is_empty() { Outcome::Nothing } else { self.done() }
+    }
+
+    fn end_bounded(&mut self, number: u64, token: u64) -> Outcome {
+        let is_it =
+            |stand: &&Stand| stand.number == number && !stand.cooling && stand.granted == Some(token) && stand.bound.is_some();
+        let Some(stand) = self.stands.iter().find(is_it).cloned() else { return Outcome::Nothing };
+        if stand.delay == 0 {
+            // Its session goes with it as with any other end.
+            return self.end(&stand, EndReason::Expired);
+        }
+        let all: Vec<Stand> = self.stands.iter().filter(|stand| stand.number == number).cloned().collect();
+        for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
+            (stand.cooling, stand.upgrading) = (true, false);
+        }
+        for stand in &all {
+            let (lock, grant) = (stand.lock.clone(), GrantNumber(stand.number));
+            self.write_down(stand, EndReason::Expired);
+            self.facts.push(stand.ended(EndReason::Expired));
+            self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
+        }
+        if stand.anonymous {
+            self.past.push((stand.id, self.now(), Past::Grant(EndReason::Expired)));
+            self.drop_session(stand.session);
+            self.facts.push(Event::SessionClosed { session: SessionNumber(stand.session) });
+        } else {
+            for id in stand.ids() {
+                self.remember_in_session(stand.session, id, EndReason::Expired);
+            }
+        }
+        self.settle();
         self.done()
     }
 
@@ -802,9 +1214,11 @@ impl Naive {
         if self.errs(Mistake::HistoryEndsWithCooling) {
             self.write_down(&stand, EndReason::Expired);
         }
-        self.touch(&stand.lock);
-        self.facts.push(Event::Cooled { lock: stand.lock.clone(), grant: GrantNumber(number) });
-        self.settle(&stand.lock);
+        for want in &stand.together {
+            self.touch(&want.lock);
+            self.facts.push(Event::Cooled { lock: want.lock.clone(), grant: GrantNumber(number) });
+        }
+        self.settle();
         self.done()
     }
 
@@ -848,7 +1262,7 @@ impl Naive {
                 self.cool(stand.number);
             } else {
                 self.end(stand, EndReason::Broken);
-                self.note_broken(stand.id, &order.reason);
+                stand.ids().into_iter().for_each(|id| self.note_broken(id, &order.reason));
                 self.sign(stand.number, &order.by, &order.reason);
             }
         }
@@ -878,7 +1292,8 @@ impl Naive {
         for lock in held {
             self.facts.push(Event::Broken { lock, by: by.to_owned(), reason: reason.to_owned() });
         }
-        let ended: Vec<(GrantId, u64)> = mine.iter().map(|stand| (stand.id, stand.number)).collect();
+        let ended: Vec<(GrantId, u64)> =
+            mine.iter().flat_map(|stand| stand.ids().into_iter().map(|id| (id, stand.number))).collect();
         self.bury(number, mine, Some(EndReason::Broken));
         for (id, number) in ended {
             self.note_broken(id, reason);
@@ -944,7 +1359,7 @@ impl Naive {
                 let live = |stand: &&Stand| !stand.cooling || self.errs(Mistake::CoolingTokenPasses);
                 let held: Vec<&Stand> = self.holders(lock).into_iter().filter(live).collect();
                 let by_grant = !self.errs(Mistake::ReaderTokenForAnyReader);
-                let is_it = |stand: &&Stand| !by_grant || grant.is_none_or(|grant| grant == stand.id);
+                let is_it = |stand: &&Stand| !by_grant || grant.is_none_or(|grant| stand.ids().contains(&grant));
                 let mut right = held.iter().filter(|stand| stand.granted == Some(token.0)).filter(|stand| is_it(stand));
                 match right.next() {
                     Some(_) => Ok(()),

@@ -3,8 +3,8 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, SessionKey,
-        Sweepable, Transact, Want, WriteKey,
+        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Revoke, SessionKey,
+        SetLock, Sweepable, Transact, Want, WriteKey,
     },
     record::Contender,
 };
@@ -26,6 +26,10 @@ pub(crate) enum Profile {
     Calm,
     /// Nodes of the tree, and the sessions that own some.
     Tree,
+    /// Several locks at once.
+    Several,
+    /// One lock for which many of different priority wait.
+    Priority,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
@@ -78,8 +82,26 @@ impl Commands {
     }
 
     fn lock(&mut self) -> LockName {
-        let name = LOCKS[self.rng.random_range(0..LOCKS.len())];
+        let name = LOCKS[self.rng.random_range(0..if self.profile == Profile::Priority { 1 } else { LOCKS.len() })];
         LockName::parse(name).expect("a fixed name")
+    }
+
+    /// Different locks, in whatever order.
+    fn wants(&mut self, shared: bool) -> Vec<Want> {
+        let count = match self.profile {
+            Profile::Several => self.rng.random_range(1..4),
+            Profile::Mixed | Profile::Readers | Profile::Semaphore => 1 + usize::from(self.one_in(6)),
+            Profile::Calm | Profile::Tree | Profile::Priority => 1,
+        };
+        let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
+        let mut wants = vec![Want { lock: self.lock(), mode: mode(shared) }];
+        for _ in 1..count {
+            let (lock, mode) = (self.lock(), mode(self.one_in(3)));
+            if wants.iter().all(|want| want.lock != lock) {
+                wants.push(Want { lock, mode });
+            }
+        }
+        wants
     }
 
     /// A new id; now and then one that was made earlier than the last.
@@ -130,8 +152,10 @@ impl Commands {
         match self.rng.random_range(0..100) {
             0..6 if self.profile == Profile::Readers => self.convert(state),
             0..40 => self.acquire(state),
+            40..54 if self.profile == Profile::Priority => self.acquire(state),
             40..59 => Command::Release { grant: self.known_id(state), at },
-            59..61 => self.break_lock(state),
+            59..60 => self.break_lock(state),
+            60..61 => self.administer(state),
             61..62 => self.end_session(state),
             62..68 => Command::Withdraw { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
             68..73 => Command::Abandon { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
@@ -168,7 +192,7 @@ impl Commands {
             contender.granted_at.is_some() && state.lock(&contender.lock).holders.iter().any(|holder| holder.upgrading)
         };
         let upgrading = some(&|contender| contender.upgrading);
-        if let Some(grant) = self.pick(&upgrading).filter(|_| self.one_in(3)) {
+        if let Some(grant) = self.pick(&upgrading).filter(|_| self.one_in(2)) {
             return Command::EndUpgrade { grant, at };
         }
         let from = match self.rng.random_range(0..12) {
@@ -181,6 +205,32 @@ impl Commands {
             0 => Command::Downgrade { grant, at },
             1..7 => Command::Upgrade { grant, if_busy: if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue }, at },
             _ => Command::EndUpgrade { grant, at },
+        }
+    }
+
+    /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
+    fn administer(&mut self, state: &State) -> Command {
+        let (lock, at, by) = (self.lock(), self.at(), "an administrator".to_owned());
+        match self.rng.random_range(0..4) {
+            0 => Command::Revoke(Revoke { lock, by, reason: String::new(), at }),
+            1 => {
+                let held: Vec<_> = state.bounded_holds().map(|held| (held.number, held.token())).collect();
+                let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
+                let late = u64::from(self.one_in(5));
+                Command::EndHold {
+                    grant,
+                    token: FencingToken(token.map_or(0, |token| token.0) - late.min(token.map_or(0, |token| token.0))),
+                    at,
+                }
+            }
+            _ => {
+                let limits = self.profile == Profile::Semaphore || self.profile == Profile::Mixed;
+                let limit = if limits && self.one_in(2) { Some(self.rng.random_range(1..5)) } else { None };
+                let max_waiters =
+                    if self.one_in(3) { Some(if self.one_in(2) { 10_000 } else { self.rng.random_range(0..6) }) } else { None };
+                let max_hold_ms = if self.one_in(3) { Some(self.rng.random_range(0..3) * 1_000) } else { None };
+                Command::SetLock(SetLock { lock, limit, max_waiters, max_hold_ms, by, at })
+            }
         }
     }
 
@@ -269,7 +319,7 @@ impl Commands {
             5 => acquire.claimant = Claimant::Session(self.session_id()),
             6 => acquire.owner.text = "other".to_owned(),
             7 => acquire.lock_delay_ms += 1_000,
-            _ => acquire.reentrant = true,
+            _ => acquire.max_hold_ms = Some(7),
         }
     }
 
@@ -277,19 +327,20 @@ impl Commands {
         let grant = if self.one_in(15) { self.known_id(state) } else { self.fresh_id() };
         let shared = match self.profile {
             Profile::Readers => !self.one_in(3),
-            Profile::Mixed | Profile::Calm | Profile::Tree => self.one_in(3),
+            Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several => self.one_in(3),
+            Profile::Priority => self.one_in(6),
             Profile::Semaphore => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
             Profile::Mixed => &[None, None, None, Some(1), Some(3)],
-            Profile::Readers | Profile::Calm | Profile::Tree => &[None],
+            Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => &[None],
         };
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
             Profile::Semaphore => self.rng.random_range(1..4),
             Profile::Mixed if limit.is_some() => self.rng.random_range(1..4),
-            Profile::Mixed | Profile::Readers | Profile::Calm | Profile::Tree => 1,
+            Profile::Mixed | Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {
             Claimant::Anonymous { timeout_ms: 2_000 }
@@ -298,17 +349,20 @@ impl Commands {
         };
         Acquire {
             grant,
-            wants: vec![Want { lock: self.lock(), mode: if shared { Mode::Shared } else { Mode::Exclusive } }],
+            wants: self.wants(shared),
             claimant,
             if_busy: IfBusy::Queue,
             limit,
             permits,
-            priority: if self.one_in(4) { self.rng.random_range(-1..3) } else { 0 },
+            priority: match self.profile {
+                Profile::Priority => self.rng.random_range(0..60) / self.rng.random_range(1..30),
+                _ => self.rng.random_range(-1..3) * i32::from(self.one_in(4)),
+            },
             owner: Owner { text: format!("o{}", self.made % 3), given: self.one_in(2) },
             meta: Meta::new(),
             lock_delay_ms: if self.one_in(3) { 1_000 } else { 0 },
-            reentrant: false,
-            max_hold_ms: None,
+            reentrant: self.one_in(4),
+            max_hold_ms: if self.one_in(6) { Some(1_500) } else { None },
             value: None,
             at: self.at(),
         }

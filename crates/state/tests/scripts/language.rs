@@ -5,8 +5,8 @@
 //! form                                       names the cluster
 //! open s1 [timeout=10s] [key=k] [name=..] [meta=..]      close s1      expire s1|a
 //! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=]
-//! [refuse]
-//!         and, refused by this version: [reentrant] [max_hold=] [value=] [and=LOCK]
+//! [refuse] [and=LOCK,LOCK:shared]
+//!         [reentrant] [max_hold=5s], and, refused by this version: [value=]
 //! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
 //! forget through=7         forget-lock LOCK since=7         forget-history through=7
 //! show history LOCK [at=5s] [revision=7] [limit=2]         show statistics [LOCK]
@@ -17,6 +17,7 @@
 //! proclaim ELECTION a [value=..] [key=k]     show election NAME
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
 //! downgrade a     upgrade a [refuse]     end-upgrade a
+//! allow LOCK [limit=] [max_waiters=] [max_hold=5s]     revoke LOCK [reason=]     end-hold a token=7
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
@@ -29,8 +30,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Want,
-        WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Revoke,
+        SetLock, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
@@ -89,6 +90,23 @@ impl Machine {
                 Command::Upgrade { grant, if_busy, at }
             }
             "end-upgrade" => Command::EndUpgrade { grant: grant_id(word(args)?)?, at },
+            "allow" => Command::SetLock(SetLock {
+                lock: LockName::parse(word(args)?)?,
+                limit: args.take_key("limit").map(str::parse).transpose()?,
+                max_waiters: args.take_key("max_waiters").map(str::parse).transpose()?,
+                max_hold_ms: args.take_key("max_hold").map(span_ms).transpose()?,
+                by: "admin".to_owned(),
+                at,
+            }),
+            "revoke" => {
+                let (lock, reason) = (LockName::parse(word(args)?)?, args.take_key("reason").unwrap_or_default().to_owned());
+                Command::Revoke(Revoke { lock, by: "admin".to_owned(), reason, at })
+            }
+            "end-hold" => {
+                let id = word(args)?;
+                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
+                Command::EndHold { grant, token: FencingToken(number(args, "token")?), at }
+            }
             "retime" => Command::SetGrantTimeout { grant: grant_id(word(args)?)?, timeout_ms: millis(args, "timeout", "30s")? },
             "cool" => {
                 let (lock, id) = (LockName::parse(word(args)?)?, word(args)?);
@@ -183,8 +201,13 @@ impl Machine {
             "anon" => Claimant::Anonymous { timeout_ms: millis(args, "ttl", "30s")? },
             session => Claimant::Session(session_id(session)?),
         };
-        if let Some(second) = args.take_key("and") {
-            wants.push(want(second)?);
+        for other in args.take_key("and").into_iter().flat_map(|others| others.split(',')) {
+            wants.push(match other.split_once(':') {
+                Some((name, "shared")) => Want { lock: LockName::parse(name)?, mode: Mode::Shared },
+                Some((name, "exclusive")) => Want { lock: LockName::parse(name)?, mode: Mode::Exclusive },
+                Some(_) => return Err(format!("no such mode: {other}").into()),
+                None => want(other)?,
+            });
         }
         let owner = match (args.take_key("owner"), args.take_key("from")) {
             (Some(text), None) => Owner { text: text.to_owned(), given: true },
@@ -203,7 +226,7 @@ impl Machine {
             meta: meta(args),
             lock_delay_ms: millis(args, "lock_delay", "0s")?,
             reentrant: false,
-            max_hold_ms: args.take_key("max_hold").map(str::parse).transpose()?,
+            max_hold_ms: args.take_key("max_hold").map(span_ms).transpose()?,
             value: args.take_key("value").map(|value| value.as_bytes().to_vec()),
             at: self.at(),
         };
@@ -321,6 +344,10 @@ fn number(args: &mut ArgumentConsumer<'_>, key: &str) -> Fallible<u64> {
 
 fn millis(args: &mut ArgumentConsumer<'_>, key: &str, default: &str) -> Fallible<u64> {
     Ok(u64::try_from(duration::parse(args.take_key(key).unwrap_or(default))?.as_millis())?)
+}
+
+fn span_ms(text: &str) -> Fallible<u64> {
+    Ok(u64::try_from(duration::parse(text)?.as_millis())?)
 }
 
 fn meta(args: &mut ArgumentConsumer<'_>) -> Meta {

@@ -36,6 +36,9 @@ fn event(names: &Names, event: &Event) -> String {
         Event::NodeDeleted { path, version } => format!("{path} deleted version={version}"),
         Event::Downgraded { lock, grant } => format!("{lock} #{grant} downgraded"),
         Event::Upgrading { lock, grant } => format!("{lock} #{grant} waits to be upgraded"),
+        Event::Holds { lock, grant, holds } => format!("{lock} #{grant} has {holds} holds"),
+        Event::LockSet { lock, by } => format!("{lock} set by {by}"),
+        Event::Revoked { lock, grant, by, reason } => format!("{lock} #{grant} asked back by {by}: {reason}"),
         Event::UpgradeEnded { lock, grant } => format!("{lock} #{grant} stays shared"),
         Event::ChildrenChanged { path, cversion } => format!("{path} children cversion={cversion}"),
         Event::Proclaimed { lock, grant, token, version, value } => {
@@ -134,6 +137,7 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::TooManyNodes { .. }
         | Rejection::NoRoomForName { .. }
         | Rejection::WouldDeadlock { .. }
+        | Rejection::HoldsFull { .. }
         | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),

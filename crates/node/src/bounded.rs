@@ -1,0 +1,51 @@
+//! Grants that may hold for a bounded time: the leader's clock counts from when it saw them granted, or began to lead.
+
+use crate::deadlines::Deadlines;
+use fairhold_state::{State, record::Contender};
+use fairhold_types::{FencingToken, GrantNumber};
+use openraft_rt::Instant;
+use std::{collections::BTreeMap, time::Duration};
+
+pub(crate) struct BoundedHolds<I> {
+    deadlines: Deadlines<GrantNumber, I>,
+    tokens: BTreeMap<GrantNumber, FencingToken>,
+}
+
+impl<I: Instant> BoundedHolds<I> {
+    /// A new leader gives each its full time again: nobody is ended early.
+    pub(crate) fn load(state: &State, now: I) -> BoundedHolds<I> {
+        let mut holds = BoundedHolds { deadlines: Deadlines::new(), tokens: BTreeMap::new() };
+        state.bounded_holds().for_each(|holder| holds.add(holder, now));
+        holds
+    }
+
+    /// A grant was given, the first time or with a new token.
+    pub(crate) fn note(&mut self, state: &State, grant: GrantNumber, now: I) {
+        if let Some(holder) = state.contender(grant) {
+            self.add(holder, now);
+        }
+    }
+
+    fn add(&mut self, holder: &Contender, now: I) {
+        if let (Some(hold_ms), Some(token)) = (holder.hold_ms, holder.token()) {
+            self.deadlines.insert(holder.number, Duration::from_millis(hold_ms), now);
+            self.tokens.insert(holder.number, token);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, grant: GrantNumber) {
+        if self.tokens.remove(&grant).is_some() {
+            self.deadlines.remove(grant);
+        }
+    }
+
+    pub(crate) fn shift(&mut self, by: Duration) {
+        self.deadlines.shift(by);
+    }
+
+    /// Those that have held for as long as they may.
+    pub(crate) fn due(&self, now: I) -> Vec<(GrantNumber, FencingToken)> {
+        let due = self.deadlines.due(now).into_iter();
+        due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()
+    }
+}

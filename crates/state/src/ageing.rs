@@ -1,0 +1,27 @@
+//! Priority with ageing: whoever waits longest for a lock lets a bounded number of later ones go before it.
+//!
+//! Only the one that waits longest counts, by the number of those who were placed before it: so a newcomer costs one step however
+//! long the queue, and of so many grants one at least goes to who waits longest. From then on those of higher priority stand
+//! behind it as its equals, in the order of their coming. Time has no part in it: the same commands give the same order.
+
+use crate::{apply::Change, index::Place};
+use fairhold_types::LockName;
+
+impl Change<'_> {
+    /// Counts a newcomer that is placed before the one that waits longest.
+    pub(crate) fn note_overtaken(&mut self, lock: &LockName, newcomer: Place) {
+        let queue = self.state.index.queues.get(lock);
+        let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() else { return };
+        let contender = self.contender_in(lock, oldest);
+        let place = Place::of(contender);
+        if contender.is_not_overtaken() || newcomer > place {
+            return;
+        }
+        // It has one lock, for one of several is not overtaken.
+        let contender = self.contender_mut(oldest);
+        contender.overtaken += 1;
+        if contender.is_not_overtaken() {
+            self.state.index.add_barrier(lock, place);
+        }
+    }
+}

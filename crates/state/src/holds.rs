@@ -1,0 +1,134 @@
+//! The holds of one grant: the one that it was taken with, those that the same owner added (`reentrant`), and callers that come
+//! again with the id of one of them.
+//!
+//! Every hold has an id of its own, and a release names one: the grant ends with its last. A bare counter would let a
+//! release that
+//! is repeated free what an outer section holds yet.
+
+use crate::{
+    apply::{Change, Effect},
+    command::{Acquire, Claimant, Event, Held, Outcome, Queued, Rejection, Want},
+    record::{Contender, Hold, Session},
+};
+use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limits::HOLDS_MAX};
+
+impl Change<'_> {
+    /// A caller comes again with the id of a live hold: the same one, and from now on its attempt is the one that counts.
+    pub(crate) fn attach(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
+        let contender = self.contender(number);
+        let session = self.state.sessions.get(&contender.session);
+        let id = acquire.grant;
+        let election = self.state.is_election(&contender.lock) == Some(true);
+        if let Some(field) = first_difference(contender, session, acquire, election) {
+            return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
+        }
+        self.alter(number, |contender| match contender.more.iter_mut().find(|hold| hold.grant == id) {
+            Some(hold) => hold.attempt += 1,
+            None => contender.attempt += 1,
+        });
+        let contender = self.contender(number);
+        let (attempt, outcome) = (contender.attempt_of(&id), standing(contender, &id));
+        for lock in self.state.locks_of(number) {
+            self.events.push(Event::Attached { lock, grant: number, attempt });
+        }
+        Ok(Effect::Changed(outcome))
+    }
+
+    /// The grant that the same owner of the session holds already, and that has what is asked for.
+    pub(crate) fn held_by_the_same(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
+        let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
+        let queue = self.state.index.queues.get(&want.lock)?;
+        let mut holders = queue.holders.iter().filter_map(|number| self.state.contender_in(&want.lock, *number));
+        let is_it = |holder: &&Contender| {
+            let same = holder.session == session && !holder.cooling && same_owner(holder, acquire);
+            same && (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
+        };
+        holders.find(is_it).map(|holder| holder.number)
+    }
+
+    /// Adds a hold to a grant that is held.
+    pub(crate) fn hold_again(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
+        if self.contender(number).holds() >= HOLDS_MAX {
+            return Err(Rejection::HoldsFull { max: HOLDS_MAX as u64 });
+        }
+        self.require_memory()?;
+        let hold = Hold {
+            grant: acquire.grant,
+            attempt: 1,
+            want: acquire.wants[0].clone(),
+            limit: acquire.limit,
+            permits: acquire.permits,
+            priority: acquire.priority,
+            meta: acquire.meta.clone(),
+            lock_delay_ms: acquire.lock_delay_ms,
+            max_hold_ms: acquire.max_hold_ms,
+        };
+        self.alter(number, |contender| contender.more.push(hold.clone()));
+        self.state.index.grants.insert(acquire.grant, number);
+        self.tell_holds(number);
+        Ok(Effect::Changed(standing(self.contender(number), &acquire.grant)))
+    }
+
+    /// Ends one hold of a grant that has others.
+    pub(crate) fn end_hold(&mut self, number: GrantNumber, id: GrantId, reason: EndReason) {
+        self.alter(number, |contender| {
+            contender.more.retain(|hold| hold.grant != id);
+            contender.first_over |= contender.grant == id;
+        });
+        self.state.index.grants.remove(&id);
+        let session = self.contender(number).session;
+        self.remember_in_session(session, id, reason);
+        self.tell_holds(number);
+    }
+
+    fn tell_holds(&mut self, number: GrantNumber) {
+        let holds = self.contender(number).holds() as u64;
+        for lock in self.state.locks_of(number) {
+            self.events.push(Event::Holds { lock, grant: number, holds });
+        }
+    }
+}
+
+/// What the owner of a hold is told of it.
+pub(crate) fn standing(contender: &Contender, id: &GrantId) -> Outcome {
+    let (number, session, attempt) = (contender.number, contender.session, contender.attempt_of(id));
+    match contender.token() {
+        Some(token) => Outcome::Held(Held { number, token, session, attempt }),
+        None => Outcome::Queued(Queued { number, session, attempt }),
+    }
+}
+
+/// An owner that was made from the connection may differ when the caller comes again by another one.
+fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
+    contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text)
+}
+
+/// The first field in which a repeated acquire differs from the hold that it names. How long to wait is not compared, and of a
+/// value only whether there is one: the leader may have proclaimed another by now.
+fn first_difference(contender: &Contender, session: Option<&Session>, acquire: &Acquire, election: bool) -> Option<&'static str> {
+    let first = Hold::first_of(contender);
+    let hold = contender.more.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
+    let others: &[Want] = if hold.grant == contender.grant { &contender.others } else { &[] };
+    let asked: Vec<&Want> = std::iter::once(&hold.want).chain(others).collect();
+    let same_names = asked.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock));
+    let same_modes = asked.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode));
+    let same_session = match &acquire.claimant {
+        Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
+        Claimant::Anonymous { .. } => contender.anonymous,
+    };
+    [
+        ("name", !same_names),
+        ("mode", !same_modes),
+        ("value", election != acquire.value.is_some()),
+        ("limit", hold.limit != acquire.limit),
+        ("permits", hold.permits != acquire.permits),
+        ("priority", hold.priority != acquire.priority),
+        ("session", !same_session),
+        ("owner", !same_owner(contender, acquire)),
+        ("lock_delay", hold.lock_delay_ms != acquire.lock_delay_ms),
+        ("max_hold", hold.max_hold_ms != acquire.max_hold_ms),
+        ("meta", hold.meta != acquire.meta),
+    ]
+    .into_iter()
+    .find_map(|(field, differs)| differs.then_some(field))
+}

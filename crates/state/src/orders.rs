@@ -1,0 +1,50 @@
+//! The orders of an administrator, as commands: part of `command`.
+
+use crate::command::WriteKey;
+use fairhold_types::{LockName, time::WallMillis};
+use serde::{Deserialize, Serialize};
+
+/// Takes a lock from those who hold it; one that cools goes too. Those who wait stay, and get their turn in the same step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Break {
+    /// The caller's key, or the server's own: a repeated order must not hit those who hold next.
+    pub key: WriteKey,
+    /// The lock.
+    pub lock: LockName,
+    /// Who asked for it, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
+/// Sets what a lock allows. What is not named stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetLock {
+    /// The lock.
+    pub lock: LockName,
+    /// How many permits it has, 1 at least.
+    pub limit: Option<u32>,
+    /// How many may wait for it.
+    pub max_waiters: Option<u64>,
+    /// How long a grant that is given from now on may hold it; 0: as long as it likes.
+    pub max_hold_ms: Option<u64>,
+    /// Who asked for it, in words.
+    pub by: String,
+    /// When the request was taken.
+    pub at: WallMillis,
+}
+
+/// Asks those who hold a lock to give it back, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revoke {
+    /// The lock.
+    pub lock: LockName,
+    /// Who asks, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
+    /// When the request was taken.
+    pub at: WallMillis,
+}

@@ -1,0 +1,125 @@
+//! Several locks at once: one grant with a contender in each queue.
+//!
+//! All its contenders have one number, and nobody who comes later is placed before any of them: so those who take several locks
+//! stand in one order everywhere, and never wait for one another in a circle of queues. One that is the first of those who wait
+//! and has room is reserved: it blocks those behind it, and is granted together with the others.
+
+use crate::{
+    State,
+    apply::Change,
+    command::Acquire,
+    index::Place,
+    record::{Contender, Role},
+};
+use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
+
+/// The contender of a new grant in the lock that its request names at that position.
+pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNumber, anonymous: bool, place: Place) -> Contender {
+    let want = &acquire.wants[index];
+    Contender {
+        number: place.number(),
+        grant: acquire.grant,
+        lock: want.lock.clone(),
+        others: if index == 0 { acquire.wants[1..].to_vec() } else { Vec::new() },
+        companion: index > 0,
+        session,
+        anonymous,
+        mode: want.mode,
+        asked: want.mode,
+        upgrading: false,
+        limit: acquire.limit,
+        permits: acquire.permits,
+        priority: acquire.priority,
+        standing: place.standing(),
+        overtaken: 0,
+        owner: acquire.owner.clone(),
+        meta: acquire.meta.clone(),
+        attempt: 1,
+        more: Vec::new(),
+        first_over: false,
+        max_hold_ms: acquire.max_hold_ms,
+        hold_ms: None,
+        revoked: None,
+        granted_at: None,
+        lock_delay_ms: acquire.lock_delay_ms,
+        cooling: false,
+        queued_at: acquire.at,
+        held_since: None,
+    }
+}
+
+impl State {
+    /// The contender of a grant in one of its locks.
+    #[must_use]
+    pub fn contender_in(&self, lock: &LockName, number: GrantNumber) -> Option<&Contender> {
+        let first = self.contender(number)?;
+        if first.lock == *lock {
+            return Some(first);
+        }
+        let path = self.index.companions.get(&(number, lock.clone()))?;
+        match &self.tree.get(path)?.role {
+            Role::Contender(contender) => Some(contender),
+            Role::Data | Role::Lock(_) => None,
+        }
+    }
+
+    /// The locks of a grant, in the order in which they were asked for.
+    #[must_use]
+    pub fn locks_of(&self, number: GrantNumber) -> Vec<LockName> {
+        let Some(first) = self.contender(number) else { return Vec::new() };
+        std::iter::once(&first.lock).chain(first.others.iter().map(|other| &other.lock)).cloned().collect()
+    }
+
+    /// In another of its locks, the one right before a contender that is reserved here.
+    pub(crate) fn blocker_elsewhere(&self, contender: &Contender) -> Option<&Contender> {
+        let number = contender.number;
+        let locks = self.locks_of(number);
+        let lock = locks.iter().find(|lock| **lock != contender.lock && !self.is_ready(lock, number))?;
+        let (queue, stand) = (self.index.queues.get(lock)?, self.contender_in(lock, number)?);
+        let before = queue.waiting.range(..Place::of(stand)).next_back().map(|place| place.number());
+        self.contender_in(lock, before.or_else(|| queue.holders.get_min().copied())?)
+    }
+}
+
+impl Change<'_> {
+    /// Where the contenders of a grant are in the tree, the first one first.
+    pub(crate) fn paths_of(&self, number: GrantNumber) -> Vec<Path> {
+        let index = &self.state.index;
+        let others = self.contender(number).others.iter();
+        let others = others.filter_map(|other| index.companions.get(&(number, other.lock.clone())));
+        index.contenders.get(&number).into_iter().chain(others).cloned().collect()
+    }
+
+    /// Changes all contenders of a grant.
+    pub(crate) fn alter(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
+        for path in self.paths_of(number) {
+            match self.state.tree.get_mut(&path).map(|node| &mut node.role) {
+                Some(Role::Contender(contender)) => change(contender),
+                Some(Role::Data | Role::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
+            }
+        }
+    }
+
+    pub(crate) fn contender_in(&self, lock: &LockName, number: GrantNumber) -> &Contender {
+        match self.state.contender_in(lock, number) {
+            Some(contender) => contender,
+            None => unreachable!("grant #{number} has no contender in {lock}"),
+        }
+    }
+
+    /// Removes all contenders of a grant from the tree; the first one comes first.
+    pub(crate) fn take_contenders(&mut self, number: GrantNumber) -> Vec<Contender> {
+        let paths = self.paths_of(number);
+        let taken = paths.iter().map(|path| {
+            let node = self.state.tree.remove(path, self.revision);
+            match node.map(|node| node.role) {
+                Some(Role::Contender(contender)) => {
+                    self.state.index.remove_contender(&contender);
+                    *contender
+                }
+                Some(Role::Data | Role::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
+            }
+        });
+        taken.collect()
+    }
+}
