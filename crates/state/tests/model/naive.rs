@@ -715,20 +715,18 @@ impl Naive {
     /// Whether a circle is right: each waits there, the next one stands in its way there, and the last one waits for the first.
     pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
         let mut world = self.clone();
-        match command {
-            Command::Acquire(acquire) => {
-                let Claimant::Session(id) = &acquire.claimant else { return false };
-                let session = world.sessions.iter().find(|session| session.id == Some(*id)).map(|session| session.number);
-                let first = cycle.first().is_some_and(|first| Some(first.session.0) == session);
-                if !first || cycle[0].owner != acquire.owner.text {
-                    return false;
-                }
-                world.join(acquire, session);
+        if let Command::Acquire(acquire) = command {
+            let Claimant::Session(id) = &acquire.claimant else { return false };
+            let session = world.sessions.iter().find(|session| session.id == Some(*id)).map(|session| session.number);
+            let first = cycle.first().is_some_and(|first| Some(first.session.0) == session);
+            if !first || cycle[0].owner != acquire.owner.text {
+                return false;
             }
-            Command::Upgrade { grant, .. } => {
-                world.stands.iter_mut().filter(|stand| stand.ids().contains(grant)).for_each(|stand| stand.upgrading = true);
-            }
-            _ => return false,
+            world.join(acquire, session);
+        } else if let Command::Upgrade { grant, .. } = command {
+            world.stands.iter_mut().filter(|stand| stand.ids().contains(grant)).for_each(|stand| stand.upgrading = true);
+        } else {
+            return false;
         }
         let left = world.let_all_run();
         let is_it = |stand: &&Stand, blocked: &Blocked| stand.session == blocked.session.0 && stand.owner.text == blocked.owner;

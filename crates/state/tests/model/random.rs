@@ -354,9 +354,10 @@ impl Commands {
             if_busy: IfBusy::Queue,
             limit,
             permits,
-            priority: match self.profile {
-                Profile::Priority => self.rng.random_range(0..60) / self.rng.random_range(1..30),
-                _ => self.rng.random_range(-1..3) * i32::from(self.one_in(4)),
+            priority: if self.profile == Profile::Priority {
+                self.rng.random_range(0..60) / self.rng.random_range(1..30)
+            } else {
+                self.rng.random_range(-1..3) * i32::from(self.one_in(4))
             },
             owner: Owner { text: format!("o{}", self.made % 3), given: self.one_in(2) },
             meta: Meta::new(),
