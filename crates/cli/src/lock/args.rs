@@ -9,16 +9,16 @@ use std::time::Duration;
 pub(crate) const LONG_ABOUT: &str = "\
 Run a command while holding a lock, as flock does, over all machines.
 
-Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended, \
+Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended,
 and ends with the command's exit code. While it waits it says on stderr who holds the lock and how many stand before it.
 
-Unlike flock, the lock is a lease: it can be lost while the command runs, when no node of the cluster can be reached \
-for too long, or when an administrator breaks it. Then the command and all processes of its process group are stopped, by \
-SIGTERM and after --kill-after by SIGKILL, BEFORE anybody else can be given a lock that was not renewed, and the exit code is \
-79. The same happens when fairhold itself is killed. What has left the process group (setsid, a daemon) is out of reach. A \
+Unlike flock, the lock is a lease: it can be lost while the command runs, when no node of the cluster can be reached
+for too long, or when an administrator breaks it. Then the command and all processes of its process group are stopped, by
+SIGTERM and after --kill-after by SIGKILL, BEFORE anybody else can be given a lock that was not renewed, and the exit code is
+79. The same happens when fairhold itself is killed. What has left the process group (setsid, a daemon) is out of reach. A
 write that must not come late has to carry FAIRHOLD_TOKEN and have it checked where the data is.
 
-What the command left running in the background, in its process group, is stopped when the command has ended: nothing of it \
+What the command left running in the background, in its process group, is stopped when the command has ended: nothing of it
 works on without the lock.";
 
 const AFTER_HELP: &str = "\
