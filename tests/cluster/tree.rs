@@ -239,9 +239,9 @@ fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not
         assert_eq!(refused.number("limit"), NODES_REMOVED_MAX as u64);
         let stat = client.send(&Call::get(&node("large?meta"))).await.expect_status(200);
         assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing went");
-        client.write(&Call::delete(&node("large/0"))).await;
+        client.send(&Call::delete(&node("large/0"))).await.expect_status(204);
         let before = stat.revision();
-        let removed = client.write(&delete()).await;
+        let removed = client.send(&delete()).await.expect_status(204);
         assert_eq!(removed.revision(), before + 2, "all of them are one change");
         for index in 0..NODES {
             let read = cluster.client(index).once(&Call::get(&node("large/1"))).await;
@@ -263,7 +263,7 @@ fn a_container_goes_some_time_after_its_last_child_and_not_before_it_had_one() {
             client.send(&Call::put(&format!("{}?container", node(container)), "x")).await.expect_status(201);
         }
         client.send(&Call::put(&node("used/child"), "x")).await.expect_status(201);
-        client.write(&Call::delete(&node("used/child"))).await;
+        client.send(&Call::delete(&node("used/child"))).await.expect_status(204);
         let begun = Instant::now();
         eventually("the container is gone", LONG, || async {
             (client.send(&Call::get(&node("used"))).await.status == 404).then_some(())
