@@ -48,11 +48,11 @@ async fn put(node: &Node<HostRuntime>, path: &str) -> Revision {
 #[test]
 fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_which_it_begins() {
     on_one_node(|node| async move {
-        for begin in [Begin::Now, Begin::Initial] {
+        for (path, begin) in [("/while-it-begins", Begin::Now), ("/while-that-begins", Begin::Initial)] {
             let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
             let mut watch = node.watch(vec![Scope::Subtree(Path::root())], begin, read).await.unwrap();
             let begun = watch.revision();
-            let changed = put(&node, "/while-it-begins").await;
+            let changed = put(&node, path).await;
             let mut bookmark = None;
             loop {
                 match watch.next().await.unwrap() {
