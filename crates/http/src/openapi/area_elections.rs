@@ -8,9 +8,9 @@ use super::{
     parameter::{form, integer, text},
 };
 use crate::elections::{LEADER, PROCLAIM, STAND};
-use fairhold_types::{Code, dto, election, hold, limits::ELECTION_VALUE_BYTES_MAX, pattern};
+use fairhold_types::{Code, election, hold, limits::ELECTION_VALUE_BYTES_MAX, pattern};
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const TAG: &str = "elections";
 const NAME: &str = "The election's name; its slashes are written %2F.";
@@ -20,7 +20,6 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 }
 
 fn stand(describe: &mut Describer) -> Operation {
-    let prefer = json!({ "type": "string", "example": "respond-async" });
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
     let line = describe.schema::<hold::Line>();
@@ -35,11 +34,7 @@ fn stand(describe: &mut Describer) -> Operation {
         )
         .in_path("name", NAME, lock_name())
         .form(&STAND, parameters, Some(rules), Some(example))
-        .header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
-        .json::<dto::Grant>(StatusCode::OK, "The caller leads.", area_grants::held())
-        .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
-        .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+        .held_or_waiting("The caller leads.", area_grants::held(), line)
         .codes(&[
             Code::LockHeld,
             Code::WaitTimeout,

@@ -48,7 +48,6 @@ pub(super) fn held() -> Value {
 }
 
 fn acquire(describe: &mut Describer) -> Operation {
-    let prefer = json!({ "type": "string", "example": "respond-async" });
     let rules = json!([
         { "not": { "required": ["ttl", "session"] } },
         { "not": { "required": ["hold", "session"] } },
@@ -68,11 +67,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         )
         .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
-        .header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
-        .json::<dto::Grant>(StatusCode::OK, "It is held.", held())
-        .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
-        .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+        .held_or_waiting("It is held.", held(), line)
         .codes(&[
             Code::LockHeld,
             Code::WaitTimeout,
@@ -134,7 +129,6 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
 }
 
 fn acquire_many(describe: &mut Describer) -> Operation {
-    let prefer = json!({ "type": "string", "example": "respond-async" });
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let want = json!({
         "type": "object",
@@ -158,11 +152,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
              limit it takes one permit.",
         )
         .form(&ACQUIRE_MANY, parameters, Some(rules), Some(example))
-        .header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queues.", prefer)
-        .json::<dto::Grant>(StatusCode::OK, "They are held.", both)
-        .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
-        .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+        .held_or_waiting("They are held.", both, line)
         .codes(&[
             Code::LockHeld,
             Code::WaitTimeout,

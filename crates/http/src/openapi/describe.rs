@@ -3,7 +3,7 @@
 use super::parameter::{self, Parameter, at};
 use crate::{error, headers, params::Known};
 use fairhold_types::{
-    Code,
+    Code, dto,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
     pattern as id_pattern, problem,
 };
@@ -184,6 +184,16 @@ impl Call<'_> {
     pub(super) fn empty(mut self, status: StatusCode, about: &str) -> Self {
         self.answer(status, about);
         self
+    }
+
+    /// How a request to hold something is answered: it is held, or streamed, or waits on as `Prefer` wished.
+    pub(super) fn held_or_waiting(self, held: &str, example: Value, line: Value) -> Self {
+        let prefer = json!({ "type": "string", "example": "respond-async" });
+        self.header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
+            .json::<dto::Grant>(StatusCode::OK, held, example)
+            .content(StatusCode::OK, "", "application/x-ndjson", line)
+            .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
+            .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
     }
 
     /// A header of that answer.
