@@ -6,11 +6,14 @@ answer is possible (504), a revision of the far future (504).
 
 import re
 
+import requests
 import schemathesis
+from schemathesis.core.parameters import ParameterLocation
 
 WAIT_MAX_MS = 200
 TIMEOUT_MIN_MS = 5000
 UNKNOWN_HEADER = "x-schemathesis-unknown-property"
+STREAMS = ("text/event-stream", "application/x-ndjson")
 UNIT_MS = {"ms": 1, "s": 1000, "": 1000, "m": 60000, "h": 3600000}
 SEQUENTIAL_BYTES_MAX = 1000
 BYTES_MAX = {"owner": 256, "name": 256, "reason": 256, "prefix": 512, "meta": 1024, "value": 4096}
@@ -82,6 +85,54 @@ def keep_to_the_words_of_nodes(case, parameters):
         parameters.drop("name")
 
 
+def keep_to_the_words_of_watches(case, parameters):
+    if case.operation.path != "/v1/watch":
+        return
+    if is_on(parameters.get("recursive")):
+        parameters.drop("children")
+    if parameters.get("path") is None:
+        parameters.drop("children")
+        if parameters.get("lock") is None:
+            parameters.drop("recursive")
+    # The next revision is the last that may be named, and what is too old is gone.
+    if parameters.get("from") is not None:
+        parameters.drop("from")
+    (case.headers or {}).pop("Last-Event-ID", None)
+
+
+def keep_to_one_place(case):
+    """Each parameter in the query or in the body. One that is missing in the body is not given in the query."""
+    if not case.query:
+        return
+    if is_positive(case):
+        twice = set(case.query) & set(case.body) if isinstance(case.body, dict) else set()
+    elif is_wrong_in_body(case):
+        twice = {name for name in case.query if name in fields_of_body(case)}
+    else:
+        twice = set()
+    for name in twice:
+        del case.query[name]
+
+
+def drop_null(case):
+    """`null` stands for not given."""
+    if isinstance(case.body, dict):
+        for name in fields_of_body(case):
+            if name in case.body and case.body[name] is None:
+                del case.body[name]
+
+
+def fields_of_body(case):
+    content = case.operation.definition.raw.get("requestBody", {}).get("content", {})
+    return content.get("application/json", {}).get("schema", {}).get("properties", {})
+
+
+def is_wrong_in_body(case):
+    meta = getattr(case, "meta", None)
+    body = meta and meta.components.get(ParameterLocation.BODY)
+    return bool(body) and body.mode.is_negative
+
+
 def drop_what_cannot_be_waited_for(case, parameters):
     if parameters.get("hold") == "stream":
         parameters.drop("hold")
@@ -109,23 +160,22 @@ def keep_to_the_words(case, parameters):
     for name in ("If-Match", "Fairhold-Fence"):
         if (case.headers or {}).get(name) == "":
             del case.headers[name]
-    if case.operation.path == "/v1/txn":
-        case.body = whole(case.body)
+    case.body = whole(case.body)
     # What it is to be newer than is a revision that was.
     parameters.drop("after")
     if case.operation.path.startswith("/v1/elections/"):
         # A stream's, and none is asked for.
         parameters.drop("from")
-    if isinstance(case.body, dict) and case.query:
-        # Each parameter in one place.
-        for name in set(case.query) & set(case.body):
-            del case.query[name]
     if parameters.get("session") is not None:
         parameters.drop("ttl", "hold")
     if parameters.get("permits") is not None and parameters.get("permits") != parameters.get("limit"):
         parameters.drop("permits")
     if parameters.get("mode") == "shared":
         parameters.drop("limit", "permits")
+    # Each month has 28 days, and time began in 1970, whatever the zone.
+    at = parameters.get("at")
+    if isinstance(at, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", at):
+        parameters.drop("at")
     # A cursor is one that a page gave.
     parameters.drop("cursor")
     for name, most in BYTES_MAX.items():
@@ -142,10 +192,13 @@ def keep_to_the_words(case, parameters):
     if "If-Match" in headers:
         headers.pop("If-None-Match", None)
     keep_to_the_words_of_nodes(case, parameters)
+    keep_to_the_words_of_watches(case, parameters)
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    drop_null(case)
+    keep_to_one_place(case)
     parameters = Parameters(case)
     if is_one_of_a_sequence(case):
         # A redirect says nothing of what became of what was made before.
@@ -154,7 +207,37 @@ def before_call(context, case, kwargs):
     drop_what_cannot_be_waited_for(case, parameters)
     # Without what was dropped it may have become right.
     if right or is_positive(case):
+        keep_to_one_place(case)
         keep_to_the_words(case, parameters)
     elif (case.headers or {}).get("Fairhold-Route") == "redirect":
         # A redirect comes before the request is read: the leader is the one who refuses it.
         del case.headers["Fairhold-Route"]
+
+
+def first_event(response):
+    """A stream lasts as long as who reads it: what it begins with is its answer here."""
+    end = b"\n\n" if "event-stream" in response.headers["Content-Type"] else b"\n"
+    body = b""
+    while not body.endswith(end) and (piece := response.raw.read(1)):
+        body += piece
+    # Not used up: its connection is not for others.
+    response.close()
+    response._content = body
+    response._content_consumed = True
+
+
+send_whole = requests.adapters.HTTPAdapter.send
+
+
+def send(adapter, request, stream=False, **options):
+    """As the library does, but that streams are left after their first event."""
+    response = send_whole(adapter, request, stream=True, **options)
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
+    if kind in STREAMS:
+        first_event(response)
+    elif not stream:
+        response.content
+    return response
+
+
+requests.adapters.HTTPAdapter.send = send

@@ -14,7 +14,7 @@ use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::AbortHandle, time::sleep};
 
 /// A lock that is held for less than this is not looked out for: its next renewal is soon enough.
-const LOOK_OUT_AFTER: Duration = Duration::from_secs(1);
+const LOOK_OUT_AFTER: Duration = Duration::from_millis(100);
 
 /// A grant that was given to this program. Clones speak of the same grant; they keep nothing alive and give nothing back, which
 /// is the [`Guard`]'s.

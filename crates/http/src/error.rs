@@ -76,6 +76,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would close a circle of waiters", true),
         Code::LimitMismatch => (StatusCode::CONFLICT, "The lock has another limit", false),
         Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead", false),
+        Code::NotHeld => (StatusCode::CONFLICT, "The grant is not held yet", true),
         Code::NotCaughtUp => (StatusCode::CONFLICT, "The node is not up to it yet", true),
         Code::AlreadyLeader => (StatusCode::CONFLICT, "The node leads already", false),
         Code::NoLeader => (StatusCode::NOT_FOUND, "Nobody leads the election", true),
@@ -278,7 +279,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
             let cycle = cycle.into_iter().map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
             (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
         }
-        Rejection::NotHeld => (Code::BadRequest, Facts::default()),
+        Rejection::NotHeld => (Code::NotHeld, Facts::default()),
         Rejection::NotLeader => (Code::NotLeader, Facts::default()),
         Rejection::OtherUse { election } => {
             let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
@@ -519,7 +520,7 @@ mod tests {
             (Rejection::NoNode { path: path() }, Asked::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
             (Rejection::ReadOnly { path: path() }, Asked::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
             (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
-            (Rejection::NotHeld, Asked::Change, 400, "bad_request", false, json!({})),
+            (Rejection::NotHeld, Asked::Change, 409, "not_held", true, json!({})),
             (
                 Rejection::WouldDeadlock {
                     cycle: vec![Blocked {

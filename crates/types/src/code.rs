@@ -58,6 +58,8 @@ codes! {
     NoLeader => "no_leader",
     /// The name is that of a lock and not of an election, or the other way round.
     KindMismatch => "kind_mismatch",
+    /// The grant waits in its queue still.
+    NotHeld => "not_held",
     /// The node has too little of the log, or does not answer.
     NotCaughtUp => "not_caught_up",
     /// The node leads already.

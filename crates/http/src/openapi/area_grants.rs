@@ -208,7 +208,7 @@ fn downgrade(describe: &mut Describer) -> Operation {
         .in_path("id", "The grant's secret id.", grant_id())
         .form(&DOWNGRADE, vec![], None, None)
         .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", held())
-        .codes(&[Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
+        .codes(&[Code::NotHeld, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
         .done(Kind::Keyed)
 }
 
@@ -228,7 +228,15 @@ fn upgrade(describe: &mut Describer) -> Operation {
             Some(json!({ "wait": "30s" })),
         )
         .json::<dto::Grant>(StatusCode::OK, "It is held, alone.", held())
-        .codes(&[Code::LockHeld, Code::WaitTimeout, Code::WouldDeadlock, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
+        .codes(&[
+            Code::LockHeld,
+            Code::NotHeld,
+            Code::WaitTimeout,
+            Code::WouldDeadlock,
+            Code::GrantGone,
+            Code::GrantNotFound,
+            Code::TooLarge,
+        ])
         .done(Kind::Keyed)
 }
 

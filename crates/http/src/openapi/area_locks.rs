@@ -21,6 +21,10 @@ use serde_json::{Value, json};
 const TAG: &str = "locks";
 const NAME: &str = "The lock's name; its slashes are written %2F.";
 
+/// A revision, or a time as RFC 3339 has it, in UTC or with an offset.
+const REVISION_OR_TIME: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
+    ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))$";
+
 pub(super) fn lock_name() -> Value {
     json!({
         "type": "string",
@@ -129,7 +133,7 @@ fn history(describe: &mut Describer) -> Operation {
         .query(
             &HISTORY,
             vec![
-                text("at", "Only who held it then: a revision, or a time as RFC 3339 has it.", 64),
+                form("at", "Only who held it then: a revision, or a time as RFC 3339 has it.", REVISION_OR_TIME),
                 integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
                 form("cursor", "The `next_cursor` of the page before, of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$"),
                 consistency(),

@@ -48,14 +48,29 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 
 /// A path of at most so many levels as it stands in a URL, after the first slash.
 fn path(levels_max: usize) -> Value {
-    let level = "[^/\\u0000-\\u001f\\u007f-\\u009f]+";
     json!({
         "type": "string",
         "maxLength": PATH_BYTES_MAX - 1,
         "x-max-bytes": PATH_BYTES_MAX - 1,
-        "pattern": format!("^(?!(.*/)?\\.{{1,2}}(/|$)){level}(/{level}){{0,{}}}$", levels_max - 1),
+        "pattern": format!("^{}$", levels(levels_max)),
         "example": "jobs/nightly",
     })
+}
+
+/// A path as it stands in a query, of a node that is none of the locks' own.
+pub(super) fn own_path() -> Value {
+    json!({
+        "type": "string",
+        "maxLength": PATH_BYTES_MAX,
+        "x-max-bytes": PATH_BYTES_MAX,
+        "pattern": format!("^/(?!locks(/|$))({})?$", levels(PATH_LEVELS_MAX)),
+        "example": "/jobs/nightly",
+    })
+}
+
+fn levels(levels_max: usize) -> String {
+    let level = "[^/\\u0000-\\u001f\\u007f-\\u009f]+";
+    format!("(?!(.*/)?\\.{{1,2}}(/|$)){level}(/{level}){{0,{}}}", levels_max - 1)
 }
 
 fn tag() -> Value {

@@ -1,9 +1,10 @@
 //! Watches, described.
 
 use super::{
-    area_locks::consistency,
+    area_locks::{consistency, lock_name},
+    area_nodes::own_path,
     describe::{Describer, Kind, Operation},
-    parameter::{Parameter, flag, form, integer, span},
+    parameter::{Parameter, flag, integer, of, span},
 };
 use crate::watch::WATCH;
 use fairhold_types::{Code, limits::WAIT_MAX, watch::Line};
@@ -12,11 +13,6 @@ use serde_json::json;
 use std::time::Duration;
 
 const TAG: &str = "watch";
-/// A path that is none of the locks' own.
-const PATH: &str = "^/([A-Za-z0-9_-]+(/[A-Za-z0-9_-]+){0,31})?$";
-/// A lock's name, in a query.
-const LOCK: &str = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+){0,29}$";
-
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![watch(describe)]
 }
@@ -42,10 +38,10 @@ fn watch(describe: &mut Describer) -> Operation {
         .query(
             &WATCH,
             vec![
-                form("path", "A node of the tree, whether it is there or not; locks are watched by name.", PATH),
+                of("path", "A node of the tree, whether it is there or not; locks are watched by name.", own_path()),
                 flag("recursive", "With all below that path, or that lock."),
                 flag("children", "With the direct children of that path."),
-                form("lock", "A lock, whether it was used or not.", LOCK),
+                of("lock", "A lock, whether it was used or not.", lock_name()),
                 flag("locks", "Every lock."),
                 integer("session", "A session, by its public number, and what becomes of its grants.", 0..=u64::MAX, None),
                 flag("sessions", "Every session."),

@@ -127,7 +127,13 @@ impl Call<'_> {
     pub(super) fn form(self, known: &Known, given: Vec<Parameter>, rules: Option<Value>, example: Option<Value>) -> Self {
         let given = parameter::checked(known, given);
         let mut call = self;
-        call.parameters.extend(parameter::in_query(&given));
+        // What must be given is in one of the two places. A description cannot say so; it asks for it in the body.
+        call.parameters.extend(parameter::in_query(&given).into_iter().map(|mut parameter| {
+            if parameter.get("required").is_some() {
+                parameter["required"] = false.into();
+            }
+            parameter
+        }));
         call.value["requestBody"] = parameter::body(&given, rules, example);
         call
     }

@@ -103,7 +103,11 @@ pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Paramet
 }
 
 pub(super) fn form(name: &'static str, about: &str, pattern: &str) -> Parameter {
-    let schema = json!({ "type": "string", "pattern": pattern });
+    of(name, about, json!({ "type": "string", "pattern": pattern }))
+}
+
+/// One whose schema stands elsewhere.
+pub(super) fn of(name: &'static str, about: &str, schema: Value) -> Parameter {
     Parameter::new(name, about, schema.clone(), schema)
 }
 
