@@ -1,24 +1,31 @@
 //! Philosophers at a round table: those who take both forks in one step never wait for ever, and those who take one after
-//! the other
-//! are told when they would.
+//! the other are told when they would.
 
 use crate::{
-    client::{Call, Client, Grant, Session},
+    client::{Answer, Call, Client, Grant, Session},
     fairness::Dice,
     harness::{Cluster, LONG, SHORT, all, alone, pass, report, together},
     trial,
 };
 use serde_json::json;
 use std::{
+    future::Future,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
+use tokio::sync::Barrier;
 
-const SEATS: usize = 5;
+const SEATS: usize = 7;
 const SEED: u64 = 0x0f0_2c5;
+
+/// Who waits for longer than this stands in a circle that was not seen.
+const FOR_EVER: &str = "30s";
+
+/// For how long a philosopher thinks at most, in milliseconds.
+const THINKS: u64 = 20;
 
 /// Which fork is held by whom, looked at from outside.
 #[derive(Debug, Clone, Default)]
@@ -36,14 +43,24 @@ impl Table {
         let before = self.0.lock().expect("nobody panicked with it")[fork].take();
         assert_eq!(before, Some(seat), "fork {fork} was not held by {seat}");
     }
+
+    fn forks(&self) -> [Option<usize>; SEATS] {
+        *self.0.lock().expect("nobody panicked with it")
+    }
 }
 
 fn forks(seat: usize) -> [usize; 2] {
     [seat, (seat + 1) % SEATS]
 }
 
+/// How long a dinner of each kind takes.
 fn dining_time() -> Duration {
     trial::size(Duration::from_secs(3), Duration::from_secs(60))
+}
+
+/// By which part of the most meals the least may fall short of it.
+fn unfairness() -> usize {
+    trial::size(5, 20)
 }
 
 #[test]
@@ -57,7 +74,7 @@ fn philosophers_who_take_both_forks_at_once_all_eat() {
                 let mut meals = 0;
                 while Instant::now() < until {
                     let locks = forks(seat).map(|fork| json!({ "name": format!("fork-{fork}") }));
-                    let both = Call::post("/v1/locks").json(&json!({ "locks": locks, "wait": "5m", "ttl": "60s" }));
+                    let both = Call::post("/v1/locks").json(&json!({ "locks": locks, "wait": FOR_EVER, "ttl": "60s" }));
                     let grant = Grant::from_answer(&client.send(&both).await.expect_status(200));
                     forks(seat).iter().for_each(|fork| table.take(*fork, seat));
                     meals += 1;
@@ -67,81 +84,165 @@ fn philosophers_who_take_both_forks_at_once_all_eat() {
                 meals
             })
         };
-        let meals = all((0..SEATS).map(dine).collect()).await;
-        report(&format!("philosophers: {meals:?} meals with both forks at once"));
-        assert!(meals.iter().all(|meals| *meals > 0), "somebody starved: {meals:?}");
-        let (least, most) = (meals.iter().min().expect("five"), meals.iter().max().expect("five"));
-        assert!(most - least <= most / 2 + 2, "in one order everywhere, all get their turn: {meals:?}");
+        let meals: Vec<usize> = all((0..SEATS).map(dine).collect()).await;
+        let (least, most) = (meals.iter().min().expect("seven"), meals.iter().max().expect("seven"));
+        let apart = (most - least) as f64 * 100.0 / *most as f64;
+        report(&format!("philosophers: {meals:?} meals with both forks at once in {:?}, {apart:.1} % apart", dining_time()));
+        assert!(*least > 0, "somebody starved: {meals:?}");
+        assert!(most - least <= most / unfairness(), "in one order everywhere, all get their turn: {meals:?}");
     });
 }
 
-/// One fork after the other; gives up the first where waiting for the second would never end.
-async fn eat_one_by_one(client: &Client, session: &Session, seat: usize, table: &Table) -> bool {
-    let owner = format!("philosopher-{seat}");
-    let take = |fork: usize| {
-        let parameters = format!("session={}&owner={owner}&wait=5m", session.id);
-        Call::post(&format!("/v1/locks/fork-{fork}?{parameters}"))
-    };
-    let [left, right] = forks(seat);
-    let first = Grant::from_answer(&client.send(&take(left)).await.expect_status(200));
-    table.take(left, seat);
-    let second = client.send(&take(right)).await;
-    let eaten = if second.status == 200 {
-        table.take(right, seat);
-        table.lay_down(right, seat);
-        client.release(&Grant::from_answer(&second).id).await;
-        true
-    } else {
-        let refused = second.expect_problem(409, "would_deadlock");
+/// What is seen of a dinner from outside, by those who take one fork after the other.
+#[derive(Debug, Default)]
+struct Dinner {
+    table: Table,
+    /// The public number of each one's session.
+    sessions: Mutex<[u64; SEATS]>,
+    /// Who has asked for the second fork and was not answered yet.
+    asks: [AtomicBool; SEATS],
+    refused: AtomicUsize,
+    longest_wait: Mutex<Duration>,
+}
+
+impl Dinner {
+    /// Asserts that a request was refused for the one circle that there can be, and that it would have been one.
+    #[track_caller]
+    fn judge_refusal(&self, refused: &Answer, seat: usize) {
         let cycle = refused.json["cycle"].as_array().expect("a circle");
-        let seats: Vec<usize> = cycle
-            .iter()
-            .map(|one| {
-                let owner = one["owner"].as_str().expect("an owner");
-                owner.trim_start_matches("philosopher-").parse().expect("its seat")
-            })
-            .collect();
-        assert_eq!(seats[0], seat, "who asks comes first: {}", refused.text);
         assert_eq!(cycle.len(), SEATS, "only all together make a circle at a round table: {}", refused.text);
+        let sessions = *self.sessions.lock().expect("nobody panicked with it");
         for (place, one) in cycle.iter().enumerate() {
-            let (waits, next) = (seats[place], seats[(place + 1) % seats.len()]);
-            assert_eq!(one["lock"], format!("fork-{}", forks(waits)[1]), "{waits} waits for its right fork: {}", refused.text);
-            assert_eq!(next, (waits + 1) % SEATS, "which its right neighbour has: {}", refused.text);
+            let waits = (seat + place) % SEATS;
+            let expected = json!({
+                "session": sessions[waits],
+                "owner": format!("philosopher-{waits}"),
+                "lock": format!("fork-{}", forks(waits)[1]),
+            });
+            assert_eq!(*one, expected, "who asks comes first, and each waits for its right neighbour: {}", refused.text);
         }
-        false
-    };
-    table.lay_down(left, seat);
-    client.release(&first.id).await;
-    eaten
+        // Nothing of it can have moved: all the others wait for what this one has not laid down yet.
+        let left_only = std::array::from_fn(Some);
+        assert_eq!(self.table.forks(), left_only, "{seat} was refused, and not everybody holds the left fork");
+        let idle: Vec<usize> = (0..SEATS).filter(|other| !self.asks[*other].load(Ordering::SeqCst)).collect();
+        assert!(idle.is_empty(), "{seat} was refused while {idle:?} did not wait");
+        self.refused.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One fork, what is done `between`, and the other fork; gives up the first where waiting for the second would never end.
+    async fn eat(&self, client: &Client, session: &Session, seat: usize, between: impl Future<Output = ()>) -> bool {
+        let take = |fork: usize| {
+            let parameters = format!("session={}&owner=philosopher-{seat}&wait={FOR_EVER}", session.id);
+            Call::post(&format!("/v1/locks/fork-{fork}?{parameters}"))
+        };
+        let [left, right] = forks(seat);
+        let first = Grant::from_answer(&client.send(&take(left)).await.expect_status(200));
+        self.table.take(left, seat);
+        between.await;
+        let asked = Instant::now();
+        self.asks[seat].store(true, Ordering::SeqCst);
+        let second = client.send(&take(right)).await;
+        let waited = asked.elapsed();
+        let eaten = second.status == 200;
+        if eaten {
+            self.asks[seat].store(false, Ordering::SeqCst);
+            self.table.take(right, seat);
+            self.table.lay_down(right, seat);
+            client.release(&Grant::from_answer(&second).id).await;
+        } else {
+            self.judge_refusal(&second.expect_problem(409, "would_deadlock"), seat);
+            self.asks[seat].store(false, Ordering::SeqCst);
+        }
+        {
+            let mut longest = self.longest_wait.lock().expect("nobody panicked with it");
+            *longest = waited.max(*longest);
+        }
+        self.table.lay_down(left, seat);
+        client.release(&first.id).await;
+        eaten
+    }
+
+    async fn sit_down(&self, client: &Client, seat: usize) -> Session {
+        let session = client.open_session("5m", &format!("seat-{seat}")).await;
+        self.sessions.lock().expect("nobody panicked with it")[seat] = session.number;
+        session
+    }
+
+    /// How many were refused, of so many tries.
+    fn report(&self, how: &str, meals: &[usize]) -> usize {
+        let refused = self.refused.load(Ordering::SeqCst);
+        let longest = *self.longest_wait.lock().expect("nobody panicked with it");
+        report(&format!(
+            "philosophers, one fork after the other, {how}, {:?}: {meals:?} meals, {refused} circles, all refused; \
+             the longest wait with a fork in hand {longest:.0?}",
+            dining_time()
+        ));
+        refused
+    }
+}
+
+#[test]
+fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobody_else() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
+        let (all_sit, goes_on) = (Arc::new(Barrier::new(SEATS)), Arc::new(AtomicBool::new(true)));
+        let dine = |seat: usize| {
+            let (client, dinner) = (cluster.client(seat % 3), Arc::clone(&dinner));
+            let (all_sit, goes_on) = (Arc::clone(&all_sit), Arc::clone(&goes_on));
+            tokio::spawn(async move {
+                let session = dinner.sit_down(&client, seat).await;
+                let (mut meals, mut rounds) = (0, 0);
+                while goes_on.load(Ordering::SeqCst) {
+                    let all_have_one = async {
+                        all_sit.wait().await;
+                    };
+                    meals += usize::from(dinner.eat(&client, &session, seat, all_have_one).await);
+                    rounds += 1;
+                    // The next round begins when this one is over for all, and all know whether there is one.
+                    if all_sit.wait().await.is_leader() {
+                        goes_on.store(Instant::now() < until, Ordering::SeqCst);
+                    }
+                    all_sit.wait().await;
+                }
+                (meals, rounds)
+            })
+        };
+        let dined: Vec<(usize, usize)> = all((0..SEATS).map(dine).collect()).await;
+        let (meals, rounds): (Vec<usize>, Vec<usize>) = dined.into_iter().unzip();
+        let refused = dinner.report(&format!("{} rounds", rounds[0]), &meals);
+        assert!(refused > 0, "no circle was ever closed");
+        assert_eq!(refused, rounds[0], "one in each round: {meals:?}");
+        assert_eq!(meals.iter().sum::<usize>(), (SEATS - 1) * rounds[0], "all the others eat: {meals:?}");
+    });
 }
 
 #[test]
 fn philosophers_who_take_one_fork_after_the_other_are_told_before_they_wait_for_ever() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
-        let (table, until) = (Table::default(), Instant::now() + dining_time());
-        let refusals = Arc::new(AtomicUsize::new(0));
+        let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
         let dine = |seat: usize| {
-            let (client, table, refusals) = (cluster.client(seat % 3), table.clone(), Arc::clone(&refusals));
+            let (client, dinner) = (cluster.client(seat % 3), Arc::clone(&dinner));
             tokio::spawn(async move {
-                let session = client.open_session("5m", &format!("seat-{seat}")).await;
+                let session = dinner.sit_down(&client, seat).await;
                 let mut dice = Dice::new(SEED + seat as u64);
                 let mut meals = 0;
                 while Instant::now() < until {
-                    if eat_one_by_one(&client, &session, seat, &table).await {
+                    let thinks = pass(Duration::from_millis(dice.below(THINKS)));
+                    if dinner.eat(&client, &session, seat, thinks).await {
                         meals += 1;
                     } else {
-                        refusals.fetch_add(1, Ordering::SeqCst);
-                        pass(Duration::from_millis(dice.below(20))).await;
+                        pass(Duration::from_millis(dice.below(THINKS))).await;
                     }
                 }
                 meals
             })
         };
-        let meals = all((0..SEATS).map(dine).collect()).await;
-        let refusals = refusals.load(Ordering::SeqCst);
-        report(&format!("philosophers: {meals:?} meals one fork after the other, {refusals} circles refused"));
-        assert!(meals.iter().all(|meals: &usize| *meals > 0), "somebody starved: {meals:?}");
+        let meals: Vec<usize> = all((0..SEATS).map(dine).collect()).await;
+        let refused = dinner.report("each at its own pace", &meals);
+        assert!(refused > 0, "no circle was ever closed");
+        assert!(meals.iter().all(|meals| *meals > 0), "somebody starved: {meals:?}");
     });
 }
 

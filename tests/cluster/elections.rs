@@ -2,10 +2,23 @@
 
 use crate::{
     all_killed::kill_all_and_start_again,
-    client::{Answer, Call, Client, Grant},
-    harness::{Cluster, LONG, SHORT, alone, together},
+    client::{Answer, Call, Client, Grant, whole},
+    harness::{Cluster, LONG, SHORT, all, alone, eventually, report, together},
+    queue::standing,
+    trial,
 };
 use serde_json::{Value, json};
+use std::{collections::BTreeMap, process::Stdio, time::Instant};
+use tokio::process::{Child, Command};
+
+/// Those who watch the election whose leaders are killed.
+const OBSERVERS: usize = 20;
+
+/// Those who stand in it at any time.
+const CANDIDATES: usize = 3;
+
+/// For how long a lead outlives the process that has it.
+const LEASE: &str = "2s";
 
 const LINES: (&str, &str) = ("accept", "application/x-ndjson");
 
@@ -21,8 +34,8 @@ fn proclaims(election: &str, grant: &Grant, value: &str) -> Call {
     Call::put(&format!("/v1/elections/{election}?grant={}&value={value}", grant.id), "")
 }
 
-/// The lines of a stream, bookmarks left out, until one of that revision or a later one.
-async fn lines(client: &Client, node: usize, path: &str, until: u64) -> Vec<Value> {
+/// The lines of a stream, bookmarks left out, until that one.
+async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut response = client.stream_from(node, path, &[LINES]).await.expect("the node runs");
     assert_eq!(response.status().as_u16(), 200, "{path}");
     let (mut text, mut lines) = (Vec::new(), Vec::new());
@@ -30,7 +43,7 @@ async fn lines(client: &Client, node: usize, path: &str, until: u64) -> Vec<Valu
         text.extend_from_slice(&response.chunk().await.expect("the connection stands").expect("the stream goes on"));
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let line: Value = serde_json::from_slice(&text.drain(..=end).collect::<Vec<u8>>()).expect("JSON");
-            let reached = line["revision"].as_u64().expect("a revision") >= until;
+            let reached = is_last(&line);
             if line["type"] != "bookmark" {
                 lines.push(line);
             }
@@ -83,10 +96,10 @@ fn who_leads_is_told_by_every_node_and_to_whoever_comes_back() {
             json!(["vacant", null, null]),
         ];
         for node in 0..3 {
-            let told = lines(&cluster.client(node), node, &from, end).await;
+            let told = lines(&cluster.client(node), node, &from, |line| whole(line, "revision") >= end).await;
             let told: Vec<Value> = told.iter().map(|line| json!([line["type"], line["value"], line["token"]])).collect();
             assert_eq!(told, expected, "at node {node}");
-            let now = lines(&cluster.client(node), node, "/v1/elections/primary", 0).await;
+            let now = lines(&cluster.client(node), node, "/v1/elections/primary", |_| true).await;
             assert_eq!(now[0]["type"], "vacant");
         }
     });
@@ -114,5 +127,91 @@ fn a_name_is_a_lock_or_an_election_and_both_outlive_the_death_of_all_nodes() {
         client.send(&proclaims("primary", &led, "three")).await.expect_status(200);
         client.release(&led.id).await;
         leader(&client, "primary").await.expect_problem(404, "no_leader");
+    });
+}
+
+/// A process that stands in the election until it leads, and leads until it is killed.
+fn candidate(cluster: &Cluster, number: usize) -> (String, Child) {
+    let urls: Vec<&str> = cluster.nodes.iter().map(|node| node.url.as_str()).collect();
+    let value = format!("candidate-{number}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    command.args(["elect", "primary", "--ttl", LEASE, "--value", &value, "-q", "--", "sleep", "600"]);
+    command.env("FAIRHOLD_ENDPOINT", urls.join(",")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    (value, command.kill_on_drop(true).spawn().expect("fairhold elect starts"))
+}
+
+/// Who leads, once that is another one than the one with this token: the token and the value.
+async fn next_leader(client: &Client, before: u64) -> (u64, String) {
+    eventually("somebody else leads", SHORT, || async {
+        let told = leader(client, "primary").await;
+        let is_new = told.status == 200 && told.number("token") > before;
+        is_new.then(|| (told.number("token"), told.string("value").to_owned()))
+    })
+    .await
+}
+
+async fn kill(candidates: &mut BTreeMap<String, Child>, value: &str) {
+    let mut process = candidates.remove(value).expect("it stands in the election");
+    process.kill().await.expect("a child can be killed");
+}
+
+#[test]
+fn all_who_observe_an_election_see_the_same_leaders_while_the_process_that_leads_is_killed() {
+    let kills = trial::size(2, 10);
+    alone(LONG, async move {
+        let cluster = Cluster::start().await;
+        let (client, began) = (cluster.client(0), Instant::now());
+        let mut to_come = (0..).map(|number| candidate(&cluster, number));
+        let mut candidates: BTreeMap<String, Child> = to_come.by_ref().take(1).collect();
+        let mut led = vec![next_leader(&client, 0).await];
+        candidates.extend(to_come.by_ref().take(CANDIDATES - 1));
+        let from = format!("/v1/elections/primary?from={}", led[0].0);
+        let mut observers = Vec::new();
+        let mut observe = |count: usize| {
+            for _ in 0..count {
+                let (node, from) = (observers.len() % 3, from.clone());
+                let client = cluster.client(node);
+                observers.push(tokio::spawn(async move { lines(&client, node, &from, |line| line["type"] == "vacant").await }));
+            }
+        };
+        // Half of them watch from the beginning; the others come between the kills, and are told what was before.
+        observe(OBSERVERS / 2);
+        for _ in 0..kills {
+            standing(&client, "primary", CANDIDATES).await;
+            let (token, value) = led.last().expect("one led from the beginning").clone();
+            kill(&mut candidates, &value).await;
+            led.push(next_leader(&client, token).await);
+            candidates.extend(to_come.next());
+            observe(OBSERVERS / 2 / kills);
+        }
+        // Those who wait go first, so that nobody leads after the last one.
+        let (_, last) = led.last().expect("one led from the beginning").clone();
+        let waiting: Vec<String> = candidates.keys().filter(|value| **value != last).cloned().collect();
+        for value in &waiting {
+            kill(&mut candidates, value).await;
+        }
+        standing(&client, "primary", 1).await;
+        kill(&mut candidates, &last).await;
+
+        let seen = all(observers).await;
+        report(&format!(
+            "elections: {} observers saw the same {} leaders through {kills} kills of the one that led, in {:.1?}",
+            seen.len(),
+            led.len(),
+            began.elapsed()
+        ));
+        assert_eq!((seen.len(), led.len()), (OBSERVERS, kills + 1));
+        let told = |line: &Value| json!([line["type"], line["token"], line["value"]]);
+        let expected = led.iter().map(|(token, value)| json!(["elected", token, value]));
+        let expected: Vec<Value> = expected.chain([json!(["vacant", null, null])]).collect();
+        for lines in &seen {
+            assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), expected, "the same leaders for all");
+            assert_eq!(lines, &seen[0], "and all else of it too");
+            let revisions: Vec<u64> = lines.iter().map(|line| whole(line, "revision")).collect();
+            assert!(revisions.is_sorted_by(|a, b| a < b), "each change has a revision of its own: {revisions:?}");
+            for line in &lines[..led.len()] {
+                assert_eq!(line["revision"], line["token"], "a leader's token is the revision of its election: {line}");
+            }
+        }
     });
 }

@@ -1,19 +1,26 @@
-//! A semaphore never gives out more permits than it has, whoever leads and whoever dies.
+//! A semaphore never gives out more permits than it has, and gives them in the order of the requests, whoever leads and whoever
+//! dies.
 
 use crate::{
-    client::{Call, Client, Grant},
+    client::{Call, Client, Grant, whole},
     fairness::Dice,
-    harness::{Cluster, LONG, all, alone, report},
+    harness::{Cluster, LONG, all, alone, eventually, pass, report},
     trial,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 const LIMIT: u64 = 10;
 const LOCK: &str = "pool";
 const SEED: u64 = 0x5e3a_f0e5;
+
+/// For how long a permit is used at most, in milliseconds.
+const USED_FOR: u64 = 40;
 
 fn clients() -> usize {
     trial::size(60, 500)
@@ -40,58 +47,99 @@ impl Out {
         self.most.fetch_max(out, Ordering::SeqCst);
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn give_back(&self, permits: u64) {
+        self.permits.fetch_sub(permits, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
 }
 
-async fn take_and_give_back(client: Client, out: Out, number: usize) -> usize {
+async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Grant> {
     let mut dice = Dice::new(SEED + number as u64);
-    let mut grants = 0;
-    while !out.is_over.load(Ordering::SeqCst) {
+    let mut grants = Vec::new();
+    while !out.is_over() {
         let permits = 1 + dice.below(4);
         let call = Call::post(&format!("/v1/locks/{LOCK}?limit={LIMIT}&permits={permits}&wait=10m&ttl=60s"));
-        let grant = Grant::from_answer(&client.send(&call).await.expect_status(200));
+        let grant = client.acquire_with(&call).await;
         out.take(permits);
-        grants += 1;
-        out.permits.fetch_sub(permits, Ordering::SeqCst);
+        pass(Duration::from_millis(dice.below(USED_FOR))).await;
+        out.give_back(permits);
         client.release(&grant.id).await;
+        grants.push(grant);
     }
     grants
+}
+
+/// Asks the nodes in turn, until it is over, how many permits are out: how often it was told, and the most.
+async fn look_on(client: Client, out: Out) -> (usize, u64) {
+    let (mut looks, mut most) = (0, 0);
+    while !out.is_over() {
+        let told = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
+        let permits: u64 = told.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
+        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are out: {}", told.text);
+        most = permits.max(most);
+        looks += 1;
+    }
+    (looks, most)
 }
 
 /// Waits until that many more grants were given.
 async fn at_work(out: &Out, grants: usize) {
     let wanted = out.grants.load(Ordering::SeqCst) + grants;
-    crate::harness::eventually("more grants are given", LONG, || async {
-        (out.grants.load(Ordering::SeqCst) >= wanted).then_some(())
-    })
-    .await;
+    eventually("more grants are given", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
+}
+
+/// Asserts that they were granted in the order in which they queued. Those that one step granted share a token.
+#[track_caller]
+fn assert_strict_order(grants: &mut [Grant]) {
+    grants.sort_by_key(|grant| (grant.token, grant.number));
+    for pair in grants.windows(2) {
+        assert!(pair[0].number < pair[1].number, "who queued later was granted sooner: {pair:?}");
+    }
 }
 
 #[test]
-fn never_more_permits_are_out_than_there_are_while_leaders_are_killed() {
+fn never_more_permits_are_out_than_there_are_and_in_strict_order_while_leaders_are_killed() {
     alone(LONG, async {
         let mut cluster = Cluster::start().await;
         let out = Out::default();
         let tasks = (0..clients())
             .map(|number| tokio::spawn(take_and_give_back(cluster.client(number % 3), out.clone(), number)))
             .collect();
+        let onlooker = tokio::spawn(look_on(cluster.client(0), out.clone()));
+        let mut waited_at_kills = Vec::new();
         for _ in 0..kills() {
             at_work(&out, clients()).await;
             let leader = cluster.leader().await;
+            waited_at_kills.push(cluster.client(leader).queue(LOCK).await.len());
             cluster.nodes[leader].kill().await;
             at_work(&out, clients()).await;
             cluster.restart(leader).await;
         }
         at_work(&out, clients()).await;
         out.is_over.store(true, Ordering::SeqCst);
-        let grants = all(tasks).await;
-        let total: usize = grants.iter().sum();
+        let of_each = all(tasks).await;
+        let (looks, most_told) = onlooker.await.expect("the onlooker's task");
+        let fewest = of_each.iter().map(Vec::len).min().expect("some clients");
+        let mut grants: Vec<Grant> = of_each.into_iter().flatten().collect();
         let most = out.most.load(Ordering::SeqCst);
+        assert_strict_order(&mut grants);
+        let waited = grants.iter().filter(|grant| grant.token > grant.number).count();
         report(&format!(
-            "permits: {total} grants to {} clients, {} leaders killed, at most {most} permits out",
+            "permits: {} grants to {} clients in strict order, {waited} of which had to wait; {} leaders killed while \
+             {waited_at_kills:?} stood in line; at most {most} of {LIMIT} permits out as seen by clients, {most_told} as told in \
+             {looks} looks",
+            grants.len(),
             clients(),
             kills()
         ));
-        assert!(grants.iter().all(|grants| *grants > 0), "somebody got none: {grants:?}");
+        assert!(most > LIMIT / 2, "hardly any were out together: {most}");
+        assert!(most_told == LIMIT, "all were never out: {most_told}");
+        assert!(waited > grants.len() / 2, "too few had to wait for their order to show anything: {waited}");
+        assert!(fewest > 0, "somebody got none");
         assert_eq!(cluster.client(0).holders(LOCK).await, [0_u64; 0], "all are given back");
     });
 }
