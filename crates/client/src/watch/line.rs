@@ -92,6 +92,13 @@ fn what(fields: Fields) -> Option<What> {
         }
         ("cooling", None, Some(lock), None) => What::Cooling { lock, number: number?, delay: delay? },
         ("cooled", None, Some(lock), None) => What::Cooled { lock, number: number? },
+        ("downgraded", None, Some(lock), None) => What::Downgraded { lock, number: number? },
+        ("proclaimed", None, Some(lock), Some(session)) => {
+            What::Proclaimed { lock, number: number?, token: token?, version: version?, session, owner: owner? }
+        }
+        ("vacated", None, Some(lock), None) => What::Vacated { lock, number: number? },
+        ("set", None, Some(lock), None) => What::LockSet { lock, by: by? },
+        ("revoke", None, Some(lock), None) => What::Revoked { lock, number: number?, by: by?, reason: reason? },
         ("broken", None, Some(lock), None) => What::Broken { lock, by: by?, reason: reason? },
         ("forgotten", None, Some(lock), None) => What::LockForgotten { lock },
         ("opened", None, None, Some(session)) => What::SessionOpened { session, ttl: ttl? },
@@ -124,6 +131,11 @@ mod tests {
             What::Queued { lock: lock.clone(), number, session, owner: owner.clone() },
             What::Granted { lock: lock.clone(), number, token, session, owner: owner.clone() },
             What::GrantEnded { lock: lock.clone(), number, session, reason: EndReason::Broken },
+            What::Proclaimed { lock: lock.clone(), number, token, version: 1, session, owner: owner.clone() },
+            What::Vacated { lock: lock.clone(), number },
+            What::Downgraded { lock: lock.clone(), number },
+            What::LockSet { lock: lock.clone(), by: "ops".to_owned() },
+            What::Revoked { lock: lock.clone(), number, by: "ops".to_owned(), reason: "an upgrade".to_owned() },
             What::ContenderThere { lock: lock.clone(), number, state: Standing::Queued, token: None, session, owner },
             What::Cooling { lock: lock.clone(), number, delay: ttl.clone() },
             What::Cooled { lock: lock.clone(), number },
