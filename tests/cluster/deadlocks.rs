@@ -24,8 +24,9 @@ const SEED: u64 = 0x0f0_2c5;
 /// Who waits for longer than this stands in a circle that was not seen.
 const FOR_EVER: &str = "30s";
 
-/// For how long a philosopher thinks at most, in milliseconds.
-const THINKS: u64 = 20;
+/// For how long a philosopher thinks at most with a fork in hand, in milliseconds: longer than all the others take to eat, or they
+/// would fall into step, in which no circle ever closes.
+const THINKS: u64 = 300;
 
 /// Which fork is held by whom, looked at from outside.
 #[derive(Debug, Clone, Default)]
@@ -75,6 +76,8 @@ fn philosophers_who_take_both_forks_at_once_all_eat() {
                 while Instant::now() < until {
                     let locks = forks(seat).map(|fork| json!({ "name": format!("fork-{fork}") }));
                     let both = Call::post("/v1/locks").json(&json!({ "locks": locks, "wait": FOR_EVER, "ttl": "60s" }));
+                    // Each time at another node: none of them is always the one that asks the leader without a hop.
+                    let client = client.beginning_with(seat + meals);
                     let grant = Grant::from_answer(&client.send(&both).await.expect_status(200));
                     forks(seat).iter().for_each(|fork| table.take(*fork, seat));
                     meals += 1;
@@ -222,14 +225,24 @@ fn philosophers_who_take_one_fork_after_the_other_are_told_before_they_wait_for_
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
+        let all_sit = Arc::new(Barrier::new(SEATS));
         let dine = |seat: usize| {
-            let (client, dinner) = (cluster.client(seat % 3), Arc::clone(&dinner));
+            let (client, dinner, all_sit) = (cluster.client(seat % 3), Arc::clone(&dinner), Arc::clone(&all_sit));
             tokio::spawn(async move {
                 let session = dinner.sit_down(&client, seat).await;
                 let mut dice = Dice::new(SEED + seat as u64);
-                let mut meals = 0;
-                while Instant::now() < until {
-                    let thinks = pass(Duration::from_millis(dice.below(THINKS)));
+                let (mut meals, mut is_first) = (0, true);
+                while Instant::now() < until || is_first {
+                    let thinks_for = Duration::from_millis(dice.below(THINKS));
+                    let begins = std::mem::take(&mut is_first);
+                    let all_sit = &all_sit;
+                    // They begin together, so that one circle is sure.
+                    let thinks = async move {
+                        if begins {
+                            all_sit.wait().await;
+                        }
+                        pass(thinks_for).await;
+                    };
                     if dinner.eat(&client, &session, seat, thinks).await {
                         meals += 1;
                     } else {
