@@ -1,10 +1,11 @@
 //! `/metrics`: what is served is well formed, costs little, names nobody, and is what `docs/metrics.md` says.
 
 use crate::{
-    client::{Call, Client},
-    harness::{Cluster, LONG, NODES, SHORT, all, alone, report, together},
+    client::{Call, Client, Grant},
+    harness::{Cluster, LONG, NODES, SHORT, all, alone, eventually, report, together},
     trial,
 };
+use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -226,5 +227,44 @@ fn a_scrape_costs_little_however_many_sessions_there_are() {
         times.sort_unstable();
         report(&format!("{count} sessions: a scrape takes {:.1?} (median), {:.1?} (longest of 21)", times[10], times[20]));
         assert!(times[10] < SCRAPE_MAX, "{times:?}");
+    });
+}
+
+/// The value of a series on a page.
+fn sample(page: &str, series: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().expect("a number")
+}
+
+#[test]
+fn a_grant_of_several_locks_is_counted_once_and_an_upgrade_is_no_further_grant() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let locks = json!({ "locks": [{ "name": "orders" }, { "name": "stock" }, { "name": "till" }] });
+        let several = Grant::from_answer(&client.send(&Call::post("/v1/locks").json(&locks)).await);
+        client.release(&several.id).await;
+        let reader = client.acquire("map", "mode=shared").await;
+        let upgraded = client.send(&Call::post(&format!("/v1/grants/{}/upgrade", reader.id))).await;
+        assert!(Grant::from_answer(&upgraded).token > reader.token, "it is upgraded: {upgraded:?}");
+        client.release(&reader.id).await;
+        let ended = "fairhold_grants_ended_total{reason=\"released\"}";
+        for node in 0..NODES {
+            let page = eventually("both have ended", SHORT, || async {
+                Some(page(&client, node).await).filter(|page| sample(page, ended) >= 2.0)
+            })
+            .await;
+            for (series, count) in [
+                ("fairhold_grants_queued_total", 2.0),
+                ("fairhold_grants_given_total", 2.0),
+                ("fairhold_grants_handed_over_total", 0.0),
+                (ended, 2.0),
+                ("fairhold_history_hand_overs_total", 0.0),
+                // Of each lock, and of each mode.
+                ("fairhold_history_entries", 5.0),
+            ] {
+                assert_eq!(sample(&page, series), count, "{series} at node {node}");
+            }
+        }
     });
 }

@@ -125,6 +125,7 @@ pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
         broken: counted.broken,
         abandoned: counted.abandoned,
         gave_up: counted.gave_up,
+        changed_mode: counted.changed_mode,
     }
 }
 

@@ -18,7 +18,7 @@ use fairhold_state::{
 use fairhold_types::{EndReason, GrantNumber};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -107,29 +107,35 @@ impl<I> Default for NodeMetrics<I> {
 
 impl<I: Instant> NodeMetrics<I> {
     /// Counts what a command did.
+    ///
+    /// A grant of several locks has an event for each, and is counted once; an upgrade is no further grant.
     pub(crate) fn observe(&self, events: &[Event]) {
+        let (mut new, mut given, mut over, mut cooled) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for event in events {
             match event {
                 Event::SessionOpened { .. } => self.sessions.opened.inc(),
                 Event::SessionExpired { .. } => self.sessions.expired.inc(),
                 Event::SessionClosed { .. } => self.sessions.closed.inc(),
-                Event::Queued { grant, .. } => {
+                Event::Queued { grant, .. } if new.insert(*grant) => {
                     self.note_phase(*grant, Phase::Waits(I::now()));
                     self.queued.inc()
                 }
                 Event::Attached { .. } => self.attached.inc(),
-                Event::Granted { grant, .. } => {
-                    let at_once = events.iter().any(|event| matches!(event, Event::Queued { grant: new, .. } if new == grant));
-                    self.handed_over.inc_by(u64::from(!at_once));
+                Event::Granted { grant, .. } if given.insert(*grant) && !self.is_held(*grant) => {
+                    self.handed_over.inc_by(u64::from(!new.contains(grant)));
                     self.note_phase(*grant, Phase::Holds(I::now()));
                     self.granted.inc()
                 }
-                Event::Ended { grant, reason, .. } => {
+                Event::Ended { grant, reason, .. } if over.insert(*grant) => {
                     self.note_end(*grant);
                     self.ended.of(*reason).inc()
                 }
-                Event::Cooled { .. } => self.cooled.inc(),
-                Event::SessionRetimed { .. }
+                Event::Cooled { grant, .. } if cooled.insert(*grant) => self.cooled.inc(),
+                Event::Queued { .. }
+                | Event::Granted { .. }
+                | Event::Ended { .. }
+                | Event::Cooled { .. }
+                | Event::SessionRetimed { .. }
                 | Event::Cooling { .. }
                 | Event::Downgraded { .. }
                 | Event::Upgrading { .. }
@@ -159,6 +165,11 @@ impl<I: Instant> NodeMetrics<I> {
         if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
             self.waited.observe(now.saturating_duration_since(since));
         }
+    }
+
+    /// Whether it is known to hold already: then it was granted anew by an upgrade.
+    fn is_held(&self, grant: GrantNumber) -> bool {
+        matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
     }
 
     fn note_end(&self, grant: GrantNumber) {

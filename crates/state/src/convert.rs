@@ -10,7 +10,7 @@ use crate::{
     holds::standing,
     record::LockSettings,
 };
-use fairhold_types::{GrantId, GrantNumber, LockName, Mode};
+use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
 impl Change<'_> {
     /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: the same answer, and no change.
@@ -22,8 +22,12 @@ impl Change<'_> {
         }
         let lock = contender.lock.clone();
         self.refuse_several(number)?;
+        self.refuse_election(&lock)?;
         self.refuse_semaphore(&lock)?;
-        self.contender_mut(number).mode = Mode::Shared;
+        self.note_changed_mode(number, HoldingEnd::Downgraded);
+        let now = self.moment();
+        let contender = self.contender_mut(number);
+        (contender.mode, contender.mode_since) = (Mode::Shared, Some(now));
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
         self.advance(&lock);
         Ok(Effect::Changed(standing(self.contender(number), &grant)))
@@ -85,8 +89,9 @@ impl Change<'_> {
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
         let (revision, at) = (self.revision, self.at);
         self.set_upgrading(number, false);
+        self.note_changed_mode(number, HoldingEnd::Upgraded);
         let contender = self.contender_mut(number);
-        contender.mode = Mode::Exclusive;
+        (contender.mode, contender.mode_since) = (Mode::Exclusive, None);
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
         self.bound_hold(number);
@@ -121,6 +126,14 @@ impl Change<'_> {
             return Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() });
         }
         Ok(())
+    }
+
+    /// A second leader beside one that shares would be the end of an election.
+    fn refuse_election(&self, lock: &LockName) -> Result<(), Rejection> {
+        match self.state.is_election(lock) {
+            Some(true) => Err(Rejection::Unsupported { what: "another mode for the leader of an election".to_owned() }),
+            Some(false) | None => Ok(()),
+        }
     }
 
     fn refuse_semaphore(&self, lock: &LockName) -> Result<(), Rejection> {

@@ -1,6 +1,7 @@
 //! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
 //!
-//! Only those who held are here: one who gave up waiting would push out what is looked for. What is kept grows old by the
+//! A grant that changes its mode leaves one entry for each mode: with an upgrade's token the second is another entry by right, and
+//! who asks what was held then is told the mode of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept grows old by the
 //! leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule reads one. A lock's
 //! history stays when its node goes.
 
@@ -11,7 +12,7 @@ use crate::{
     record::Contender,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantNumber, LockName, Mode, Revision, SessionNumber,
+    EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
     limits::{ESTIMATE_HOLDS, HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX, PAGE_MAX},
     time::WallMillis,
 };
@@ -28,7 +29,7 @@ pub struct Moment {
     pub at: WallMillis,
 }
 
-/// One time of holding, without its end.
+/// One time of holding in one mode, without its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// The lock.
@@ -47,7 +48,7 @@ pub struct Holding {
     pub token: FencingToken,
     /// When it queued.
     pub queued_at: WallMillis,
-    /// When it was granted.
+    /// When it was granted, or took this mode.
     pub from: Moment,
 }
 
@@ -57,7 +58,7 @@ pub struct Ending {
     /// When. A lock delay comes after it.
     pub to: Moment,
     /// How.
-    pub how: EndReason,
+    pub how: HoldingEnd,
     /// Which administrator ended it, in words; empty where none did.
     pub by: String,
     /// Why, in his words; may be empty.
@@ -229,13 +230,31 @@ impl History {
 impl Change<'_> {
     /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
     pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
-        self.count_ended(contender, how);
-        let Some(holding) = holding_of(contender) else { return };
-        let to = Moment { revision: self.revision, at: self.at };
+        let holding = holding_of(contender);
+        self.count_ended(contender, holding.as_ref(), how);
+        if let Some(holding) = holding {
+            self.write_down(holding, how.into());
+        }
+    }
+
+    /// Writes down that one who holds a lock does so in another mode from now on.
+    pub(crate) fn note_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
+        if let Some(holding) = holding_of(self.contender(number)) {
+            self.count_changed_mode(&holding);
+            self.write_down(holding, how);
+        }
+    }
+
+    fn write_down(&mut self, holding: Holding, how: HoldingEnd) {
+        let (to, lock) = (self.moment(), holding.lock.clone());
         let ending = Ending { to, how, by: String::new(), reason: String::new() };
         self.state.history.insert(Arc::new(Past { holding, ending }));
-        let dropped = self.state.history.trim(&contender.lock);
+        let dropped = self.state.history.trim(&lock);
         self.state.drop_statistics(dropped);
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { revision: self.revision, at: self.at }
     }
 
     /// Adds to what was just written down who ended it, and why.
@@ -310,9 +329,10 @@ impl HistoryEntry {
     }
 }
 
-/// A contender's time of holding, once it was granted.
+/// A contender's time of holding in the mode that it has, once it was granted.
 fn holding_of(contender: &Contender) -> Option<Holding> {
     let revision = contender.granted_at?;
+    let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
     Some(Holding {
         lock: contender.lock.clone(),
         number: contender.number,
@@ -322,7 +342,7 @@ fn holding_of(contender: &Contender) -> Option<Holding> {
         permits: contender.permits,
         token: FencingToken(revision.0),
         queued_at: contender.queued_at,
-        from: Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) },
+        from: contender.mode_since.unwrap_or(granted),
     })
 }
 
@@ -343,7 +363,7 @@ mod tests {
             queued_at: WallMillis(0),
             from: moment(ended - 1),
         };
-        let ending = Ending { to: moment(ended), how: EndReason::Released, by: String::new(), reason: String::new() };
+        let ending = Ending { to: moment(ended), how: HoldingEnd::Released, by: String::new(), reason: String::new() };
         Arc::new(Past { holding, ending })
     }
 

@@ -14,9 +14,7 @@
 //!
 //! # Caveats
 //!
-//! An election's value is in the commands' format and is
-//! refused with `Rejection::Unsupported`. Below `/locks` nothing is written through the tree's operations. Access lists are
-//! kept with nodes, empty, and not enforced.
+//! Below `/locks` nothing is written through the tree's operations. Access lists are kept with nodes, empty, and not enforced.
 
 mod administration;
 mod ageing;

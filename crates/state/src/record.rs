@@ -2,6 +2,7 @@
 
 use crate::{
     command::{Meta, Owner, Want},
+    history::Moment,
     persistent,
     value::Value,
 };
@@ -265,6 +266,8 @@ pub struct Contender {
     pub queued_at: WallMillis,
     /// When it was granted, by the clock of the node that took the request which led to it.
     pub held_since: Option<WallMillis>,
+    /// Since when it holds in this mode, where it has another one than the one in which it was granted.
+    pub mode_since: Option<Moment>,
 }
 
 impl Contender {

@@ -45,6 +45,7 @@ pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNum
         cooling: false,
         queued_at: acquire.at,
         held_since: None,
+        mode_since: None,
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! In the replicated state, because then every node says the same, and a restart or a change of leader loses nothing. A
 //! lock's numbers live as long as its node or its history. Spans come from the wall times that rode in the commands: they are
-//! for people, and no rule reads one.
+//! for people, and no rule reads one. A grant of several locks is counted in each of them, and once in the totals.
 
-use crate::{State, apply::Change, record::Contender};
-use fairhold_types::{EndReason, LockName};
+use crate::{State, apply::Change, history::Holding, record::Contender};
+use fairhold_types::{EndReason, GrantNumber, LockName};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,7 +48,7 @@ impl Histogram {
 pub struct Statistics {
     /// How long those waited who were granted; those who were granted at once are in the first bucket.
     pub waited: Histogram,
-    /// How long those held who have ended.
+    /// How long those held who have ended, or hold in another mode since.
     pub held: Histogram,
     /// Grants to one who had to wait.
     pub hand_overs: u64,
@@ -62,6 +62,8 @@ pub struct Statistics {
     pub abandoned: u64,
     /// Those who ended without having held.
     pub gave_up: u64,
+    /// How often one who held went on holding in another mode: each is one more time of holding.
+    pub changed_mode: u64,
 }
 
 impl Statistics {
@@ -86,7 +88,7 @@ impl Statistics {
 
     /// How many hold, if all is counted well.
     fn holding(&self) -> Option<u64> {
-        self.waited.total().checked_sub(self.held.total())
+        (self.waited.total() + self.changed_mode).checked_sub(self.held.total())
     }
 }
 
@@ -95,19 +97,30 @@ impl Change<'_> {
     pub(crate) fn count_granted(&mut self, contender: &Contender) {
         let waited = self.at.0.saturating_sub(contender.queued_at.0);
         let at_once = contender.number.0 == self.revision.0;
-        self.count(&contender.lock, |statistics| statistics.granted(waited, at_once));
+        self.count(contender, |statistics| statistics.granted(waited, at_once));
     }
 
     /// Counts one that ends now, whether it held or not.
-    pub(crate) fn count_ended(&mut self, contender: &Contender, how: EndReason) {
-        let since = contender.granted_at.map(|_| contender.held_since.unwrap_or(contender.queued_at));
-        let held = since.map(|since| self.at.0.saturating_sub(since.0));
-        self.count(&contender.lock, |statistics| statistics.ended(held, how));
+    pub(crate) fn count_ended(&mut self, contender: &Contender, holding: Option<&Holding>, how: EndReason) {
+        let held = holding.map(|holding| self.at.0.saturating_sub(holding.from.at.0));
+        self.count(contender, |statistics| statistics.ended(held, how));
     }
 
-    fn count(&mut self, lock: &LockName, mut what: impl FnMut(&mut Statistics)) {
-        what(Arc::make_mut(&mut self.state.totals));
-        what(Arc::make_mut(self.state.statistics.entry(lock.clone()).or_default()));
+    /// Counts one that holds in another mode from now on; it has one lock.
+    pub(crate) fn count_changed_mode(&mut self, holding: &Holding) {
+        let held = self.at.0.saturating_sub(holding.from.at.0);
+        let contender = self.contender(holding.number).clone();
+        self.count(&contender, |statistics| {
+            statistics.held.add(held);
+            statistics.changed_mode += 1;
+        });
+    }
+
+    fn count(&mut self, contender: &Contender, mut what: impl FnMut(&mut Statistics)) {
+        if !contender.companion {
+            what(Arc::make_mut(&mut self.state.totals));
+        }
+        what(Arc::make_mut(self.state.statistics.entry(contender.lock.clone()).or_default()));
     }
 }
 
@@ -134,13 +147,13 @@ impl State {
     }
 
     pub(crate) fn check_statistics(&self) -> Result<(), String> {
-        let mut holding: BTreeMap<&LockName, u64> = BTreeMap::new();
+        let (mut holding, mut all): (BTreeMap<&LockName, u64>, u64) = (BTreeMap::new(), 0);
         for (lock, queue) in &self.index.queues {
-            let held = queue.holders.iter().filter(|number| !self.index.cooling.contains(*number)).count();
-            holding.insert(lock, held as u64);
+            let held: Vec<_> = queue.holders.iter().filter(|number| !self.index.cooling.contains(*number)).collect();
+            holding.insert(lock, held.len() as u64);
+            let first = |number: &&&GrantNumber| self.contender(***number).is_some_and(|contender| contender.lock == *lock);
+            all += held.iter().filter(first).count() as u64;
         }
-        // One that has several locks is counted in each.
-        let all: u64 = holding.values().sum();
         for (lock, statistics) in &self.statistics {
             if self.settings(lock).is_none() && self.history.count(lock) == 0 {
                 return Err(format!("numbers are kept of {lock}, which is gone"));

@@ -1,6 +1,6 @@
 //! The JSON bodies of the API. Durations are text with a unit, times are RFC 3339 in UTC, and what is not known is left out.
 
-use crate::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber};
+use crate::{FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Path, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

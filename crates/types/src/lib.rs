@@ -62,6 +62,49 @@ pub enum EndReason {
     Withdrawn,
 }
 
+/// How a time of holding ended: with its grant, or because the same grant went on holding in another mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum HoldingEnd {
+    /// Its owner gave it back.
+    Released,
+    /// Its session was ended for want of a keepalive.
+    Expired,
+    /// An administrator took it away.
+    Broken,
+    /// Its owner went away.
+    Withdrawn,
+    /// It was shared, and goes on as the only one, with another token.
+    Upgraded,
+    /// It was exclusive, and goes on as a shared one, with the same token.
+    Downgraded,
+}
+
+impl From<EndReason> for HoldingEnd {
+    fn from(reason: EndReason) -> HoldingEnd {
+        match reason {
+            EndReason::Released => HoldingEnd::Released,
+            EndReason::Expired => HoldingEnd::Expired,
+            EndReason::Broken => HoldingEnd::Broken,
+            EndReason::Withdrawn => HoldingEnd::Withdrawn,
+        }
+    }
+}
+
+impl std::fmt::Display for HoldingEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            HoldingEnd::Released => "released",
+            HoldingEnd::Expired => "expired",
+            HoldingEnd::Broken => "broken",
+            HoldingEnd::Withdrawn => "withdrawn",
+            HoldingEnd::Upgraded => "upgraded",
+            HoldingEnd::Downgraded => "downgraded",
+        })
+    }
+}
+
 impl std::fmt::Display for EndReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

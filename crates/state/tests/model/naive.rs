@@ -5,11 +5,12 @@
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
     Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
-    Operation, Outcome, Owner, Part, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable, Transact, Want,
+    Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
+    Transact, Want,
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits,
-    time::WallMillis,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionId, SessionNumber,
+    limits, time::WallMillis,
 };
 
 /// A mistake that a model can be told to make, to show that it would be found.
@@ -48,6 +49,10 @@ pub(crate) enum Mistake {
     AnyReleaseEndsAllHolds,
     LoweredLimitEndsNobody,
     OwnersAreOneActor,
+    AnUpgradeLeavesNoEntry,
+    AnyCandidateProclaims,
+    VacancyIsNotTold,
+    AnElectionMayBeALock,
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +85,12 @@ pub(crate) struct Stand {
     delay: u64,
     pub(crate) cooling: bool,
     since: WallMillis,
+    /// Since when it has another mode than the one in which it was granted.
+    mode_since: Option<WallMillis>,
+    /// What it proclaims, where it is a candidate; how often it did, and the last revision at which it did.
+    value: Option<Vec<u8>>,
+    version: i32,
+    proclaimed: u64,
 }
 
 impl Stand {
@@ -119,6 +130,8 @@ struct Lock {
     /// An administrator set the limit.
     limited: bool,
     kept: bool,
+    /// Whether it is an election, once somebody stood in it.
+    election: Option<bool>,
     /// The last revision at which somebody or a lower lock came or went.
     since: u64,
 }
@@ -132,7 +145,7 @@ pub(crate) struct Holding {
     pub(crate) from: WallMillis,
     pub(crate) ended: u64,
     pub(crate) to: WallMillis,
-    pub(crate) how: EndReason,
+    pub(crate) how: HoldingEnd,
     pub(crate) by: String,
     pub(crate) reason: String,
 }
@@ -229,8 +242,7 @@ impl Naive {
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
-            // No history of this model has an election.
-            Command::Proclaim(_) => Err(Rejection::NotLeader),
+            Command::Proclaim(order) => self.proclaim(order),
             Command::ForgetHistory { through } => Ok(self.forget_history(through.0)),
             Command::Downgrade { grant, at: _ } => self.downgrade(grant),
             Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, *if_busy),
@@ -389,6 +401,9 @@ impl Naive {
     // Locks
 
     pub(crate) fn limit(&self, lock: &LockName) -> Option<u32> {
+        if self.is_election(lock) == Some(true) {
+            return Some(1);
+        }
         let set = self.locks.iter().find(|known| known.name == *lock)?.limit;
         let idle = !self.stands.iter().any(|stand| stand.lock == *lock);
         if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
@@ -467,16 +482,21 @@ impl Naive {
     }
 
     fn settle_one(&mut self, lock: &LockName) {
-        if let [only] = self.holders(lock).as_slice()
-            && only.upgrading
-        {
-            let (number, now, at) = (only.number, self.now(), self.at);
+        let alone = match self.holders(lock).as_slice() {
+            [only] if only.upgrading => Some(Stand::clone(only)),
+            _ => None,
+        };
+        if let Some(shared) = alone {
+            let (number, now, at) = (shared.number, self.now(), self.at);
+            if !self.errs(Mistake::AnUpgradeLeavesNoEntry) {
+                self.write_down_as(&shared, HoldingEnd::Upgraded);
+            }
             let (keeps, bound) = (self.errs(Mistake::UpgradeKeepsTheToken), self.bound(number));
             for stand in self.stands.iter_mut().filter(|stand| stand.number == number && stand.lock == *lock) {
                 stand.upgrading = false;
                 stand.mode = Mode::Exclusive;
                 stand.granted = if keeps { stand.granted } else { Some(now) };
-                stand.since = at;
+                (stand.since, stand.mode_since) = (at, None);
                 stand.bound = bound.or(stand.bound);
             }
             self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
@@ -496,6 +516,7 @@ impl Naive {
                 let (lock, grant) = (stand.lock.clone(), GrantNumber(number));
                 self.facts.push(Event::Granted { lock, grant, token: FencingToken(token) });
             }
+            self.tell_leader(lock);
         }
     }
 
@@ -538,6 +559,7 @@ impl Naive {
             max_hold: None,
             limited: false,
             kept: false,
+            election: None,
             since,
         }));
         for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
@@ -619,6 +641,9 @@ impl Naive {
         if acquire.reentrant && acquire.wants.len() > 1 {
             return Err(Rejection::Unsupported { what: "a reentrant hold of several locks".to_owned() });
         }
+        if acquire.value.is_some() {
+            Naive::refuse_no_election(acquire)?;
+        }
         if let Some(stand) = self.live(&acquire.grant) {
             return self.attach(stand.clone(), acquire);
         }
@@ -628,6 +653,11 @@ impl Naive {
             Some(Past::Session | Past::Write(..)) => return other_request(),
             None if self.is_session_key(&acquire.grant) => return other_request(),
             None => {}
+        }
+        let other_use =
+            acquire.wants.iter().find_map(|want| self.is_election(&want.lock).filter(|it| *it != acquire.value.is_some()));
+        if let Some(election) = other_use.filter(|_| !self.errs(Mistake::AnElectionMayBeALock)) {
+            return Err(Rejection::OtherUse { election });
         }
         let session = match &acquire.claimant {
             Claimant::Anonymous { .. } => None,
@@ -803,6 +833,10 @@ impl Naive {
             delay: acquire.lock_delay_ms,
             cooling: false,
             since: acquire.at,
+            mode_since: None,
+            value: acquire.value.clone(),
+            version: 0,
+            proclaimed: 0,
         }
     }
 
@@ -839,6 +873,9 @@ impl Naive {
                 let waits = |stand: &&mut Stand| stand.number == oldest && stand.lock == want.lock;
                 self.stands.iter_mut().filter(waits).for_each(|stand| stand.overtaken += 1);
             }
+            for lock in self.locks.iter_mut().filter(|lock| lock.name == want.lock) {
+                lock.election = Some(acquire.value.is_some());
+            }
             let newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
             self.stands.push(newcomer);
             self.facts.push(Event::Queued { lock: want.lock.clone(), grant: GrantNumber(number) });
@@ -866,6 +903,7 @@ impl Naive {
         for (field, same) in [
             ("name", names(&stand.together) == names(&acquire.wants)),
             ("mode", modes(&stand.together) == modes(&acquire.wants)),
+            ("value", stand.value.is_some() == acquire.value.is_some()),
             ("limit", stand.asked_limit == acquire.limit),
             ("permits", stand.permits == acquire.permits),
             ("priority", stand.priority == acquire.priority),
@@ -938,10 +976,16 @@ impl Naive {
             return Ok(Naive::told(&stand, id));
         }
         Naive::refuse_several(&stand)?;
+        if stand.value.is_some() {
+            return Err(Rejection::Unsupported { what: "another mode for the leader of an election".to_owned() });
+        }
         self.refuse_semaphore(&stand.lock)?;
         let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
+        let at = self.at;
+        self.write_down_as(&stand, HoldingEnd::Downgraded);
         self.alter(stand.number, |stand| {
             stand.mode = Mode::Shared;
+            stand.mode_since = Some(at);
             stand.granted = if errs { Some(now) } else { stand.granted };
         });
         self.facts.push(Event::Downgraded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
@@ -1104,6 +1148,7 @@ impl Naive {
         for (field, same) in [
             ("name", known.wants.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock))),
             ("mode", known.wants.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode))),
+            ("value", acquire.value.is_none()),
             ("limit", known.limit == acquire.limit),
             ("permits", known.permits == acquire.permits),
             ("priority", known.priority == acquire.priority),
@@ -1220,6 +1265,68 @@ impl Naive {
         self.done()
     }
 
+    // Elections
+
+    pub(crate) fn is_election(&self, name: &LockName) -> Option<bool> {
+        self.locks.iter().find(|lock| lock.name == *name)?.election
+    }
+
+    /// Who leads: its number, token, version, the revision since when its value stands, and the value.
+    pub(crate) fn leading(&self, name: &LockName) -> Option<(u64, u64, i32, u64, Vec<u8>)> {
+        let leader = self.holders(name).into_iter().find(|stand| !stand.cooling && self.is_election(name) == Some(true))?;
+        let token = leader.granted?;
+        Some((leader.number, token, leader.version, token.max(leader.proclaimed), leader.value.clone()?))
+    }
+
+    fn refuse_no_election(acquire: &Acquire) -> Result<()> {
+        let shared = acquire.wants.iter().any(|want| want.mode == Mode::Shared);
+        for (what, asked) in [
+            ("an election of several names", acquire.wants.len() > 1),
+            ("a reentrant hold of an election", acquire.reentrant),
+            ("an election that is shared", shared),
+            ("an election with a limit", acquire.limit.is_some_and(|limit| limit > 1)),
+        ] {
+            if asked {
+                return Err(Rejection::Unsupported { what: what.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn proclaim(&mut self, order: &Proclaim) -> Result<Outcome> {
+        match self.past_of(&order.key.key) {
+            Some(Past::Write(fingerprint, outcome)) if fingerprint == order.key.fingerprint => return Ok(outcome),
+            Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
+            None if self.live(&order.key.key).is_some() || self.is_session_key(&order.key.key) => return other_request(),
+            None => {}
+        }
+        let (now, anybody) = (self.now(), self.errs(Mistake::AnyCandidateProclaims));
+        let leads = |stand: &Stand| {
+            let stands = stand.lock == order.election && stand.id == order.grant && !stand.cooling && stand.value.is_some();
+            stands && (stand.granted.is_some() || anybody)
+        };
+        let leader = self.stands.iter_mut().find(|stand| leads(stand)).ok_or(Rejection::NotLeader)?;
+        (leader.value, leader.version, leader.proclaimed) = (Some(order.value.to_vec()), leader.version + 1, now);
+        let results = vec![OperationResult::Set { version: leader.version }];
+        self.tell_leader(&order.election);
+        self.changed = true;
+        let outcome = Outcome::Written { succeeded: true, results, at: Revision(now) };
+        self.past.push((order.key.key, now, Past::Write(order.key.fingerprint, outcome.clone())));
+        Ok(outcome)
+    }
+
+    fn tell_leader(&mut self, lock: &LockName) {
+        if let Some((number, token, version, _, value)) = self.leading(lock) {
+            let (lock, grant, token, value) = (lock.clone(), GrantNumber(number), FencingToken(token), value.into());
+            self.facts.push(Event::Proclaimed { lock, grant, token, version, value });
+        }
+    }
+
+    fn tell_vacant(&mut self, stand: &Stand) {
+        let led = stand.granted.is_some() && stand.value.is_some() && !self.errs(Mistake::VacancyIsNotTold);
+        self.facts.extend(led.then(|| Event::Vacated { lock: stand.lock.clone(), grant: GrantNumber(stand.number) }));
+    }
+
     // What an administrator does
 
     /// What he said who broke a grant.
@@ -1309,12 +1416,17 @@ impl Naive {
     // The history
 
     fn write_down(&mut self, stand: &Stand, how: EndReason) {
+        self.tell_vacant(stand);
+        self.write_down_as(stand, how.into());
+    }
+
+    fn write_down_as(&mut self, stand: &Stand, how: HoldingEnd) {
         let from = stand.granted.or(self.errs(Mistake::HistoryHasWaiters).then_some(stand.number));
         self.history.extend(from.map(|token| Holding {
             lock: stand.lock.clone(),
             number: stand.number,
             token,
-            from: stand.since,
+            from: stand.mode_since.unwrap_or(stand.since),
             ended: self.now(),
             to: self.at,
             how,
@@ -1329,7 +1441,8 @@ impl Naive {
     }
 
     fn sign(&mut self, number: u64, by: &str, reason: &str) {
-        for holding in self.history.iter_mut().filter(|holding| holding.number == number) {
+        let now = self.now();
+        for holding in self.history.iter_mut().filter(|holding| holding.number == number && holding.ended == now) {
             (holding.by, holding.reason) = (by.to_owned(), reason.to_owned());
         }
     }

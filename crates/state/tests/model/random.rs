@@ -3,8 +3,8 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Revoke, SessionKey,
-        SetLock, Sweepable, Transact, Want, WriteKey,
+        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Proclaim, Revoke,
+        SessionKey, SetLock, Sweepable, Transact, Want, WriteKey,
     },
     record::Contender,
 };
@@ -30,6 +30,8 @@ pub(crate) enum Profile {
     Several,
     /// One lock for which many of different priority wait.
     Priority,
+    /// Names of which some are elections and some are locks, and leaders that proclaim.
+    Elections,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
@@ -52,6 +54,7 @@ pub(crate) struct Commands {
     sessions: Vec<OpenSession>,
     writes: Vec<Transact>,
     breaks: Vec<Break>,
+    proclaims: Vec<Proclaim>,
 }
 
 impl Commands {
@@ -66,6 +69,7 @@ impl Commands {
             sessions: Vec::new(),
             writes: Vec::new(),
             breaks: Vec::new(),
+            proclaims: Vec::new(),
         }
     }
 
@@ -91,6 +95,7 @@ impl Commands {
         let count = match self.profile {
             Profile::Several => self.rng.random_range(1..4),
             Profile::Mixed | Profile::Readers | Profile::Semaphore => 1 + usize::from(self.one_in(6)),
+            Profile::Elections => 1 + usize::from(self.one_in(20)),
             Profile::Calm | Profile::Tree | Profile::Priority => 1,
         };
         let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
@@ -151,6 +156,7 @@ impl Commands {
         }
         match self.rng.random_range(0..100) {
             0..6 if self.profile == Profile::Readers => self.convert(state),
+            0..14 if self.profile == Profile::Elections => self.proclaim(state),
             0..40 => self.acquire(state),
             40..54 if self.profile == Profile::Priority => self.acquire(state),
             40..59 => Command::Release { grant: self.known_id(state), at },
@@ -310,7 +316,7 @@ impl Commands {
 
     /// The same id with another request.
     fn vary(&mut self, acquire: &mut Acquire) {
-        match self.rng.random_range(0..9) {
+        match self.rng.random_range(0..10) {
             0 => acquire.wants[0].lock = self.lock(),
             1 => acquire.wants[0].mode = Mode::Shared,
             2 => acquire.limit = Some(self.rng.random_range(1..4)),
@@ -319,7 +325,8 @@ impl Commands {
             5 => acquire.claimant = Claimant::Session(self.session_id()),
             6 => acquire.owner.text = "other".to_owned(),
             7 => acquire.lock_delay_ms += 1_000,
-            _ => acquire.max_hold_ms = Some(7),
+            8 => acquire.max_hold_ms = Some(7),
+            _ => acquire.value = acquire.value.is_none().then(|| vec![7]),
         }
     }
 
@@ -329,27 +336,43 @@ impl Commands {
             Profile::Readers => !self.one_in(3),
             Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several => self.one_in(3),
             Profile::Priority => self.one_in(6),
-            Profile::Semaphore => self.one_in(30),
+            Profile::Semaphore | Profile::Elections => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
             Profile::Mixed => &[None, None, None, Some(1), Some(3)],
+            Profile::Elections => &[None, None, None, None, None, None, Some(1), Some(3)],
             Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => &[None],
         };
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
             Profile::Semaphore => self.rng.random_range(1..4),
             Profile::Mixed if limit.is_some() => self.rng.random_range(1..4),
-            Profile::Mixed | Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => 1,
+            Profile::Mixed
+            | Profile::Readers
+            | Profile::Calm
+            | Profile::Tree
+            | Profile::Several
+            | Profile::Priority
+            | Profile::Elections => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {
             Claimant::Anonymous { timeout_ms: 2_000 }
         } else {
             Claimant::Session(self.session_id())
         };
+        let mut wants = self.wants(shared);
+        // A reader comes while another waits to be the only one, which is rare by itself.
+        let upgraded = LOCKS.map(|name| LockName::parse(name).expect("a fixed name")).into_iter();
+        let upgraded = upgraded.filter(|name| state.lock(name).holders.iter().any(|holder| holder.upgrading)).last();
+        if let Some(lock) = upgraded.filter(|_| self.profile == Profile::Readers && self.one_in(2)) {
+            wants = vec![Want { lock, mode: Mode::Shared }];
+        }
+        // Most come for what the name is used for.
+        let election = self.profile == Profile::Elections && (wants[0].lock.as_str().starts_with('a') != self.one_in(15));
         Acquire {
             grant,
-            wants: self.wants(shared),
+            wants,
             claimant,
             if_busy: IfBusy::Queue,
             limit,
@@ -362,11 +385,31 @@ impl Commands {
             owner: Owner { text: format!("o{}", self.made % 3), given: self.one_in(2) },
             meta: Meta::new(),
             lock_delay_ms: if self.one_in(3) { 1_000 } else { 0 },
-            reentrant: self.one_in(4),
+            reentrant: self.one_in(if election { 30 } else { 4 }),
             max_hold_ms: if self.one_in(6) { Some(1_500) } else { None },
-            value: None,
+            value: election.then(|| self.made.to_string().into_bytes()),
             at: self.at(),
         }
+    }
+
+    /// Another value, of the leader most often.
+    fn proclaim(&mut self, state: &State) -> Command {
+        let known = self.proclaims.clone();
+        if let Some(again) = self.pick(&known).filter(|_| self.one_in(5)) {
+            return Command::Proclaim(again);
+        }
+        let election = self.lock();
+        let standing: Vec<GrantId> = state.queue(&election).iter().map(|entry| entry.contender.grant).collect();
+        let leader = standing.first().copied().filter(|_| !self.one_in(4));
+        let grant = leader.or_else(|| self.pick(&standing)).unwrap_or_else(|| self.known_id(state));
+        let key = if self.one_in(12) { self.known_id(state) } else { self.fresh_id() };
+        let value = self.made.to_string().into_bytes().into();
+        let order = Proclaim { key: WriteKey { key, fingerprint: [3; 16] }, election, grant, value, at: self.at() };
+        self.proclaims.push(order.clone());
+        if self.proclaims.len() > RECENT / 2 {
+            self.proclaims.remove(0);
+        }
+        Command::Proclaim(order)
     }
 
     fn end_cooling(&mut self, state: &State) -> Command {

@@ -6,7 +6,7 @@
 //! open s1 [timeout=10s] [key=k] [name=..] [meta=..]      close s1      expire s1|a
 //! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=]
 //! [refuse] [and=LOCK,LOCK:shared]
-//!         [reentrant] [max_hold=5s], and, refused by this version: [value=]
+//!         [reentrant] [max_hold=5s] [value=]
 //! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
 //! forget through=7         forget-lock LOCK since=7         forget-history through=7
 //! show history LOCK [at=5s] [revision=7] [limit=2]         show statistics [LOCK]

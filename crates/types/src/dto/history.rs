@@ -1,9 +1,10 @@
 //! The history of a lock, and what is counted of it.
 
-use super::{EndReason, FencingToken, GrantNumber, Mode, Revision, SessionNumber};
+use super::{FencingToken, GrantNumber, HoldingEnd, Mode, Revision, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// One time of holding: of one who holds the lock, or of one who held it.
+/// One time of holding in one mode: of one who holds the lock, or of one who held it. A grant that changed its mode has one for
+/// each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holding {
@@ -21,9 +22,9 @@ pub struct Holding {
     pub token: FencingToken,
     /// When it queued.
     pub queued_at: String,
-    /// When it was granted.
+    /// When it was granted, or took this mode.
     pub from: String,
-    /// The revision at which it was granted.
+    /// The revision of that.
     pub from_revision: Revision,
     /// When it ended; left out while it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +36,7 @@ pub struct Holding {
     pub held_for: String,
     /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ended: Option<EndReason>,
+    pub ended: Option<HoldingEnd>,
     /// Which administrator ended it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
@@ -77,4 +78,7 @@ pub struct LockStatistics {
     pub abandoned: u64,
     /// Those who left the queue without having held.
     pub gave_up: u64,
+    /// How often one who held went on holding in another mode. Each time is one more of `held`.
+    #[serde(default)]
+    pub changed_mode: u64,
 }
