@@ -1,6 +1,7 @@
 //! The command line as it is typed. What it means, with environment, file and defaults, is `config.rs`.
 
 use crate::{
+    bench::BenchArgs,
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Cluster(ClusterArgs),
     /// Look whether a cluster is well, and say what to do where it is not
     Doctor(DoctorArgs),
+    /// Measure how much a cluster does, and how long it takes
+    Bench(BenchArgs),
     /// Show or check what `serve` would run with
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -1,6 +1,7 @@
 //! `fairhold`: the one binary. Each command is a file; this one only chooses.
 
 mod args;
+mod bench;
 mod cluster;
 mod completions;
 mod config;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::main(&args),
         Command::Top(args) => top::main(&args),
         Command::Cluster(args) => cluster::main(&args),
+        Command::Bench(args) => bench::main(&args),
         Command::Config(command) => config_show::main(command),
         Command::Completions(args) => completions::completions(&args),
         Command::Man => completions::man(),

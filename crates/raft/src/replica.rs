@@ -31,7 +31,7 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -95,6 +95,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 }
             }
         }
+    }
+
+    /// The same with a time instead of a moment, for callers that know no clock of the runtime's.
+    pub async fn propose_within(&self, command: Command, limit: Duration) -> Result<Answer, ProposeError> {
+        self.propose(command, RT::Instant::now() + limit).await
     }
 
     /// Proposes a command in an entry of its own, on this node, and only if its leadership is still this one: else it is

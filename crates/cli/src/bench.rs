@@ -1,0 +1,246 @@
+//! `fairhold bench`: how much a cluster does, and how long it takes.
+//!
+//! Each workload is a file. `measure` drives the clients and takes the times, `wire` speaks HTTP, `report` writes.
+
+mod contended;
+mod failover;
+mod grants;
+mod kv;
+mod lock;
+mod log;
+mod measure;
+mod progress;
+mod report;
+mod sessions;
+mod watch;
+mod wire;
+
+use crate::remote::{self, Api, ConnectArgs, Failure, RemoteArgs, Request};
+use clap::Subcommand;
+use fairhold_client::Client;
+use measure::{Outcome, Plan, Work};
+use std::{process::ExitCode, time::Duration};
+use wire::{Hosts, Wire};
+
+/// The longest run.
+const SECONDS_MAX: f64 = 86_400.0;
+/// The most clients of one run.
+const CLIENTS_MAX: usize = 100_000;
+
+/// What `bench` was told.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Times are in milliseconds. It writes to the cluster: locks and nodes whose names begin with bench/. What it does \
+                  not remove at the end, locks that nobody holds, goes by itself."
+)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    workload: Workload,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Workload {
+    /// Take a lock and give it back, each client a lock of its own
+    Lock(LoadArgs),
+    /// Take one lock in turn: how often it changes hands, and how long each waits
+    Contended(LoadArgs),
+    /// Write or read nodes of the tree
+    Kv(kv::KvArgs),
+    /// Open sessions and keep them alive: what they cost
+    Sessions(sessions::SessionsArgs),
+    /// Write without a pause, to see for how long nothing is done while you hurt the cluster
+    Failover(LoadArgs),
+    /// Write while many watch: when they are told
+    Watch(LoadArgs),
+    /// Commit to the bare replicated log of three nodes within this process: the floor under every write here
+    Log(log::LogArgs),
+}
+
+/// How much load.
+#[derive(Debug, Clone, clap::Args)]
+struct LoadArgs {
+    /// Clients at work at a time, each with a connection of its own
+    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=CLIENTS_MAX as u64))]
+    clients: usize,
+    /// How long to measure
+    #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// How long to work before that
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// Begin so many operations a second, whether or not earlier ones are done; latency counts from when each should have begun
+    /// [default: each client begins the next when the last is done]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    rate: Option<f64>,
+    /// Threads of the load itself
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    threads: usize,
+    /// What the clients are made of
+    #[arg(long, value_enum, default_value_t = Kind::Http)]
+    client: Kind,
+}
+
+impl LoadArgs {
+    fn plan(&self) -> Result<Plan, Failure> {
+        if self.seconds.is_zero() {
+            return Err(Failure::Usage("--seconds must be more than nothing".to_owned()));
+        }
+        Ok(Plan { clients: self.clients, warmup: self.warmup, time: self.seconds, rate: self.rate })
+    }
+}
+
+/// What the clients are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// HTTP/1.1 with JSON over a connection for each client, with as little work of its own as can be
+    Http,
+    /// The Rust client: one program with one session, whose tasks are the clients
+    Rust,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Http => "http",
+            Kind::Rust => "rust",
+        }
+    }
+}
+
+fn number(text: &str, unit: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| format!("{unit} are a number like 5 or 0.5"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let text = text.strip_suffix('s').unwrap_or(text);
+    match number(text, "seconds")? {
+        seconds if seconds <= SECONDS_MAX => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("at most {SECONDS_MAX}")),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match number(text, "operations a second")? {
+        rate if (0.01..=1e7).contains(&rate) => Ok(rate),
+        _ => Err("from 0.01 to 10000000".to_owned()),
+    }
+}
+
+/// Measures and writes.
+pub(crate) fn main(args: &BenchArgs) -> ExitCode {
+    let threads = match &args.workload {
+        Workload::Lock(load) | Workload::Contended(load) | Workload::Failover(load) | Workload::Watch(load) => load.threads,
+        Workload::Kv(kv) => kv.load.threads,
+        Workload::Sessions(_) => 1,
+        Workload::Log(_) => log::THREADS,
+    };
+    let done = (|| {
+        let mut builder = match threads {
+            1 => tokio::runtime::Builder::new_current_thread(),
+            threads => {
+                let mut builder = tokio::runtime::Builder::new_multi_thread();
+                builder.worker_threads(threads);
+                builder
+            }
+        };
+        builder.enable_all().build()?.block_on(run(args))
+    })();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.exit(false),
+    }
+}
+
+async fn run(args: &BenchArgs) -> Result<(), Failure> {
+    let (connect, output) = (&args.remote.connect, args.remote.output);
+    let (outcome, name, client) = match &args.workload {
+        Workload::Lock(load) => (lock::run(&Ground::new(connect).await?, load).await?, "lock", load.client.name()),
+        Workload::Contended(load) => (contended::run(&Ground::new(connect).await?, load).await?, "contended", load.client.name()),
+        Workload::Kv(kv) => (kv::run(&Ground::new(connect).await?, kv).await?, kv.operation.name(), kv.load.client.name()),
+        Workload::Failover(load) => (failover::run(&Ground::new(connect).await?, load).await?, "failover", load.client.name()),
+        Workload::Sessions(sessions) => return sessions::run(&Ground::new(connect).await?, sessions, output).await,
+        Workload::Watch(load) => return watch::run(&Ground::new(connect).await?, load, output).await,
+        Workload::Log(log) => (log::run(log, progress::is_wanted(connect)).await?, "log", "none"),
+    };
+    report::write(&outcome.json(name, client), output)?;
+    match outcome.tally {
+        measure::Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("nothing was done: {why}"))),
+        _ => Ok(()),
+    }
+}
+
+/// What all workloads stand on: the cluster, and a name that no other run has.
+#[derive(Debug)]
+struct Ground {
+    connect: ConnectArgs,
+    hosts: Hosts,
+    /// `bench/` and an id.
+    name: String,
+}
+
+impl Ground {
+    /// Looks whether there is a cluster at all.
+    async fn new(connect: &ConnectArgs) -> Result<Ground, Failure> {
+        Api::new(connect)?.call(&Request::get("/v1/locks?limit=1")).await?;
+        let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
+        let name = format!("bench/{}", ulid::Ulid::generate().to_string().to_lowercase());
+        Ok(Ground { connect: connect.clone(), hosts, name })
+    }
+
+    /// A connection for one client; the nodes get them in turn.
+    fn wire(&self, client: usize) -> Wire {
+        self.wire_within(client, self.connect.timeout)
+    }
+
+    /// The same, of a client that gives up an answer after a time of its own.
+    fn wire_within(&self, client: usize, within: Duration) -> Wire {
+        Wire::new(self.hosts.beginning_with(client), within)
+    }
+
+    /// The Rust client of all clients.
+    fn rust(&self) -> Result<Client, Failure> {
+        remote::client(&self.connect, None)
+    }
+
+    /// Drives the clients, and shows on a terminal how far it is.
+    async fn drive<W: Work>(&self, plan: Plan, works: Vec<W>) -> Outcome {
+        drive(plan, works, progress::is_wanted(&self.connect)).await
+    }
+}
+
+async fn drive<W: Work>(plan: Plan, works: Vec<W>, is_shown: bool) -> Outcome {
+    let outcome = measure::drive(plan, works, cpu, async |progress, begin| {
+        if is_shown {
+            progress::show(&plan, &progress, begin).await;
+        }
+    });
+    let outcome = outcome.await;
+    if is_shown {
+        progress::erase();
+    }
+    outcome
+}
+
+/// Processor time that this process has used.
+fn cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_rates_are_numbers_within_reason() {
+        assert_eq!(seconds("5").unwrap(), seconds("5s").unwrap());
+        assert_eq!((seconds("0.25").unwrap(), rate("100").unwrap()), (Duration::from_millis(250), 100.0));
+        for text in ["", "-1", "inf", "NaN", "five", "1e9"] {
+            assert!(seconds(text).is_err() && rate(text).is_err(), "{text}");
+        }
+        assert!(rate("0").is_err());
+    }
+}

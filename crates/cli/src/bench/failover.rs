@@ -1,0 +1,24 @@
+//! Small writes while nodes come and go: what counts is the longest time in which none was done. Whoever runs it hurts the cluster
+//! meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
+
+use super::{
+    Ground, Kind, LoadArgs,
+    kv::{self, Operation},
+    measure::Outcome,
+};
+use crate::remote::Failure;
+use std::time::Duration;
+
+/// How long a client waits at one node before it asks the next.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of each value.
+const VALUE_BYTES: usize = 100;
+
+/// Runs it.
+pub(super) async fn run(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
+    if load.client == Kind::Rust {
+        return Err(Failure::Usage("failover is measured over plain HTTP: leave --client out".to_owned()));
+    }
+    let args = kv::KvArgs { operation: Operation::Write, value_bytes: VALUE_BYTES, load: load.clone() };
+    kv::run_within(ground, &args, PATIENCE).await
+}

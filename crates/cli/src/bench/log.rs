@@ -1,0 +1,165 @@
+//! The replicated log alone: three nodes within this process, over real connections and real disks, with no HTTP and with commands
+//! that the machine refuses. Each commit is on the disk of a majority before it is answered, so this is the floor under every write.
+
+use super::{
+    drive,
+    measure::{Outcome, Plan, Steps, Work},
+    seconds,
+};
+use crate::remote::Failure;
+use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_raft::{Audience, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_state::{
+    State,
+    command::{Command, Event},
+};
+use fairhold_storage::{Storage, data_dir::DataDir};
+use fairhold_types::{NodeId, Revision, SessionId, time::WallMillis};
+use openraft_rt_tokio::TokioRuntime;
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::{JoinHandle, spawn_blocking},
+    time::sleep,
+};
+
+/// Threads of all three nodes.
+pub(super) const THREADS: usize = 4;
+const NODES: u16 = 3;
+/// How long they may take to agree on a leader, and a commit to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked whether one leads.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What `bench log` was told.
+#[derive(Debug, clap::Args)]
+pub(super) struct LogArgs {
+    /// Commits at a time
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    clients: usize,
+    /// How long to measure
+    #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// How long to work before that
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    warmup: Duration,
+    /// A directory on the disk to measure, which must not be there yet and is gone afterwards
+    #[arg(long, value_name = "DIR", default_value = "fairhold-bench-log")]
+    dir: PathBuf,
+    /// The first of three ports over which the nodes speak with one another
+    #[arg(long, value_name = "PORT", default_value_t = 7_371, value_parser = clap::value_parser!(u16).range(1..=65_000))]
+    port: u16,
+}
+
+/// Runs it. The directory is removed also where it fails.
+pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {
+    if args.seconds.is_zero() {
+        return Err(Failure::Usage("--seconds must be more than nothing".to_owned()));
+    }
+    fs::create_dir_all(args.dir.parent().unwrap_or(Path::new(".")))?;
+    let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be made: {error}", args.dir.display()));
+    fs::create_dir(&args.dir).map_err(make)?;
+    let measured = measured(args, is_shown).await;
+    fs::remove_dir_all(&args.dir)?;
+    measured
+}
+
+async fn measured(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {
+    let mut nodes = Vec::new();
+    for id in 1..=NODES {
+        nodes.push(LogNode::start(args, id).await.map_err(Failure::Ended)?);
+    }
+    let outcome = match leader(&nodes).await {
+        Some(replica) => {
+            let plan = Plan { clients: args.clients, warmup: args.warmup, time: args.seconds, rate: None };
+            Ok(drive(plan, vec![Commit(replica); args.clients], is_shown).await)
+        }
+        None => Err(Failure::Ended(format!("none of the three nodes led within {PATIENCE:?}"))),
+    };
+    for node in nodes {
+        node.stop().await;
+    }
+    outcome
+}
+
+async fn leader(nodes: &[LogNode]) -> Option<Replica<TokioRuntime>> {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if let Some(node) = nodes.iter().find(|node| node.replica.leadership().is_some()) {
+            return Some(node.replica.clone());
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    None
+}
+
+/// A node that is nothing but its log.
+struct LogNode {
+    replica: Replica<TokioRuntime>,
+    peer: Arc<TcpPeer>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+    /// Holds the directory's lock.
+    _directory: DataDir,
+}
+
+impl LogNode {
+    async fn start(args: &LogArgs, id: u16) -> Result<LogNode, String> {
+        let address = |id: u16| format!("127.0.0.1:{}", args.port + id - 1);
+        let server = PeerServer::bind(&address(id)).await.map_err(|error| format!("{}: {error}", address(id)))?;
+        let path = args.dir.join(format!("node-{id}"));
+        let storage = spawn_blocking(move || Storage::open(&path, NodeId::from(id))).await.map_err(|error| error.to_string())?;
+        let Storage { data_dir, log, snapshots, faults: _ } = storage.map_err(|error| error.to_string())?;
+        let members: BTreeMap<NodeId, MemberAddress> = (1..=NODES)
+            .map(|id| (NodeId::from(id), MemberAddress { url: format!("http://{}", address(id)), address: address(id) }))
+            .collect();
+        let config = ReplicaConfig::new(NodeId::from(id), members, data_dir.incarnation());
+        let reception = Reception::new(&config);
+        let peer = Arc::new(TcpPeer::new(Handle::current()));
+        peer.set_service(reception.service());
+        let replica = Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody)).await;
+        let replica = replica.map_err(|error| error.to_string())?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server.serve(replica.service(), async {
+            // Told, or whoever could tell is gone.
+            drop(stopped.await);
+        }));
+        Ok(LogNode { replica, peer, stop, serving, _directory: data_dir })
+    }
+
+    async fn stop(self) {
+        drop(self.stop);
+        self.replica.shutdown().await;
+        self.peer.close().await;
+        self.serving.abort();
+    }
+}
+
+/// Hears of nothing.
+struct Nobody;
+
+impl Audience for Nobody {
+    fn applied(&self, _: &State, _: Revision, _: &[Event]) {}
+
+    fn replaced(&self, _: &State) {}
+}
+
+#[derive(Clone)]
+struct Commit(Replica<TokioRuntime>);
+
+impl Work for Commit {
+    async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
+        // Nobody has this session, so the machine has nothing to do.
+        let command = Command::CloseSession { session: SessionId(rand::random()), at: WallMillis(0) };
+        let answered = self.0.propose_within(command, PATIENCE).await;
+        answered.map_err(|error| error.to_string())?;
+        Ok(Instant::now())
+    }
+}

@@ -1,0 +1,59 @@
+//! How far a run is, on a terminal.
+
+use super::measure::{Plan, Progress};
+use crate::remote::ConnectArgs;
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, Instant},
+};
+
+/// How often the bar is drawn anew.
+const REDRAW_EVERY: Duration = Duration::from_millis(200);
+/// Characters of the bar.
+const WIDTH: usize = 30;
+
+/// Whether somebody looks on.
+pub(super) fn is_wanted(connect: &ConnectArgs) -> bool {
+    io::stderr().is_terminal() && !connect.quiet
+}
+
+/// Draws until it is dropped.
+pub(super) async fn show(plan: &Plan, progress: &Progress, begin: Instant) {
+    loop {
+        let (done, failed) = (progress.done.load(Relaxed), progress.failed.load(Relaxed));
+        let line = line(plan.time, Instant::now().saturating_duration_since(begin), done, failed);
+        // What cannot be drawn is not missed.
+        write!(io::stderr(), "\r\x1b[K{line}").ok();
+        tokio::time::sleep(REDRAW_EVERY).await;
+    }
+}
+
+/// Leaves the terminal as it was.
+pub(super) fn erase() {
+    write!(io::stderr(), "\r\x1b[K").ok();
+}
+
+fn line(time: Duration, passed: Duration, done: u64, failed: u64) -> String {
+    if passed.is_zero() {
+        return "warming up".to_owned();
+    }
+    let (time, passed) = (time.as_secs_f64(), passed.as_secs_f64().min(time.as_secs_f64()));
+    let full = (0..WIDTH).filter(|place| (*place as f64) < passed / time * WIDTH as f64).count();
+    let bar: String = (0..WIDTH).map(|place| if place < full { '#' } else { '.' }).collect();
+    let failed = if failed == 0 { String::new() } else { format!("  {failed} failed") };
+    format!("[{bar}] {passed:.1} s of {time:.1} s  {:.0}/s{failed}", done as f64 / passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_fills_up_and_stays_full() {
+        let at = |millis| line(Duration::from_secs(2), Duration::from_millis(millis), 100, 0);
+        assert_eq!(at(0), "warming up");
+        assert_eq!(at(1_000), format!("[{}{}] 1.0 s of 2.0 s  100/s", "#".repeat(15), ".".repeat(15)));
+        assert_eq!(at(9_000), format!("[{}] 2.0 s of 2.0 s  50/s", "#".repeat(30)));
+    }
+}

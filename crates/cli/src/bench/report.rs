@@ -1,0 +1,81 @@
+//! How a run's figures are written: one JSON object on one line, or rows for people and for `cut`.
+
+use crate::remote::{
+    Failure,
+    form::{self, Form, Table, cell},
+};
+use serde_json::{Map, Value};
+
+/// The shape of times, in the order of the columns.
+const SHAPE: [&str; 6] = ["mean", "p50", "p90", "p99", "p99_9", "max"];
+
+/// Writes it.
+pub(super) fn write(figures: &Map<String, Value>, asked: Option<Form>) -> Result<(), Failure> {
+    match Form::of(asked) {
+        Form::Json | Form::Ndjson => form::write(&format!("{}\n", Value::from(figures.clone()))),
+        form @ (Form::Table | Form::Plain) => form::write(&text(&Value::from(figures.clone()), form)),
+    }
+}
+
+fn text(figures: &Value, form: Form) -> String {
+    let mut table = Table::new(&["", "A SECOND", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
+    let mut row = |name: &str, per_second: String, times: &Value| {
+        let times = SHAPE.iter().map(|field| milliseconds(&times[*field]));
+        table.row([name.to_owned(), per_second].into_iter().chain(times).collect());
+    };
+    let name = format!("{} {}", cell(figures, "workload"), cell(figures, "client"));
+    row(&name, format!("{:.0}", figures["per_second"].as_f64().unwrap_or_default()), &figures["latency_ms"]);
+    for (step, times) in figures["steps_ms"].as_object().into_iter().flatten() {
+        row(&format!("  {step}"), String::new(), times);
+    }
+    let text = table.text(form);
+    if form == Form::Plain { text } else { text + &footing(figures) }
+}
+
+fn milliseconds(value: &Value) -> String {
+    value.as_f64().map(|number| format!("{number:.2}")).unwrap_or_default()
+}
+
+fn footing(figures: &Value) -> String {
+    let number = |field: &str| figures[field].as_f64().unwrap_or_default();
+    let loop_kind = match figures["rate"].as_f64() {
+        Some(rate) => format!("{rate} begun a second"),
+        None => "each begins the next when the last is done".to_owned(),
+    };
+    let cores = number("load_cpu_seconds") / number("seconds").max(f64::MIN_POSITIVE);
+    let mut text = format!(
+        "\nmilliseconds; {} clients for {} s, {loop_kind}; {} done, {} failed\n\
+         the load itself used {cores:.2} of a core, {:.1} µs for each; the longest time in which nothing was done: {:.1} ms\n",
+        cell(figures, "clients"),
+        cell(figures, "seconds"),
+        cell(figures, "done"),
+        cell(figures, "failed"),
+        number("load_cpu_micros_each"),
+        number("longest_gap_ms"),
+    );
+    if let Some(why) = figures["first_failure"].as_str() {
+        text.push_str(&format!("the first failure: {}\n", form::harmless(why)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn people_get_rows_and_programs_get_tabs() {
+        let times = json!({"mean": 1.0, "p50": 1.0, "p90": 2.0, "p99": 3.0, "p99_9": 4.0, "max": 5.25});
+        let figures = json!({
+            "workload": "lock", "client": "http", "clients": 2, "seconds": 1.0, "rate": null, "done": 100, "failed": 1,
+            "first_failure": "no", "per_second": 100.0, "latency_ms": times, "steps_ms": {"acquire": times},
+            "load_cpu_seconds": 0.5, "load_cpu_micros_each": 5.0,
+        });
+        let plain = text(&figures, Form::Plain);
+        assert_eq!(plain.lines().next(), Some("lock http\t100\t1.00\t1.00\t2.00\t3.00\t4.00\t5.25"));
+        assert_eq!(plain.lines().count(), 2, "{plain}");
+        let table = text(&figures, Form::Table);
+        assert!(table.contains("0.50 of a core") && table.contains("the first failure: no"), "{table}");
+    }
+}

@@ -1,0 +1,170 @@
+//! Sessions that do nothing but live: how fast they open, how long a keepalive of many takes, and what they cost in memory.
+
+use super::{
+    Ground,
+    measure::{Times, round},
+    seconds,
+    wire::{Answer, Wire},
+};
+use crate::{
+    output::write_stdout,
+    remote::{
+        Failure,
+        form::{self, Form},
+    },
+};
+use fairhold_types::{dto::OpenedSession, duration};
+use futures_util::future::join_all;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Connections over which all sessions are opened, renewed and closed.
+const CONNECTIONS: usize = 16;
+/// Sessions that one call renews.
+const BATCH: usize = 1_000;
+/// Keepalives in the time that a session lives without one.
+const KEEPALIVES_A_TTL: u32 = 3;
+const JSON: &str = "content-type: application/json\r\n";
+
+/// What `bench sessions` was told.
+#[derive(Debug, clap::Args)]
+pub(super) struct SessionsArgs {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    sessions: usize,
+    /// How long they live without a keepalive; each gets three in that time
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
+    ttl: Duration,
+    /// How long to keep them
+    #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+}
+
+/// Runs it: a line when all are open, and one when they have lived.
+pub(super) async fn run(ground: &Ground, args: &SessionsArgs, asked: Option<Form>) -> Result<(), Failure> {
+    let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
+    let before = resident(ground).await?;
+    let mut shares: Vec<Share> = (0..CONNECTIONS).map(|index| Share { wire: ground.wire(index), ids: Vec::new() }).collect();
+    let began = Instant::now();
+    let opening = shares.iter_mut().enumerate().map(|(index, share)| share.open(count(args.sessions, index), args.ttl));
+    join_all(opening).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
+    let opened = began.elapsed();
+    let line = json!({"open": args.sessions, "seconds": round(opened.as_secs_f64())});
+    let text = format!("open {} after {:.2} s\n", args.sessions, opened.as_secs_f64());
+    write_stdout(&if is_json { format!("{line}\n") } else { text })?;
+
+    let until = Instant::now() + args.seconds;
+    let living = join_all(shares.iter_mut().map(|share| share.live(args.ttl / KEEPALIVES_A_TTL, until))).await;
+    let mut keepalives = Times::new();
+    for times in living {
+        keepalives.add(&times.map_err(Failure::Ended)?);
+    }
+    let after = resident(ground).await?;
+    join_all(shares.iter_mut().map(Share::close)).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
+    let bytes = (after - before) / args.sessions as f64;
+    let figures = json!({
+        "workload": "sessions", "sessions": args.sessions, "opened_per_second": round(args.sessions as f64 / opened.as_secs_f64()),
+        "resident_bytes_before": before, "resident_bytes_after": after, "bytes_each": round(bytes),
+        "keepalive_ms": keepalives.json(),
+    });
+    form::write(&if is_json { format!("{figures}\n") } else { words(&figures) })
+}
+
+fn words(figures: &Value) -> String {
+    let number = |value: &Value| value.as_f64().unwrap_or_default();
+    let times = &figures["keepalive_ms"];
+    format!(
+        "opened {:.0} a second; a keepalive of up to {BATCH} took {:.2} ms (p50), {:.2} ms (p99)\n\
+         memory of the nodes that were asked: {:.1} MiB before, {:.1} MiB after, {:.0} bytes a session\n",
+        number(&figures["opened_per_second"]),
+        number(&times["p50"]),
+        number(&times["p99"]),
+        number(&figures["resident_bytes_before"]) / 1_048_576.0,
+        number(&figures["resident_bytes_after"]) / 1_048_576.0,
+        number(&figures["bytes_each"]),
+    )
+}
+
+/// How many of so many fall to one connection.
+fn count(all: usize, connection: usize) -> usize {
+    all / CONNECTIONS + usize::from(connection < all % CONNECTIONS)
+}
+
+/// Some of the sessions, and the connection that cares for them.
+struct Share {
+    wire: Wire,
+    ids: Vec<String>,
+}
+
+impl Share {
+    async fn open(&mut self, count: usize, ttl: Duration) -> Result<(), String> {
+        let body = json!({"ttl": duration::format(ttl), "name": "bench"}).to_string();
+        for _ in 0..count {
+            let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.well()?;
+            self.ids.push(read::<OpenedSession>(&answer)?.id.to_hex());
+        }
+        Ok(())
+    }
+
+    async fn live(&mut self, every: Duration, until: Instant) -> Result<Times, String> {
+        let mut times = Times::new();
+        let mut next = Instant::now();
+        while next < until {
+            for batch in self.ids.chunks(BATCH) {
+                let body = json!({"ids": batch}).to_string();
+                let began = Instant::now();
+                let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.well()?;
+                times.record(began.elapsed());
+                let renewed = read::<Renewed>(&answer)?.renewed.len();
+                if renewed != batch.len() {
+                    return Err(format!("of {} sessions only {renewed} were alive", batch.len()));
+                }
+            }
+            next += every;
+            tokio::time::sleep_until(next.min(until).into()).await;
+        }
+        Ok(times)
+    }
+
+    async fn close(&mut self) -> Result<(), String> {
+        for id in std::mem::take(&mut self.ids) {
+            self.wire.send("DELETE", &format!("/v1/sessions/{id}"), "", &[]).await?.well()?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Renewed {
+    renewed: Vec<Value>,
+}
+
+fn read<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, String> {
+    serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not understood: {error}"))
+}
+
+/// Bytes in memory of all nodes that were named.
+async fn resident(ground: &Ground) -> Result<f64, Failure> {
+    let mut sum = 0.0;
+    for index in 0..ground.connect.endpoint.len() {
+        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(Answer::well);
+        let page = answer.map_err(Failure::Unavailable)?.body;
+        let page = String::from_utf8_lossy(&page);
+        let line = page.lines().find_map(|line| line.strip_prefix("fairhold_process_resident_memory_bytes "));
+        sum += line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default();
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_session_falls_to_one_connection() {
+        for all in [1, 15, 16, 17, 1_000] {
+            assert_eq!((0..CONNECTIONS).map(|connection| count(all, connection)).sum::<usize>(), all);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! HTTP/1.1 with keep-alive over one connection, with as little work of our own as can be: what a load spends on itself, the
+//! servers on the same machine cannot have.
+
+use crate::remote::Failure;
+use std::{io, time::Duration};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// The longest head of an answer.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The longest body of an answer.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How much is read at once.
+const READ_BYTES: usize = 4 * 1024;
+/// How long a connection may take to stand.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// What stands behind a chunk.
+const LINE_END: &[u8] = b"\r\n";
+
+/// Where requests go: one node after the other, from a first one on.
+#[derive(Debug, Clone)]
+pub(crate) struct Hosts {
+    /// `host:port` of each node.
+    hosts: Vec<String>,
+    now: usize,
+    /// The header that shows the token, where there is one, with its end of line.
+    authorization: String,
+}
+
+impl Hosts {
+    /// Of endpoints as `remote::api::endpoint` makes them.
+    pub(crate) fn new(endpoints: &[String], token: Option<&str>) -> Result<Hosts, Failure> {
+        let hosts = endpoints.iter().map(|url| Ok(crate::remote::api::endpoint(url)?.trim_start_matches("http://").to_owned()));
+        let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        Ok(Hosts { hosts: hosts.collect::<Result<_, Failure>>()?, now: 0, authorization })
+    }
+
+    /// The same, beginning with another one.
+    pub(crate) fn beginning_with(&self, index: usize) -> Hosts {
+        Hosts { now: index % self.hosts.len().max(1), ..self.clone() }
+    }
+
+    fn host(&self) -> &str {
+        self.hosts.get(self.now).map_or("", String::as_str)
+    }
+}
+
+/// One connection to one node at a time.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    hosts: Hosts,
+    stream: Option<TcpStream>,
+    out: Vec<u8>,
+    read: Vec<u8>,
+    limit: Duration,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// This answer, where it says yes.
+    ///
+    /// # Errors
+    /// What it says, where it does not.
+    pub(crate) fn well(self) -> Result<Answer, String> {
+        if (200..300).contains(&self.status) {
+            return Ok(self);
+        }
+        Err(format!("{}: {}", self.status, String::from_utf8_lossy(&self.body)))
+    }
+}
+
+/// The head of an answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Head {
+    /// Where the body begins.
+    bytes: usize,
+    status: u16,
+    length: usize,
+    closes: bool,
+}
+
+impl Wire {
+    /// Connects with the first request. An answer that takes longer than `limit` is none.
+    pub(crate) fn new(hosts: Hosts, limit: Duration) -> Wire {
+        Wire { hosts, stream: None, out: Vec::new(), read: Vec::with_capacity(READ_BYTES), limit }
+    }
+
+    /// Sends a request and reads its answer. `headers` are whole lines. Where it fails, the next request goes to the next node.
+    ///
+    /// # Errors
+    /// Why there is no answer, which says nothing of whether it was done.
+    pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Result<Answer, String> {
+        self.send_within(self.limit, method, target, headers, body).await
+    }
+
+    /// The same with a time of its own, for what waits at the server.
+    ///
+    /// # Errors
+    /// As `send`.
+    pub(crate) async fn send_within(
+        &mut self,
+        limit: Duration,
+        method: &str,
+        target: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Result<Answer, String> {
+        self.out.clear();
+        let head = [method, " ", target, " HTTP/1.1\r\nhost: ", self.hosts.host(), "\r\n", &self.hosts.authorization, headers];
+        head.iter().for_each(|part| self.out.extend_from_slice(part.as_bytes()));
+        if !body.is_empty() || method != "GET" && method != "DELETE" {
+            self.out.extend_from_slice(format!("content-length: {}\r\n", body.len()).as_bytes());
+        }
+        self.out.extend_from_slice(LINE_END);
+        self.out.extend_from_slice(body);
+        let why = match timeout(limit, self.exchange()).await {
+            Ok(Ok(answer)) if answer.status != 503 => return Ok(answer),
+            // A node that cannot serve now says so itself; another one may.
+            Ok(Ok(answer)) => format!("503: {}", String::from_utf8_lossy(&answer.body)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {limit:?}"),
+        };
+        let why = format!("{}: {why}", self.hosts.host());
+        self.stream = None;
+        self.hosts = self.hosts.beginning_with(self.hosts.now + 1);
+        Err(why)
+    }
+
+    async fn exchange(&mut self) -> io::Result<Answer> {
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let connecting = timeout(CONNECT_WITHIN, TcpStream::connect(self.hosts.host()));
+                let stream = connecting.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                stream.set_nodelay(true)?;
+                stream
+            }
+        };
+        stream.write_all(&self.out).await?;
+        self.read.clear();
+        let head = loop {
+            if let Some(head) = head(&self.read)? {
+                break head;
+            }
+            self.fill(&mut stream).await?;
+        };
+        while self.read.len() < head.bytes + head.length {
+            self.fill(&mut stream).await?;
+        }
+        let body = self.read[head.bytes..head.bytes + head.length].to_vec();
+        if !head.closes {
+            // Only a connection whose answer was read to its end is used again.
+            self.stream = Some(stream);
+        }
+        Ok(Answer { status: head.status, body })
+    }
+
+    async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        self.read.reserve(READ_BYTES);
+        match stream.read_buf(&mut self.read).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The head, as soon as it is whole.
+fn head(read: &[u8]) -> io::Result<Option<Head>> {
+    let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));
+    let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
+        return if read.len() > HEAD_BYTES_MAX { wrong("the head of the answer has no end") } else { Ok(None) };
+    };
+    let text = String::from_utf8_lossy(&read[..end]);
+    let mut lines = text.split("\r\n");
+    let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
+    let Some(status) = status else { return wrong("the answer is not HTTP/1.1") };
+    let (mut length, mut closes) = (None, false);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse::<usize>().ok();
+        } else if name.eq_ignore_ascii_case("connection") {
+            closes = value.trim().eq_ignore_ascii_case("close");
+        }
+    }
+    match length.or((status == 204 || status == 304).then_some(0)) {
+        Some(length) if length <= BODY_BYTES_MAX => Ok(Some(Head { bytes: end + 4, status, length, closes })),
+        Some(_) => wrong("the answer is too long"),
+        None => wrong("the answer does not say how long it is"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_when_it_is_whole() {
+        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nx: y\r\n\r\nabc";
+        assert_eq!(head(whole).unwrap(), Some(Head { bytes: whole.len() - 3, status: 200, length: 3, closes: false }));
+        assert_eq!(head(&whole[..40]).unwrap(), None);
+        let closing = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+        assert_eq!(head(closing).unwrap(), Some(Head { bytes: closing.len(), status: 204, length: 0, closes: true }));
+    }
+
+    #[test]
+    fn an_answer_whose_end_is_not_known_is_none() {
+        for wrong in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", "SSH-2.0\r\n\r\n"] {
+            assert!(head(wrong.as_bytes()).is_err(), "{wrong}");
+        }
+        assert!(head(&[b'a'; HEAD_BYTES_MAX + 1]).is_err());
+    }
+}
