@@ -13,6 +13,7 @@ mod admin;
 mod administration;
 mod all_killed;
 mod bad_input;
+mod bench;
 mod commands;
 mod curl;
 mod deadlocks;

@@ -35,7 +35,9 @@ pub(super) const THREADS: usize = 4;
 const NODES: u16 = 3;
 /// How long they may take to agree on a leader, and a commit to come.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is looked whether one leads.
+/// How long the files may take to be closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is looked whether one leads, and whether the files are closed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What `bench log` was told.
@@ -67,8 +69,19 @@ pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failu
     let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be made: {error}", args.dir.display()));
     fs::create_dir(&args.dir).map_err(make)?;
     let measured = measured(args, is_shown).await;
-    fs::remove_dir_all(&args.dir)?;
+    remove(&args.dir).await?;
     measured
+}
+
+/// Removes the directory, as soon as the log's library, whose threads end after it, writes nothing more into it.
+async fn remove(directory: &Path) -> io::Result<()> {
+    let until = Instant::now() + CLOSED_WITHIN;
+    loop {
+        match fs::remove_dir_all(directory) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until => sleep(LOOK_EVERY).await,
+            removed => return removed,
+        }
+    }
 }
 
 async fn measured(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {

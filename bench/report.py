@@ -1,0 +1,276 @@
+"""Writes the page of the figures and its pictures. It computes medians and ratios, and states nothing that was not measured."""
+
+import math
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import time
+
+NAMES = {
+    "fairhold": "Fairhold, HTTP",
+    "fairhold-rust": "Fairhold, Rust client",
+    "zookeeper": "ZooKeeper",
+    "etcd": "etcd",
+    "redis": "Redis, fsync",
+    "redis-no-fsync": "Redis, no fsync",
+}
+COLOURS = ["#1b6ca8", "#64a6d6", "#c8553d", "#e0a030", "#7a7a7a", "#b8b8b8"]
+TITLES = {
+    "lock": "cycles/s",
+    "contended": "hand-overs/s",
+    "kv-write": "small writes/s",
+    "kv-read": "linearizable reads/s",
+    "kv-local-read": "local reads/s",
+}
+FSYNCS = 200
+
+
+def machine(folder):
+    """What it runs on. The disk's own time is measured: every durable write waits for it."""
+    cpu = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
+    memory = int(pathlib.Path("/proc/meminfo").read_text().split()[1]) / 1024 / 1024
+    folder.mkdir(parents=True, exist_ok=True)
+    mounts = [line.split()[1:3] for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    above = [mount for mount in mounts if folder.resolve().is_relative_to(mount[0])]
+    kind = max(above, key=lambda mount: len(mount[0]))[1]
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "kernel": platform.release(),
+        "file_system": kind,
+        "fdatasync_ms": fsync_time(folder),
+        "load_average": os.getloadavg()[0],
+        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+
+
+def fsync_time(folder):
+    """The median time of an append of 4 KiB and its fdatasync, in milliseconds."""
+    path = folder / "fsync"
+    times = []
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(FSYNCS):
+            began = time.perf_counter()
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - began)
+    path.unlink()
+    return round(statistics.median(times) * 1000, 3)
+
+
+def fairhold_version(binary, root):
+    """Of the binary, with the commit of the tree beside it where there is one."""
+    version = subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+    if shutil.which("git"):
+        commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()
+        version += f" ({commit})" if commit else ""
+    return version
+
+
+def write(figures, page):
+    """The page, and its pictures in a folder of its name."""
+    pictures = page.with_suffix("")
+    loads = figures["loads"]
+    systems = [system for system in NAMES if any(system in by_system for by_system in loads.values())]
+    parts = [head(figures)]
+    if loads:
+        parts += [table(figures, systems), picture_links(loads, systems, pictures), ratios(figures), processors(loads, systems)]
+    parts += [failover(figures), sessions(figures), how(figures)]
+    page.write_text("\n".join(part for part in parts if part))
+
+
+def value(loads, load, system, *path):
+    """The median over the rounds, or nothing."""
+    runs = loads.get(load, {}).get(system)
+    if not runs:
+        return None
+    found = []
+    for run in runs:
+        for step in path:
+            run = run[step]
+        found.append(run)
+    return statistics.median(found)
+
+
+def short(number):
+    """Three digits that say something."""
+    if number >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def head(figures):
+    m = figures["machine"]
+    versions = "".join(f"- {name}: {version}\n" for name, version in figures["versions"].items())
+    return f"""# Benchmarks
+
+Written by `bench/run` from what it measured; do not change it by hand. What is compared, and how, is in [bench/README.md](../bench/README.md).
+
+- Machine: {m["cpu"]}, {m["cores"]} cores, {m["memory_gib"]} GiB; Linux {m["kernel"]}; data on {m["file_system"]}, where an append of 4 KiB
+  with fdatasync takes {m["fdatasync_ms"]} ms (median of {FSYNCS}). Servers and load share the machine.
+- When: {m["when"]}; the load average before the run was {m["load_average"]:.2f}.
+{versions}
+{figures["rounds"]} round{"" if figures["rounds"] == 1 else "s"} of {figures["seconds"]:g} s for each load; in each round every system is started afresh, loaded and stopped, in an order that turns. A figure is
+the median of the rounds, and the range beside a rate is that of the rounds. Times in ms are p50 / p99 of that run.
+"""
+
+
+def table(figures, systems):
+    loads = figures["loads"]
+    lines = ["## Rates and times\n", "| | " + " | ".join(NAMES[system] for system in systems) + " |", "|---" * (len(systems) + 1) + "|"]
+    for load in loads:
+        workload, clients = load.rsplit(" ", 1)
+        cells = []
+        for system in systems:
+            rate = value(loads, load, system, "per_second")
+            if rate is None:
+                cells.append("–")
+                continue
+            rates = [run["per_second"] for run in loads[load][system]]
+            spread = f" ({short(min(rates))} to {short(max(rates))})" if len(rates) > 1 else ""
+            p50, p99 = (value(loads, load, system, "latency_ms", field) for field in ("p50", "p99"))
+            failed = sum(run["failed"] for run in loads[load][system])
+            cells.append(f"**{short(rate)}**{spread}<br>{short(p50)} / {short(p99)} ms" + (f"<br>{failed} failed" if failed else ""))
+        lines.append(f"| {TITLES[workload]}, {clients} client{'' if clients == '1' else 's'} | " + " | ".join(cells) + " |")
+    lines.append("\nA cycle is acquire and release, each client on a lock of its own; its time is both together. In hand-overs all clients want one lock, and the")
+    lines.append("time is the wait for it. Fairhold, ZooKeeper and etcd answer when a majority of three has it on the disk, and hand over in the order of asking;")
+    lines.append("Redis is one server, its waiters ask again after a random time up to 10 ms, and who asks first after a release is next.")
+    return "\n".join(lines) + "\n"
+
+
+def picture_links(loads, systems, pictures):
+    pictures.mkdir(parents=True, exist_ok=True)
+    links = []
+    for workload in ("lock", "contended", "kv-write"):
+        rows = [load for load in loads if load.rsplit(" ", 1)[0] == workload]
+        if rows:
+            path = pictures / f"{workload}.svg"
+            path.write_text(bars(f"{TITLES[workload]} (logarithmic)", rows, systems, loads))
+            links.append(f"![{TITLES[workload]} of each system]({pictures.name}/{path.name})")
+    return "\n".join(links) + "\n"
+
+
+def bars(title, rows, systems, loads):
+    """Groups of bars over a logarithmic axis, as SVG."""
+    rates = [value(loads, row, system, "per_second") for row in rows for system in systems]
+    most = max(rate for rate in rates if rate)
+    least = min(rate for rate in rates if rate)
+    low, high = math.floor(math.log10(max(least, 1))), math.ceil(math.log10(max(most, 10)))
+    high = max(high, low + 1)
+    left, top, height, bar, gap = 60, 50, 240, 22, 26
+    group = bar * len(systems) + gap
+    width = left + group * len(rows) + 190
+    y = lambda rate: top + height * (1 - (math.log10(max(rate, 1)) - low) / (high - low))
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top + height + 45}" font-family="sans-serif" font-size="12">']
+    out.append(f'<rect width="100%" height="100%" fill="white"/><text x="{left}" y="24" font-size="15">{title}</text>')
+    for power in range(low, high + 1):
+        line = y(10**power)
+        out.append(f'<path d="M{left} {line:.1f}H{left + group * len(rows)}" stroke="#ddd"/>')
+        out.append(f'<text x="{left - 6}" y="{line + 4:.1f}" text-anchor="end">{10**power:,}</text>')
+    for place, row in enumerate(rows):
+        begin = left + gap / 2 + place * group
+        for index, system in enumerate(systems):
+            rate = value(loads, row, system, "per_second")
+            if rate is None:
+                continue
+            x, upper = begin + index * bar, y(rate)
+            out.append(f'<rect x="{x:.1f}" y="{upper:.1f}" width="{bar - 3}" height="{top + height - upper:.1f}" fill="{COLOURS[index]}"><title>{NAMES[system]}: {short(rate)}</title></rect>')
+        clients = row.rsplit(" ", 1)[1]
+        out.append(f'<text x="{begin + bar * len(systems) / 2:.1f}" y="{top + height + 18}" text-anchor="middle">{clients} client{"" if clients == "1" else "s"}</text>')
+    for index, system in enumerate(systems):
+        line, x = top + 6 + index * 20, left + group * len(rows) + 14
+        out.append(f'<rect x="{x}" y="{line}" width="12" height="12" fill="{COLOURS[index]}"/><text x="{x + 18}" y="{line + 11}">{NAMES[system]}</text>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def ratios(figures):
+    """Fairhold against the others, each with the two figures that it comes from."""
+    loads, rows = figures["loads"], []
+
+    def against(what, load, others, system="fairhold"):
+        ours = value(loads, load, system, "per_second")
+        theirs = {other: value(loads, load, other, "per_second") for other in others}
+        theirs = {other: rate for other, rate in theirs.items() if rate}
+        if ours is None or not theirs:
+            return
+        best = max(theirs, key=theirs.get)
+        rows.append(f"| {what} | {ours / theirs[best]:.2f} × {NAMES[best]} | {short(ours)} / {short(theirs[best])} |")
+
+    def times(what, load, system, field, floor, factor=1):
+        ours = value(loads, load, system, "latency_ms", field)
+        if ours is not None and floor:
+            rows.append(f"| {what} | {ours / (factor * floor):.2f} × | {short(ours)} ms / {short(factor * floor)} ms |")
+
+    for clients in (64, 256):
+        against(f"cycles/s over HTTP, {clients} clients, to the better of ZooKeeper and etcd", f"lock {clients}", ["zookeeper", "etcd"])
+        against(f"cycles/s of the Rust client, {clients} clients, to the better of them", f"lock {clients}", ["zookeeper", "etcd"], "fairhold-rust")
+        against(f"cycles/s of the Rust client, {clients} clients, to one Redis that fsyncs", f"lock {clients}", ["redis"], "fairhold-rust")
+    if figures["log"]:
+        commit = statistics.median(run["latency_ms"]["p50"] for run in figures["log"])
+        times("p50 of a cycle of one client, to two durable commits of the bare log", "lock 1", "fairhold", "p50", commit, 2)
+        for clients in (32, 128, 1000):
+            rate = value(loads, f"contended {clients}", "fairhold", "per_second")
+            if rate:
+                rows.append(f"| time of a hand-over, {clients} waiters, to one durable commit of the bare log | {1000 / rate / commit:.2f} × | {1000 / rate:.2f} ms / {commit:.2f} ms |")
+    for clients in (8, 32, 128):
+        against(f"hand-overs/s, {clients} clients, to ZooKeeper", f"contended {clients}", ["zookeeper"])
+        p50 = value(loads, f"contended {clients}", "fairhold", "latency_ms", "p50")
+        times(f"p99 of the wait to its p50, {clients} clients", f"contended {clients}", "fairhold", "p99", p50)
+    against("linearizable reads/s, to etcd", "kv-read 64", ["etcd"])
+    against("local reads/s, to ZooKeeper", "kv-local-read 64", ["zookeeper"])
+    against("small writes/s, 64 clients, to the better of ZooKeeper and etcd", "kv-write 64", ["zookeeper", "etcd"])
+    log = ""
+    if figures["log"]:
+        log = f"One durable commit of the bare replicated log (`fairhold bench log`: three nodes in one process, no HTTP) took {commit:.2f} ms (p50) in the same run.\n\n"
+    lines = ["## Ratios\n", log + "| | ratio | from |", "|---|---|---|", *rows]
+    return "\n".join(lines) + "\n" if rows else ""
+
+
+def processors(loads, systems):
+    """How much of the processors went to the servers, and how much to the load itself."""
+    lines = ["## Where the processors' time went\n", "Cores used by the servers + by the load. What the load takes, the servers cannot have.\n"]
+    lines += ["| | " + " | ".join(NAMES[system] for system in systems) + " |", "|---" * (len(systems) + 1) + "|"]
+    for load in loads:
+        cells = []
+        for system in systems:
+            servers, own = value(loads, load, system, "servers_cores"), value(loads, load, system, "load_cpu_micros_each")
+            rate = value(loads, load, system, "per_second")
+            cells.append("–" if servers is None else f"{servers:.2f} + {own * rate / 1e6:.2f}")
+        workload, clients = load.rsplit(" ", 1)
+        lines.append(f"| {TITLES[workload]}, {clients} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def failover(figures):
+    if not figures["failover"]:
+        return ""
+    lines = ["## When the leader is killed\n", "The longest time in which none of 8 clients' writes was answered, around a `kill -9` of the leader, in ms.\n"]
+    lines += ["| | median | range | kills |", "|---|---|---|---|"]
+    for system, gaps in figures["failover"].items():
+        lines.append(f"| {NAMES[system]} | **{statistics.median(gaps):.0f}** | {min(gaps):.0f} to {max(gaps):.0f} | {len(gaps)} |")
+    return "\n".join(lines) + "\n"
+
+
+def sessions(figures):
+    if not figures["sessions"]:
+        return ""
+    lines = ["## Sessions that do nothing but live\n", "Memory of all servers together, by the growth of what is resident; processor time of all servers together.\n"]
+    lines += ["| | memory a session | sessions | processor |", "|---|---|---|---|"]
+    for system, cost in figures["sessions"].items():
+        lines.append(f"| {NAMES[system]} | {cost['bytes_each'] / 1024:.1f} KiB | {cost['sessions']:,} | {cost['cores'] * 100:.1f} % of a core |")
+    lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases that share one connection; those of")
+    lines.append("ZooKeeper and Redis have a connection each.")
+    return "\n".join(lines) + "\n"
+
+
+def how(figures):
+    return f"""## Again
+
+    {figures["command"]}
+
+It took {figures["took_minutes"]:.1f} minutes, building left out. Needed: Java, Debian's apt-get and dpkg (nothing is installed: packages are unpacked into a folder), pip, cargo.
+"""

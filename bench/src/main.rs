@@ -1,0 +1,177 @@
+//! The loads of `fairhold bench` on ZooKeeper, etcd and Redis, each by the Rust client that people use for it. They are driven and
+//! measured by the same code, and write the same JSON.
+
+mod etcd;
+// The very file of `fairhold bench`.
+#[path = "../../crates/cli/src/bench/measure.rs"]
+mod measure;
+mod redis;
+mod zookeeper;
+
+use clap::{Parser, ValueEnum};
+use measure::{Outcome, Plan, Steps, Work};
+use std::{error::Error, fmt::Display, process::ExitCode, time::Duration};
+
+/// Bytes of each value.
+const VALUE: [u8; 100] = [b'v'; 100];
+/// How long an operation that does not wait for others may take, where a node may be away.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What was asked for.
+#[derive(Debug, Parser)]
+#[command(about = "The loads of `fairhold bench` on ZooKeeper, etcd and Redis.")]
+struct Args {
+    /// Whom to load
+    #[arg(value_enum)]
+    system: System,
+    /// With what
+    #[arg(value_enum)]
+    workload: Workload,
+    /// The servers: HOST:PORT, with commas in between
+    #[arg(short, long, value_delimiter = ',', required = true)]
+    endpoint: Vec<String>,
+    /// Clients at work at a time, each with a connection of its own
+    #[arg(short, long, default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    clients: usize,
+    /// How long to measure
+    #[arg(short, long, default_value_t = 10.0)]
+    seconds: f64,
+    /// How long to work before that
+    #[arg(long, default_value_t = 1.0)]
+    warmup: f64,
+}
+
+/// Whom to load.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum System {
+    /// Apache ZooKeeper
+    Zookeeper,
+    /// etcd
+    Etcd,
+    /// Redis
+    Redis,
+}
+
+impl System {
+    fn name(self) -> &'static str {
+        match self {
+            System::Zookeeper => "zookeeper",
+            System::Etcd => "etcd",
+            System::Redis => "redis",
+        }
+    }
+}
+
+/// With what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Workload {
+    /// Each client takes a lock of its own and gives it back
+    Lock,
+    /// All take one lock in turn
+    Contended,
+    /// Small writes, each client its own key
+    KvWrite,
+    /// Linearizable reads
+    KvRead,
+    /// Reads of what the server that was asked has
+    KvLocalRead,
+    /// Small writes while a server is killed: the longest time in which none was done
+    Failover,
+    /// Sessions that do nothing but live; a line says when they are open
+    Sessions,
+}
+
+impl Workload {
+    fn name(self) -> &'static str {
+        match self {
+            Workload::Lock => "lock",
+            Workload::Contended => "contended",
+            Workload::KvWrite => "kv-write",
+            Workload::KvRead => "kv-read",
+            Workload::KvLocalRead => "kv-local-read",
+            Workload::Failover => "failover",
+            Workload::Sessions => "sessions",
+        }
+    }
+}
+
+/// Why a load could not begin.
+type Failure = Box<dyn Error + Send + Sync>;
+
+impl Args {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let time = Duration::try_from_secs_f64(self.seconds)?;
+        if time.is_zero() {
+            return Err("--seconds must be more than nothing".into());
+        }
+        Ok(Plan { clients: self.clients, warmup: Duration::try_from_secs_f64(self.warmup)?, time, rate: None })
+    }
+
+    /// The servers, beginning with another one for each client.
+    fn endpoints(&self, client: usize) -> Vec<String> {
+        let mut endpoints = self.endpoint.clone();
+        endpoints.rotate_left(client % self.endpoint.len());
+        endpoints
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // One thread, as `fairhold bench` has.
+    let ran = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::from);
+    match ran.and_then(|runtime| runtime.block_on(run(&args))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fairhold-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<(), Failure> {
+    if args.workload == Workload::Sessions {
+        return match args.system {
+            System::Zookeeper => zookeeper::sessions(args).await,
+            System::Etcd => etcd::sessions(args).await,
+            System::Redis => redis::sessions(args).await,
+        };
+    }
+    let outcome = match args.system {
+        System::Zookeeper => zookeeper::run(args).await?,
+        System::Etcd => etcd::run(args).await?,
+        System::Redis => redis::run(args).await?,
+    };
+    let figures = outcome.json(args.workload.name(), args.system.name());
+    println!("{}", serde_json::Value::from(figures));
+    match outcome.tally.first_failure {
+        Some(why) if outcome.tally.done == 0 => Err(why.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Lets the clients work.
+async fn drive<W: Work>(args: &Args, works: Vec<W>) -> Result<Outcome, Failure> {
+    Ok(measure::drive(args.plan()?, works, cpu, async |_, _| {}).await)
+}
+
+/// Sessions are open: whoever measures what they cost can begin. They live for the rest of the time.
+async fn live(args: &Args) -> Result<(), Failure> {
+    println!("open {}", args.clients);
+    tokio::time::sleep(args.plan()?.time).await;
+    Ok(())
+}
+
+/// Processor time that this process has used.
+fn cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
+}
+
+fn words(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// A name that no other run has.
+fn unique() -> String {
+    format!("bench-{:016x}", rand::random::<u64>())
+}

@@ -1,0 +1,99 @@
+//! `fairhold bench`: what it says that it did is what the nodes say was done.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, SHORT, free_ports, together},
+    metrics::value,
+};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Runs a load on all nodes and reads the line that it prints last.
+async fn bench(cluster: &Cluster, arguments: &[&str]) -> Value {
+    let endpoints = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    command.arg("bench").args(arguments).args(["--output", "json", "--endpoint", &endpoints]).kill_on_drop(true);
+    let output = command.output().await.expect("fairhold runs");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = text.lines().last().unwrap_or_else(|| panic!("{arguments:?} printed nothing"));
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{arguments:?} printed no JSON: {error}: {line}"))
+}
+
+fn count(figures: &Value, field: &str) -> u64 {
+    figures[field].as_u64().unwrap_or_else(|| panic!("no {field} in {figures}"))
+}
+
+/// How often nodes granted at once or after a wait, all together.
+async fn held(cluster: &Cluster) -> f64 {
+    let mut sum = 0.0;
+    for node in 0..cluster.nodes.len() {
+        let page = cluster.client(node).send(&Call::get("/metrics")).await.expect_status(200).text;
+        sum += value(&page, "fairhold_acquires_total{outcome=\"held\"}");
+    }
+    sum
+}
+
+#[test]
+fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        for (workload, client) in [("lock", "http"), ("contended", "http"), ("lock", "rust"), ("contended", "rust")] {
+            let before = held(&cluster).await;
+            let arguments = [workload, "--clients", "4", "--seconds", "1", "--warmup", "0.2", "--client", client];
+            let figures = bench(&cluster, &arguments).await;
+            let (done, in_all) = (count(&figures, "done"), count(&figures, "in_all"));
+            assert!(done > 0 && done < in_all && count(&figures, "failed") == 0, "{figures}");
+            assert_eq!(figures["per_second"], done as f64, "in one second: {figures}");
+            let granted = held(&cluster).await - before;
+            if client == "http" {
+                assert_eq!(granted, in_all as f64, "each operation is one grant: {figures}");
+            } else {
+                // It may ask first, and be told later by the watch: each operation is a grant, whoever counts it.
+                assert!(granted <= in_all as f64, "{granted} grants: {figures}");
+            }
+            let (p50, p99) = (figures["latency_ms"]["p50"].as_f64(), figures["latency_ms"]["p99"].as_f64());
+            assert!(p50.is_some_and(|p50| p50 > 0.0) && p99 >= p50, "{figures}");
+        }
+        let locks = cluster.client(0).holders("bench").await;
+        assert_eq!(locks, [0_u64; 0], "nothing is left held");
+    });
+}
+
+#[test]
+fn a_load_that_cannot_be_kept_up_with_shows_the_waiting() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        // One client that is to begin ten thousand operations a second is behind at once, and ever more.
+        let arguments = ["lock", "--clients", "1", "--seconds", "1", "--warmup", "0", "--rate", "10000"];
+        let figures = bench(&cluster, &arguments).await;
+        let (whole, step) = (&figures["latency_ms"]["p50"], &figures["steps_ms"]["acquire"]["p50"]);
+        assert!(whole.as_f64() > step.as_f64().map(|step| 3.0 * step), "the waiting counts: {figures}");
+        assert!(count(&figures["latency_ms"], "count") > count(&figures, "done"), "those that never began count too: {figures}");
+    });
+}
+
+#[test]
+fn each_other_load_runs_and_leaves_nothing() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        for operation in ["write", "read", "local-read"] {
+            let figures = bench(&cluster, &["kv", "--operation", operation, "--clients", "4", "--seconds", "0.3"]).await;
+            assert!(count(&figures, "done") > 0 && count(&figures, "failed") == 0, "{figures}");
+        }
+        let figures = bench(&cluster, &["watch", "--clients", "3", "--seconds", "0.3", "--rate", "50"]).await;
+        assert_eq!((count(&figures, "missed"), count(&figures, "events")), (0, 3 * count(&figures, "writes")), "{figures}");
+        let figures = bench(&cluster, &["sessions", "--sessions", "50", "--seconds", "0.3"]).await;
+        assert_eq!(count(&figures, "sessions"), 50);
+        let figures = bench(&cluster, &["failover", "--clients", "2", "--seconds", "0.3"]).await;
+        assert!(figures["longest_gap_ms"].as_f64().is_some_and(|gap| gap < 300.0), "it wrote all the time: {figures}");
+        let folder = tempfile::tempdir().expect("a folder");
+        let (directory, port) = (folder.path().join("log"), free_ports(&[0, 1, 2]).to_string());
+        let directory = directory.to_str().expect("text");
+        let figures = bench(&cluster, &["log", "--seconds", "0.3", "--dir", directory, "--port", &port]).await;
+        assert!(count(&figures, "done") > 0 && count(&figures, "failed") == 0, "{figures}");
+        assert!(!folder.path().join("log").exists(), "its directory is gone");
+        let left = cluster.client(0).send(&Call::get("/v1/nodes/bench?children")).await.expect_status(200);
+        assert_eq!(left.json["items"], serde_json::json!([]), "{}", left.text);
+    });
+}
