@@ -9,16 +9,18 @@ mod kv;
 mod lock;
 mod log;
 mod measure;
+mod profile;
 mod progress;
 mod report;
 mod sessions;
 mod watch;
 mod wire;
 
-use crate::remote::{self, Api, ConnectArgs, Failure, RemoteArgs, Request};
+use crate::remote::{self, Api, ConnectArgs, Failure, RemoteArgs, Request, form::Form};
 use clap::Subcommand;
 use fairhold_client::Client;
 use measure::{Outcome, Plan, Work};
+use serde_json::{Map, Value};
 use std::{process::ExitCode, time::Duration};
 use wire::{Hosts, Wire};
 
@@ -43,7 +45,7 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Workload {
     /// Take a lock and give it back, each client a lock of its own
-    Lock(LoadArgs),
+    Lock(lock::LockArgs),
     /// Take one lock in turn: how often it changes hands, and how long each waits
     Contended(LoadArgs),
     /// Write or read nodes of the tree
@@ -132,7 +134,8 @@ fn rate(text: &str) -> Result<f64, String> {
 /// Measures and writes.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     let threads = match &args.workload {
-        Workload::Lock(load) | Workload::Contended(load) | Workload::Failover(load) | Workload::Watch(load) => load.threads,
+        Workload::Lock(lock) => lock.load.threads,
+        Workload::Contended(load) | Workload::Failover(load) | Workload::Watch(load) => load.threads,
         Workload::Kv(kv) => kv.load.threads,
         Workload::Sessions(_) => 1,
         Workload::Log(_) => log::THREADS,
@@ -157,7 +160,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 async fn run(args: &BenchArgs) -> Result<(), Failure> {
     let (connect, output) = (&args.remote.connect, args.remote.output);
     let (outcome, name, client) = match &args.workload {
-        Workload::Lock(load) => (lock::run(&Ground::new(connect).await?, load).await?, "lock", load.client.name()),
+        Workload::Lock(lock) => return lock::run(Ground::new(connect).await?, lock, output).await,
         Workload::Contended(load) => (contended::run(&Ground::new(connect).await?, load).await?, "contended", load.client.name()),
         Workload::Kv(kv) => (kv::run(&Ground::new(connect).await?, kv).await?, kv.operation.name(), kv.load.client.name()),
         Workload::Failover(load) => (failover::run(&Ground::new(connect).await?, load).await?, "failover", load.client.name()),
@@ -165,8 +168,13 @@ async fn run(args: &BenchArgs) -> Result<(), Failure> {
         Workload::Watch(load) => return watch::run(&Ground::new(connect).await?, load, output).await,
         Workload::Log(log) => (log::run(log, progress::is_wanted(connect)).await?, "log", "none"),
     };
-    report::write(&outcome.json(name, client), output)?;
-    match outcome.tally {
+    written(&outcome, outcome.json(name, client), output)
+}
+
+/// Writes what came of it. Where nothing was done at all that is a failure.
+fn written(outcome: &Outcome, figures: Map<String, Value>, output: Option<Form>) -> Result<(), Failure> {
+    report::write(&figures, output)?;
+    match &outcome.tally {
         measure::Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("nothing was done: {why}"))),
         _ => Ok(()),
     }
@@ -188,6 +196,13 @@ impl Ground {
         let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
         let name = format!("bench/{}", ulid::Ulid::generate().to_string().to_lowercase());
         Ok(Ground { connect: connect.clone(), hosts, name })
+    }
+
+    /// Leads every client to one node.
+    fn lead_to(&mut self, url: &str) -> Result<(), Failure> {
+        self.connect.endpoint = vec![url.to_owned()];
+        self.hosts = Hosts::new(&self.connect.endpoint, self.connect.auth_token()?.as_deref())?;
+        Ok(())
     }
 
     /// A connection for one client; the nodes get them in turn.

@@ -3,14 +3,37 @@
 use super::{
     Ground, Kind, LoadArgs, grants,
     measure::{Outcome, Steps, Work},
+    profile::Profile,
     wire::Wire,
+    written,
 };
-use crate::remote::{Failure, api::encode};
+use crate::remote::{Failure, api::encode, form::Form};
 use fairhold_client::Session;
 use std::time::{Duration, Instant};
 
-/// Runs it.
-pub(super) async fn run(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
+/// What `bench lock` was told.
+#[derive(Debug, clap::Args)]
+pub(super) struct LockArgs {
+    #[command(flatten)]
+    pub(super) load: LoadArgs,
+    /// Also say where the time of a cycle goes: all load goes to the leader, whose metrics are read before and after
+    #[arg(long)]
+    profile: bool,
+}
+
+/// Runs it, and writes what came of it.
+pub(super) async fn run(mut ground: Ground, args: &LockArgs, output: Option<Form>) -> Result<(), Failure> {
+    let profile = if args.profile { Some(Profile::begin(&mut ground).await?) } else { None };
+    let outcome = drive(&ground, &args.load).await?;
+    let mut figures = outcome.json("lock", args.load.client.name());
+    if let Some(profile) = profile {
+        let mean = figures["latency_ms"]["mean"].as_f64().unwrap_or_default();
+        figures.insert("profile_ms".to_owned(), profile.end(mean).await?);
+    }
+    written(&outcome, figures, output)
+}
+
+async fn drive(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
     let plan = load.plan()?;
     let names = (0..load.clients).map(|client| format!("{}/{client}", ground.name));
     match load.client {

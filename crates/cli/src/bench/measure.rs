@@ -343,3 +343,42 @@ async fn settle(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_kept_to_three_digits_and_never_lost() {
+        let mut times = Times::new();
+        for millis in 1..=1_000 {
+            times.record(Duration::from_millis(millis));
+        }
+        times.record(Duration::from_secs(100_000));
+        assert_eq!(times.count(), 1_001);
+        assert!((times.percentile(50.0) - 501.0).abs() < 1.0 && (times.percentile(99.0) - 991.0).abs() < 1.0);
+        assert!(times.percentile(100.0) >= 599_000.0, "the longest is told as such");
+    }
+
+    #[test]
+    fn the_longest_gap_may_be_the_first_or_the_last() {
+        let gap = |moments: &[u64], end: u64| {
+            let progress = Progress::default();
+            moments.iter().for_each(|millis| progress.did(Duration::from_millis(*millis)));
+            progress.silent_until(Duration::from_millis(end));
+            Duration::from_nanos(progress.gap.load(Relaxed)).as_millis()
+        };
+        assert_eq!((gap(&[300, 400], 500), gap(&[10, 20], 500), gap(&[10, 400], 500), gap(&[], 500)), (300, 480, 390, 500));
+    }
+
+    #[test]
+    fn the_steps_of_a_failed_operation_do_not_count() {
+        let mut steps = Steps::default();
+        steps.took("acquire", Duration::from_millis(2));
+        steps.settle(false);
+        steps.took("acquire", Duration::from_millis(1));
+        steps.settle(true);
+        let [(name, times)] = &steps.all[..] else { panic!("{steps:?}") };
+        assert_eq!((*name, times.count()), ("acquire", 1));
+    }
+}

@@ -53,6 +53,9 @@ fn footing(figures: &Value) -> String {
         number("load_cpu_micros_each"),
         number("longest_gap_ms"),
     );
+    for part in figures["profile_ms"].as_array().into_iter().flatten() {
+        text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
+    }
     if let Some(why) = figures["first_failure"].as_str() {
         text.push_str(&format!("the first failure: {}\n", form::harmless(why)));
     }
