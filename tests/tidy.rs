@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-node", &["fairhold-codec", "fairhold-metrics", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-client", &["fairhold-types"]),
+    ("fairhold-jepsen", &[]),
     ("fairhold-sim", &["fairhold-http", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     (
         "fairhold-cli",
@@ -44,7 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["fairhold-http", "fairhold-sim"]),
     ("bincode", &["fairhold-codec"]),
-    ("clap", &["fairhold-cli", "fairhold-sim"]),
+    ("clap", &["fairhold-cli", "fairhold-jepsen", "fairhold-sim"]),
     ("hyper", &["fairhold-http"]),
     ("hyper-util", &["fairhold-http"]),
     ("openraft", &["fairhold-raft", "fairhold-storage", "fairhold-sim"]),
@@ -52,7 +53,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("openraft-rt-sim", &["fairhold-sim"]),
     ("openraft-rt-tokio", &["fairhold-storage", "fairhold-cli", "fairhold-sim"]),
     ("prometheus-client", &["fairhold-metrics"]),
-    ("reqwest", &["fairhold-cli", "fairhold-client"]),
+    ("reqwest", &["fairhold-cli", "fairhold-client", "fairhold-jepsen"]),
     ("rocksdb", &["fairhold-storage"]),
 ];
 
@@ -82,6 +83,7 @@ fn sources() -> Vec<Source> {
     let root = root();
     let mut paths = files_under(&root.join("crates"), ".rs");
     paths.extend(files_under(&root.join("tests"), ".rs"));
+    paths.extend(files_under(&root.join("jepsen"), ".rs"));
     let sources: Vec<Source> = paths
         .iter()
         .map(|path| {
@@ -152,7 +154,8 @@ fn check_manifest(path: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn crates_depend_along_the_arrows_only() {
-    let manifests = files_under(&root().join("crates"), "Cargo.toml");
+    let mut manifests = files_under(&root().join("crates"), "Cargo.toml");
+    manifests.extend(files_under(&root().join("jepsen"), "Cargo.toml"));
     assert_eq!(manifests.len(), ARROWS.len(), "a crate of the arrows is missing, or one more is there: {manifests:?}");
     let complaints = manifests.iter().flat_map(|path| {
         let text = fs::read_to_string(path).expect("a manifest can be read");
@@ -267,7 +270,7 @@ fn lint_settings_of_crates_repeat_those_of_the_root() {
 // How a file looks
 
 fn is_crate_source(source: &Source) -> bool {
-    source.path.starts_with("crates/") && source.path.contains("/src/")
+    (source.path.starts_with("crates/") || source.path.starts_with("jepsen/")) && source.path.contains("/src/")
 }
 
 fn check_file_shape(source: &Source) -> Vec<String> {

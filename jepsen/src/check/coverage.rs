@@ -1,0 +1,129 @@
+//! Whether a run proves anything: each fault was really done, and clients had success meanwhile. Else it is invalid.
+
+use crate::{
+    history::{Call, FaultSpan, History},
+    nemesis::{FAULTS, Fault},
+};
+use std::collections::BTreeMap;
+
+/// What is asked of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Demands<'a> {
+    /// The faults that were asked for.
+    pub(crate) faults: &'a [Fault],
+    /// Of those, what this machine cannot do, and why.
+    pub(crate) not_covered: &'a BTreeMap<&'static str, String>,
+    /// Operations that must have succeeded in all.
+    pub(crate) successes: usize,
+    /// Operations that must have succeeded while a fault was in effect that leaves a majority, all its times together.
+    pub(crate) successes_each: usize,
+}
+
+/// What a fault met in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cover {
+    /// The fault.
+    pub(crate) fault: Fault,
+    /// How often it took effect.
+    pub(crate) times: usize,
+    /// Operations that were asked while it was in effect.
+    pub(crate) asked: usize,
+    /// Of those, how many succeeded.
+    pub(crate) succeeded: usize,
+    /// Grants among them.
+    pub(crate) grants: usize,
+    /// The longest time without a success, from its beginning to a while after its end, in microseconds.
+    pub(crate) longest_gap: u64,
+}
+
+/// A gap that begins during a fault may last beyond its end.
+const AFTER_FAULT: u64 = 5_000_000;
+
+/// What each fault met, and what makes the run prove nothing.
+pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>, Vec<String>) {
+    let mut lacks = Vec::new();
+    let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
+    successes.sort_unstable();
+    if successes.len() < demands.successes {
+        lacks.push(format!("only {} operations succeeded, and {} are the least", successes.len(), demands.successes));
+    }
+    let mut covers = Vec::new();
+    for fault in FAULTS.iter().filter(|fault| demands.faults.contains(fault) && !demands.not_covered.contains_key(fault.name())) {
+        let cover = cover(history, *fault, &successes);
+        if cover.times == 0 {
+            lacks.push(format!("{} never took effect", fault.name()));
+        } else if fault.leaves_majority() && cover.succeeded < demands.successes_each {
+            let least = demands.successes_each;
+            lacks.push(format!(
+                "{}: only {} operations succeeded meanwhile, and {least} are the least",
+                fault.name(),
+                cover.succeeded
+            ));
+        }
+        covers.push(cover);
+    }
+    if !demands.faults.is_empty() && demands.faults.iter().all(|fault| demands.not_covered.contains_key(fault.name())) {
+        lacks.push("this machine can do none of the faults that were asked for".to_owned());
+    }
+    (covers, lacks)
+}
+
+fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {
+    let spans: Vec<&FaultSpan> = history.faults.iter().filter(|span| span.fault == fault.name() && span.effect.is_ok()).collect();
+    let within = |time: u64| spans.iter().any(|span| (span.start..=span.end).contains(&time));
+    let asked: Vec<_> = history.ops.iter().filter(|op| within(op.start)).collect();
+    let succeeded = || asked.iter().filter(|op| op.is_ok());
+    let gaps = spans.iter().map(|span| longest_gap(successes, span.start, (span.end + AFTER_FAULT).min(history.length)));
+    Cover {
+        fault,
+        times: spans.len(),
+        asked: asked.len(),
+        succeeded: succeeded().count(),
+        grants: succeeded().filter(|op| op.call == Call::Acquire).count(),
+        longest_gap: gaps.max().unwrap_or(0),
+    }
+}
+
+/// The longest time without a success between two moments.
+pub(crate) fn longest_gap(successes: &[u64], start: u64, end: u64) -> u64 {
+    let from = successes.partition_point(|time| *time < start);
+    let (mut last, mut longest) = (start, 0);
+    for time in successes[from..].iter().take_while(|time| **time <= end).chain([&end]) {
+        longest = longest.max(time.saturating_sub(last));
+        last = *time;
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, write};
+
+    fn run(effect: Result<String, String>, write_at: u64) -> Vec<String> {
+        let mut history = Planted::new().op(write("x", 1).at(write_at, write_at + 1)).done();
+        let span = FaultSpan { fault: "kill-leader", detail: String::new(), start: 100, end: 200, effect };
+        history.faults.push(span);
+        let not_covered = BTreeMap::new();
+        let demands = Demands { faults: &[Fault::KillLeader], not_covered: &not_covered, successes: 1, successes_each: 1 };
+        coverage(&history, &demands).1
+    }
+
+    #[test]
+    fn a_run_in_which_the_fault_was_done_and_somebody_had_success_is_valid() {
+        assert_eq!(run(Ok("1 was gone".to_owned()), 150), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_fault_without_effect_and_one_without_successes_make_it_invalid() {
+        assert_eq!(run(Err("it was still there".to_owned()), 150).len(), 1);
+        assert_eq!(run(Ok("1 was gone".to_owned()), 250).len(), 1);
+    }
+
+    #[test]
+    fn the_longest_gap_is_found_also_at_the_ends() {
+        assert_eq!(longest_gap(&[10, 20, 90], 0, 100), 70);
+        assert_eq!(longest_gap(&[50], 0, 200), 150);
+        assert_eq!(longest_gap(&[], 5, 10), 5);
+    }
+}

@@ -1,0 +1,97 @@
+//! The resource outside: with tokens compared nothing is lost there, and who still has his lease is let in.
+
+use super::Check;
+use crate::history::{Call, History};
+use std::collections::{HashMap, HashSet};
+
+pub(crate) fn check(history: &History, true_clocks: bool) -> Check {
+    let mut check = Check::new("fencing", "where tokens are compared nothing is lost, and a holder is let in");
+    let mut now: HashMap<&str, (u64, u64)> = HashMap::new();
+    for write in &history.resource {
+        check.looked_at += 1;
+        let (newest, value) = now.entry(&write.key).or_default();
+        if write.accepted {
+            if write.token < *newest {
+                check.broken(|| format!("{}: token {} was let in after {newest}", write.key, write.token));
+            }
+            if write.based_on != *value {
+                check.broken(|| {
+                    format!(
+                        "{}: with token {} {} was written over {value}, which its writer had not seen",
+                        write.key, write.token, write.value
+                    )
+                });
+            }
+            (*newest, *value) = (write.token, write.value);
+        } else if write.believed && true_clocks {
+            check.broken(|| format!("{}: token {} was refused while its lease was good", write.key, write.token));
+        }
+    }
+    if true_clocks {
+        refused_too_early(history, &mut check);
+    }
+    check
+}
+
+/// A write with a token is refused by the cluster only when its grant is over.
+fn refused_too_early(history: &History, check: &mut Check) {
+    let mut good_until: HashMap<usize, u64> = HashMap::new();
+    let mut given_back: HashSet<usize> = HashSet::new();
+    // In the order in which they were asked: a grant's operations are those of one process, one after the other.
+    for op in &history.ops {
+        let Some(grant) = op.grant else { continue };
+        match op.call {
+            Call::Acquire | Call::Renew if op.is_ok() => {
+                good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
+            }
+            Call::Release => drop(given_back.insert(grant)),
+            Call::FencedWrite if op.error.as_deref().is_some_and(|error| error.starts_with("412")) => {
+                check.looked_at += 1;
+                let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
+                if good && !given_back.contains(&grant) {
+                    check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
+                }
+            }
+            _other => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        check::plant::{Planted, grant, op},
+        history::Outcome,
+    };
+
+    #[test]
+    fn refused_sleepers_are_good_and_a_lost_write_is_found() {
+        let good = Planted::new().resource(5, 0, 1, true, true).resource(8, 1, 2, true, true).resource(5, 1, 2, false, false);
+        assert_eq!(check(&good.done(), true).broken, Vec::<String>::new());
+        let lost = Planted::new().resource(5, 0, 1, true, true).resource(5, 0, 1, true, true);
+        assert_eq!(check(&lost.done(), true).broken.len(), 1);
+        let old = Planted::new().resource(8, 0, 1, true, true).resource(5, 1, 2, true, false);
+        assert_eq!(check(&old.done(), true).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_holder_that_is_refused_is_found_where_clocks_are_true() {
+        let history = Planted::new().resource(8, 0, 1, true, true).resource(5, 0, 1, false, true).done();
+        assert_eq!(check(&history, true).broken.len(), 1);
+        assert_eq!(check(&history, false).broken.len(), 0);
+    }
+
+    #[test]
+    fn a_fence_that_is_closed_too_early_is_found() {
+        let refused = op(Call::FencedWrite, "a").with(|op| {
+            (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some("412 stale_token".to_owned()));
+        });
+        let with_lease = |end: u64| {
+            let acquire = grant("a", 5).at(0, 10).with(|op| op.ttl = Some(100));
+            Planted::new().op(acquire).op(refused.clone().at(20, end)).done()
+        };
+        assert_eq!(check(&with_lease(90), true).broken.len(), 1);
+        assert_eq!(check(&with_lease(110), true).broken.len(), 0);
+    }
+}

@@ -1,0 +1,126 @@
+//! By revision, in O(n log n): what was acknowledged before something else was asked has the smaller revision.
+//!
+//! A revision is the place of a change in the one history that all nodes share. So real time and revisions must agree, over all
+//! keys at once: that is linearizability, as far as the revisions can be believed. `wing_gong` does not believe them.
+
+use super::Check;
+use crate::history::{Call, History, Op};
+use std::collections::BTreeMap;
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check = Check::new("order", "what was acknowledged is seen by all that is asked afterwards");
+    let mut acknowledged: Vec<(u64, u64, usize)> =
+        history.ops.iter().filter_map(|op| Some((op.end, place(op)?.0, op.index))).collect();
+    acknowledged.sort_unstable();
+    let mut asked: Vec<&Op> = history.ops.iter().filter(|op| op.is_ok()).collect();
+    asked.sort_unstable_by_key(|op| op.start);
+    let (mut next, mut newest) = (0, (0, 0));
+    for op in asked {
+        while let Some((_, revision, index)) = acknowledged.get(next).filter(|(end, _, _)| *end < op.start) {
+            newest = newest.max((*revision, *index));
+            next += 1;
+        }
+        let Some((revision, is_new)) = place(op).or_else(|| Some((op.revision?, false))) else { continue };
+        check.looked_at += 1;
+        if revision < newest.0 || (is_new && revision == newest.0) {
+            check.broken(|| {
+                format!(
+                    "operation {} ({:?} {}) is at revision {revision}, and operation {}, which was over before it began, at {}",
+                    op.index, op.call, op.key, newest.1, newest.0
+                )
+            });
+        }
+    }
+    tokens(history, &mut check);
+    check
+}
+
+/// The revision at which it happened, and whether nothing else can have happened at it.
+fn place(op: &Op) -> Option<(u64, bool)> {
+    if !op.is_ok() {
+        return None;
+    }
+    match op.call {
+        Call::Acquire => Some((op.token?, op.is_exclusive_grant())),
+        Call::FencedWrite | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim => Some((op.revision?, true)),
+        Call::Release | Call::Renew | Call::Read | Call::Open | Call::Keepalive | Call::Close | Call::Leader => None,
+    }
+}
+
+/// Tokens of exclusive grants differ, and a fenced write is done before the next token of its lock is given out.
+fn tokens(history: &History, check: &mut Check) {
+    let mut given: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+    for op in history.ops.iter().filter(|op| op.is_exclusive_grant()) {
+        let Some(token) = op.token else { continue };
+        if let Some(other) = given.insert((&op.key, token), op.index) {
+            check.broken(|| format!("{}: operations {other} and {} were both granted it with token {token}", op.key, op.index));
+        }
+    }
+    for op in history.ops.iter().filter(|op| op.call == Call::FencedWrite && op.is_ok()) {
+        let (Some(token), Some(revision)) = (op.token, op.revision) else { continue };
+        check.looked_at += 1;
+        let between = given.range((op.key.as_str(), token + 1)..=(op.key.as_str(), revision.max(token + 1))).next();
+        if let Some(((_, newer), other)) = between.filter(|((_, newer), _)| *newer <= revision) {
+            check.broken(|| {
+                format!(
+                    "{}: operation {} wrote at revision {revision} with token {token}, and operation {other} had been granted \
+                     {newer} before",
+                    op.key, op.index
+                )
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, grant, write};
+
+    #[test]
+    fn a_history_in_which_time_and_revisions_agree_is_good() {
+        let history = Planted::new().op(grant("a", 7).at(0, 10)).op(write("x", 8).at(11, 20)).op(grant("b", 6).at(5, 12)).done();
+        assert_eq!(check(&history).broken, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_write_that_was_acknowledged_and_is_behind_a_later_one_is_found() {
+        let history = Planted::new().op(write("x", 8).at(0, 10)).op(write("y", 7).at(11, 20)).done();
+        assert_eq!(check(&history).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_stale_read_is_found() {
+        let mut read = write("x", 7).at(11, 20);
+        read.call = Call::Read;
+        let history = Planted::new().op(write("x", 8).at(0, 10)).op(read).done();
+        assert_eq!(check(&history).broken.len(), 1);
+    }
+
+    #[test]
+    fn one_token_for_two_holders_is_found() {
+        let history = Planted::new().op(grant("a", 7).at(0, 10)).op(grant("a", 7).at(0, 11)).done();
+        assert_eq!(check(&history).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_write_with_an_old_token_is_found() {
+        let mut late = write("a", 9).at(20, 30);
+        (late.call, late.token) = (Call::FencedWrite, Some(5));
+        let history = Planted::new().op(grant("a", 5).at(0, 10)).op(grant("a", 8).at(11, 15)).op(late).done();
+        assert_eq!(check(&history).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_million_operations_take_seconds() {
+        let mut planted = Planted::new();
+        for number in 0..1_000_000_u64 {
+            planted = planted.op(grant("a", number + 1).at(number * 2, number * 2 + 3));
+        }
+        let history = planted.done();
+        let began = std::time::Instant::now();
+        let check = check(&history);
+        assert_eq!((check.looked_at, check.broken.len()), (1_000_000, 0));
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,79 @@
+//! Histories made up for the tests of the checkers.
+
+use crate::history::{Call, Event, History, Op, Outcome, Recorder, ResourceWrite};
+use serde_json::Value;
+
+/// A history that is made up.
+#[derive(Debug)]
+pub(crate) struct Planted(History);
+
+impl Planted {
+    pub(crate) fn new() -> Planted {
+        Planted(History { told: vec![Vec::new()], ..History::default() })
+    }
+
+    /// One more operation.
+    pub(crate) fn op(mut self, mut op: Op) -> Planted {
+        op.index = self.0.ops.len();
+        if op.call == Call::Acquire {
+            op.grant = Some(op.index);
+        }
+        self.0.ops.push(op);
+        self
+    }
+
+    /// One more event, told by the first watch.
+    pub(crate) fn event(self, at: u64, revision: u64, line: Value) -> Planted {
+        self.event_at(0, at, revision, line)
+    }
+
+    /// One more event, told by one of the watches.
+    pub(crate) fn event_at(mut self, watch: usize, at: u64, revision: u64, line: Value) -> Planted {
+        if self.0.told.len() <= watch {
+            self.0.told.resize(watch + 1, Vec::new());
+        }
+        self.0.told[watch].push(Event { at, revision, line });
+        self
+    }
+
+    /// One more write at the resource.
+    pub(crate) fn resource(mut self, token: u64, based_on: u64, value: u64, accepted: bool, believed: bool) -> Planted {
+        let write = ResourceWrite { at: 0, key: "a".to_owned(), grant: 0, token, based_on, value, accepted, believed };
+        self.0.resource.push(write);
+        self
+    }
+
+    pub(crate) fn done(self) -> History {
+        self.0
+    }
+}
+
+impl Op {
+    pub(crate) fn at(mut self, start: u64, end: u64) -> Op {
+        (self.start, self.end) = (start, end);
+        self
+    }
+
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Op)) -> Op {
+        change(&mut self);
+        self
+    }
+}
+
+/// An operation that succeeded.
+pub(crate) fn op(call: Call, key: &str) -> Op {
+    let recorder = Recorder::new(0);
+    let running = recorder.invoke(0, 1, call, key, |_| {});
+    recorder.complete(&running, Outcome::Ok, |_| {});
+    recorder.finish(0).ops.remove(0)
+}
+
+/// An exclusive grant.
+pub(crate) fn grant(key: &str, token: u64) -> Op {
+    op(Call::Acquire, key).with(|op| op.token = Some(token))
+}
+
+/// A write.
+pub(crate) fn write(key: &str, revision: u64) -> Op {
+    op(Call::Write, key).with(|op| op.revision = Some(revision))
+}

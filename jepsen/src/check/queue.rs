@@ -1,0 +1,48 @@
+//! By revision: nobody is granted a lock before somebody who stood earlier in its line.
+
+use super::Check;
+use crate::history::History;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check = Check::new("fair order", "nobody is granted a lock before one who stood earlier in the line");
+    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    let mut waiting: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    for event in told {
+        let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
+        let line = waiting.entry(lock).or_default();
+        match event.kind() {
+            "queued" => drop(line.insert(number)),
+            "granted" => {
+                check.looked_at += 1;
+                line.remove(&number);
+                if let Some(earlier) = line.first().filter(|earlier| **earlier < number) {
+                    check.broken(|| format!("{lock}: at revision {} {number} overtook {earlier}", event.revision));
+                }
+            }
+            "ended" => drop(line.remove(&number)),
+            _other => {}
+        }
+    }
+    check
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::Planted;
+    use serde_json::json;
+
+    fn history(first: u64, then: u64) -> History {
+        let queued = |number: u64| json!({"type": "queued", "lock": "a", "number": number, "owner": "p"});
+        let granted = |number: u64| json!({"type": "granted", "lock": "a", "number": number, "token": 9, "owner": "p"});
+        let planted = Planted::new().event(0, 4, queued(4)).event(0, 5, queued(5));
+        planted.event(0, 8, granted(first)).event(0, 9, granted(then)).done()
+    }
+
+    #[test]
+    fn the_order_of_the_line_is_good_and_overtaking_is_found() {
+        assert_eq!(check(&history(4, 5)).broken, Vec::<String>::new());
+        assert_eq!(check(&history(5, 4)).broken.len(), 1);
+    }
+}

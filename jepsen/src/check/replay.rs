@@ -1,0 +1,152 @@
+//! By revision: what the watch told is played again, lock by lock. Never do two hold that exclude each other, and who was told
+//! that he holds did.
+
+use super::Check;
+use crate::{
+    history::{Call, Event, History, Op, Outcome},
+    workload::PERMITS,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// One who holds.
+#[derive(Debug, Clone, Copy)]
+struct Holder {
+    shared: bool,
+    permits: Option<u32>,
+}
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check = Check::new("exclusion", "holders exclude each other, and who was told that he holds does");
+    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    let asked: HashMap<(&str, &str), &Op> = history
+        .ops
+        .iter()
+        .filter(|op| op.call == Call::Acquire)
+        .filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op)))
+        .collect();
+    let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
+    let mut granted: HashMap<(&str, u64), u64> = HashMap::new();
+    let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
+    for event in told {
+        let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
+        match event.kind() {
+            "queued" => drop(queued.insert((lock, event.text("owner").unwrap_or_default()), number)),
+            "granted" => {
+                check.looked_at += 1;
+                let op = asked.get(&(lock, event.text("owner").unwrap_or_default()));
+                let holder = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
+                let of_lock = holders.entry(lock).or_default();
+                of_lock.insert(number, holder);
+                if let Some(why) = exclude(of_lock) {
+                    check.broken(|| format!("{lock}: at revision {} {why}", event.revision));
+                }
+                granted.insert((lock, number), event.number("token").unwrap_or(0));
+            }
+            "ended" | "cooling" => drop(holders.entry(lock).or_default().remove(&number)),
+            _other => {}
+        }
+    }
+    for op in asked.values() {
+        judge(op, &granted, &queued, told, &mut check);
+    }
+    check
+}
+
+/// What is wrong with those who hold one lock together.
+fn exclude(holders: &BTreeMap<u64, Holder>) -> Option<String> {
+    let permits: u32 = holders.values().filter_map(|holder| holder.permits).sum();
+    if permits > PERMITS {
+        return Some(format!("{permits} of {PERMITS} permits are held"));
+    }
+    let alone = |holder: &Holder| !holder.shared && holder.permits.is_none();
+    let numbers = || holders.keys().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    (holders.len() > 1 && holders.values().any(alone)).then(|| format!("{} hold it, and one of them alone", numbers()))
+}
+
+/// What an asker was told, and what the watch told.
+fn judge(op: &Op, granted: &HashMap<(&str, u64), u64>, queued: &HashMap<(&str, &str), u64>, told: &[Event], check: &mut Check) {
+    let last = told.last().map_or(0, |event| event.revision);
+    match op.outcome {
+        Outcome::Ok => {
+            let (Some(number), Some(token)) = (op.number, op.token) else { return };
+            match granted.get(&(op.key.as_str(), number)) {
+                Some(known) if *known == token => {}
+                Some(known) => check
+                    .broken(|| format!("{}: operation {} was told token {token}, and the watch told {known}", op.key, op.index)),
+                None if token > last => check.undecided.push(format!("the watch ended before operation {}", op.index)),
+                None => check.broken(|| format!("{}: operation {} was told that it holds, and never did", op.key, op.index)),
+            }
+        }
+        Outcome::Fail => {
+            let Some(number) = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default())) else { return };
+            if granted.contains_key(&(op.key.as_str(), *number)) {
+                check.broken(|| format!("{}: operation {} was told that it surely does not hold, and did", op.key, op.index));
+            } else if op.error.as_deref().is_some_and(|error| error.starts_with("503")) {
+                check.broken(|| format!("{}: operation {} was told that surely nothing happened, and queued", op.key, op.index));
+            }
+        }
+        Outcome::Unknown => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, grant};
+    use serde_json::json;
+
+    fn owned(token: u64, owner: &str) -> Op {
+        grant("a", token).at(0, 100).with(|op| (op.number, op.value) = (Some(token - 1), Some(owner.to_owned())))
+    }
+
+    fn told(planted: Planted, token: u64, owner: &str) -> Planted {
+        planted.event(0, token - 1, json!({"type": "queued", "lock": "a", "number": token - 1, "owner": owner})).event(
+            0,
+            token,
+            json!({"type": "granted", "lock": "a", "number": token - 1, "token": token, "owner": owner}),
+        )
+    }
+
+    fn ended(planted: Planted, number: u64, revision: u64) -> Planted {
+        planted.event(0, revision, json!({"type": "ended", "lock": "a", "number": number, "reason": "released"}))
+    }
+
+    #[test]
+    fn one_after_the_other_is_good_and_two_at_once_are_found() {
+        let both = || Planted::new().op(owned(5, "p1")).op(owned(9, "p2"));
+        let good = told(ended(told(both(), 5, "p1"), 4, 7), 9, "p2");
+        assert_eq!(check(&good.done()).broken, Vec::<String>::new());
+        let bad = told(told(both(), 5, "p1"), 9, "p2");
+        assert_eq!(check(&bad.done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn readers_share_and_a_writer_among_them_is_found() {
+        let reader = |token, owner| owned(token, owner).with(|op| op.shared = true);
+        let readers = Planted::new().op(reader(5, "p1")).op(reader(9, "p2"));
+        assert_eq!(check(&told(told(readers, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
+        let mixed = Planted::new().op(reader(5, "p1")).op(owned(9, "p2"));
+        assert_eq!(check(&told(told(mixed, 5, "p1"), 9, "p2").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_permit_too_many_is_found() {
+        let permits = |token, owner, count| owned(token, owner).with(|op| op.permits = Some(count));
+        let fits = Planted::new().op(permits(5, "p1", 1)).op(permits(9, "p2", 2));
+        assert_eq!(check(&told(told(fits, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
+        let bad = Planted::new().op(permits(5, "p1", 2)).op(permits(9, "p2", 2));
+        assert_eq!(check(&told(told(bad, 5, "p1"), 9, "p2").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn who_holds_after_a_definite_no_is_found() {
+        let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
+        assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn who_was_told_that_he_holds_and_does_not_is_found() {
+        let history = told(Planted::new().op(owned(5, "p1")).op(owned(4, "p3")), 5, "p1").done();
+        assert_eq!(check(&history).broken.len(), 1);
+    }
+}

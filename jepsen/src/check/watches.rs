@@ -1,0 +1,83 @@
+//! A watch tells every change once and in order, the same at every node, whatever breaks in between.
+
+use super::Check;
+use crate::history::{Call, Event, History};
+use std::collections::HashSet;
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check = Check::new("watches", "a watch tells every change once and in order, the same at every node");
+    for (index, told) in history.told.iter().enumerate() {
+        check.looked_at += told.len();
+        if let Some(pair) = told.windows(2).find(|pair| pair[1].revision < pair[0].revision) {
+            let (later, earlier) = (pair[0].revision, pair[1].revision);
+            check.broken(|| format!("the watch at node {} told revision {earlier} after {later}", index + 1));
+        }
+    }
+    let Some(longest) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    for (index, told) in history.told.iter().enumerate() {
+        let differs = longest.iter().zip(told).position(|(a, b)| (a.revision, &a.line) != (b.revision, &b.line));
+        if let Some(place) = differs {
+            let at = |told: &[Event]| told[place].line.to_string();
+            check.broken(|| format!("change {place}: node {} told {}, another {}", index + 1, at(told), at(longest)));
+        } else if told.len() < longest.len() {
+            check.undecided.push(format!(
+                "the watch at node {} told {} of {} changes by the end of the run",
+                index + 1,
+                told.len(),
+                longest.len()
+            ));
+        }
+    }
+    written_is_told(history, longest, &mut check);
+    check
+}
+
+fn written_is_told(history: &History, told: &[Event], check: &mut Check) {
+    let last = told.last().map_or(0, |event| event.revision);
+    let known: HashSet<(u64, &str)> = told.iter().filter_map(|event| Some((event.revision, event.text("path")?))).collect();
+    let writes = |call: Call| matches!(call, Call::Write | Call::Cas | Call::FencedWrite | Call::Ephemeral);
+    for op in history.ops.iter().filter(|op| op.is_ok() && writes(op.call)) {
+        let Some(revision) = op.revision.filter(|revision| *revision <= last) else { continue };
+        let path = if op.key.starts_with("chaos/") { format!("/{}", op.key) } else { format!("/chaos/{}", op.key) };
+        check.looked_at += 1;
+        if !known.contains(&(revision, path.as_str())) {
+            check.broken(|| format!("operation {} wrote {path} at revision {revision}, and no watch told it", op.index));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, write};
+    use serde_json::json;
+
+    fn changed(path: &str) -> serde_json::Value {
+        json!({"type": "changed", "path": path, "version": 1})
+    }
+
+    #[test]
+    fn the_same_at_both_nodes_is_good() {
+        let history = Planted::new().op(write("chaos/x", 7).at(0, 1)).event(1, 7, changed("/chaos/x"));
+        let check = check(&history.event_at(1, 2, 7, changed("/chaos/x")).done());
+        assert_eq!((check.broken.len(), check.undecided.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_left_out_out_of_order_or_told_twice_is_found() {
+        let missing = Planted::new().op(write("chaos/x", 7).at(0, 1)).event(1, 8, changed("/chaos/y")).done();
+        assert_eq!(check(&missing).broken.len(), 1);
+        let order = Planted::new().event(1, 8, changed("/chaos/y")).event(1, 7, changed("/chaos/x")).done();
+        assert_eq!(check(&order).broken.len(), 1);
+        let twice = Planted::new().event(1, 7, changed("/a")).event(1, 7, changed("/a")).event(1, 8, changed("/b"));
+        let twice = twice.event_at(1, 1, 7, changed("/a")).event_at(1, 1, 8, changed("/b")).done();
+        assert_eq!(check(&twice).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_watch_that_did_not_come_to_the_end_is_not_judged() {
+        let history = Planted::new().event(1, 7, changed("/a")).event_at(1, 1, 7, changed("/a")).event(1, 8, changed("/b"));
+        let check = check(&history.done());
+        assert_eq!((check.broken.len(), check.undecided.len()), (0, 1));
+    }
+}

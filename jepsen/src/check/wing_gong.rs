@@ -1,0 +1,101 @@
+//! Wing and Gong's search, with memory: is there any order of the operations, true to real time, that a simple model allows?
+//!
+//! It looks at one key at a time, which is enough (linearizability is local), and believes no revision and no token. What may
+//! have happened or not may stand anywhere after it was asked, or nowhere.
+
+pub(super) mod locks;
+pub(super) mod registers;
+
+use std::{collections::HashSet, hash::Hash};
+
+/// States that are looked at before the search of one key is given up.
+const STATES_MAX: usize = 2_000_000;
+
+/// What the operations of one key do.
+pub(super) trait Model {
+    /// What is remembered between two operations.
+    type State: Clone + Eq + Hash;
+    /// An operation.
+    type Action;
+
+    /// At the beginning.
+    fn initial() -> Self::State;
+
+    /// Afterwards; none where it is not possible.
+    fn step(state: &Self::State, action: &Self::Action) -> Option<Self::State>;
+}
+
+/// An operation with its time.
+#[derive(Debug, Clone)]
+pub(super) struct Item<A> {
+    /// Not before.
+    pub(super) start: u64,
+    /// Not after; none where it may come at any time, or never.
+    pub(super) end: Option<u64>,
+    /// What it does.
+    pub(super) action: A,
+}
+
+/// What a search finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// There is an order.
+    Possible,
+    /// There is none; so many operations is the longest beginning that there is one of.
+    Impossible { longest: usize },
+    /// The search was given up.
+    TooMany,
+}
+
+/// A place in the search: what was taken, in which state that left the model, and how many of the necessary ones are done.
+struct Place<S> {
+    taken: Vec<u64>,
+    state: S,
+    /// All before this one are taken.
+    first: usize,
+    done: usize,
+}
+
+/// Looks for an order.
+pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> Answer {
+    items.sort_by_key(|item| item.start);
+    let necessary = items.iter().filter(|item| item.end.is_some()).count();
+    let mut seen: HashSet<(Vec<u64>, M::State)> = HashSet::new();
+    let mut places = vec![Place { taken: vec![0; items.len().div_ceil(64)], state: M::initial(), first: 0, done: 0 }];
+    let mut longest = 0;
+    while let Some(place) = places.pop() {
+        longest = longest.max(place.done);
+        if place.done == necessary {
+            return Answer::Possible;
+        }
+        if seen.len() > STATES_MAX {
+            return Answer::TooMany;
+        }
+        let is_taken = |index: usize| place.taken[index / 64] >> (index % 64) & 1 == 1;
+        let first = (place.first..items.len()).find(|index| !is_taken(*index)).unwrap_or(items.len());
+        // Whatever comes next began before all that is left and necessary had ended.
+        let mut until = u64::MAX;
+        let mut next = Vec::new();
+        for index in first..items.len() {
+            if items[index].start > until {
+                break;
+            }
+            if !is_taken(index) {
+                next.push(index);
+                until = until.min(items[index].end.unwrap_or(u64::MAX));
+            }
+        }
+        // Those that must happen are tried first: they are on top.
+        next.retain(|index| items[*index].start <= until);
+        next.sort_by_key(|index| std::cmp::Reverse(items[*index].end.unwrap_or(u64::MAX)));
+        for index in next {
+            let Some(state) = M::step(&place.state, &items[index].action) else { continue };
+            let mut taken = place.taken.clone();
+            taken[index / 64] |= 1 << (index % 64);
+            if seen.insert((taken.clone(), state.clone())) {
+                places.push(Place { taken, state, first, done: place.done + usize::from(items[index].end.is_some()) });
+            }
+        }
+    }
+    Answer::Impossible { longest }
+}

@@ -1,0 +1,147 @@
+//! Locks without their tokens: who was granted one held it from some moment of his request on, until he gave it back or his
+//! lease, counted from the last renewal that he sent, could be over.
+
+use super::{Answer, Item, Model, search};
+use crate::{
+    check::Check,
+    history::{Call, History, Op},
+    workload::PERMITS,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// One who holds: which grant, and how.
+type Holder = (usize, bool, Option<u32>);
+
+#[derive(Debug, Clone)]
+enum Action {
+    Grant(Holder),
+    End(usize),
+}
+
+struct Lock;
+
+impl Model for Lock {
+    type State = Vec<Holder>;
+    type Action = Action;
+
+    fn initial() -> Vec<Holder> {
+        Vec::new()
+    }
+
+    fn step(state: &Vec<Holder>, action: &Action) -> Option<Vec<Holder>> {
+        let mut after = state.clone();
+        match action {
+            Action::Grant(holder) => {
+                let (_, shared, permits) = holder;
+                let fits = match permits {
+                    Some(permits) => permits + state.iter().filter_map(|(_, _, permits)| *permits).sum::<u32>() <= PERMITS,
+                    None => state.iter().all(|(_, other, _)| *shared && *other),
+                };
+                fits.then(|| {
+                    after.push(*holder);
+                    after.sort_unstable();
+                    after
+                })
+            }
+            Action::End(grant) => {
+                after.retain(|(held, _, _)| held != grant);
+                (after.len() < state.len()).then_some(after)
+            }
+        }
+    }
+}
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check = Check::new("locks, without revisions", "there is an order in which each held alone, or as it may be shared");
+    let mut of_grant: HashMap<usize, Vec<&Op>> = HashMap::new();
+    for op in &history.ops {
+        if let (Call::Renew | Call::Release, Some(grant)) = (op.call, op.grant) {
+            of_grant.entry(grant).or_default().push(op);
+        }
+    }
+    let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
+    // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
+    // session owns ends with that, and has a lock for itself.
+    for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
+        let Some(ttl) = op.ttl else { continue };
+        check.looked_at += 1;
+        let items = keys.entry(&op.key).or_default();
+        items.push(Item { start: op.start, end: Some(op.end), action: Action::Grant((op.index, op.shared, op.permits)) });
+        let (start, end) = end_of(op, ttl, of_grant.get(&op.index).map_or(&[], Vec::as_slice));
+        items.push(Item { start, end, action: Action::End(op.index) });
+    }
+    for (key, items) in keys {
+        let count = items.len();
+        match search::<Lock>(items) {
+            Answer::Possible => {}
+            Answer::Impossible { longest } => {
+                check.broken(|| format!("{key}: no order of its {count} beginnings and ends is possible, but of {longest}"));
+            }
+            Answer::TooMany => check.undecided.push(format!("{key}: {count} beginnings and ends are too many to try")),
+        }
+    }
+    check
+}
+
+/// From when on a grant can have ended, and by when it surely has.
+fn end_of(acquire: &Op, ttl: u64, later: &[&Op]) -> (u64, Option<u64>) {
+    let renewals = later.iter().filter(|op| op.call == Call::Renew && op.is_ok()).map(|op| op.start + op.ttl.unwrap_or(ttl));
+    let lease = renewals.fold(acquire.start + ttl, u64::max);
+    let releases = || later.iter().filter(|op| op.call == Call::Release);
+    let start = releases().map(|op| op.start).min().map_or(lease, |asked| asked.min(lease));
+    (start, releases().filter(|op| op.is_ok()).map(|op| op.end).min().map(|end| end.max(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, grant, op};
+
+    fn held(from: u64, answered: u64) -> Op {
+        grant("a", 1).at(from, answered).with(|op| op.ttl = Some(1_000))
+    }
+
+    fn released(grant: usize, from: u64, answered: u64) -> Op {
+        op(Call::Release, "a").at(from, answered).with(|op| op.grant = Some(grant))
+    }
+
+    #[test]
+    fn one_after_the_other_is_possible_and_two_at_once_are_not() {
+        let good = Planted::new().op(held(0, 10)).op(held(5, 40)).op(released(0, 20, 30)).op(released(1, 50, 60)).done();
+        assert_eq!(check(&good).broken, Vec::<String>::new());
+        let bad = Planted::new().op(held(0, 10)).op(held(5, 15)).op(released(0, 20, 30)).op(released(1, 50, 60)).done();
+        assert_eq!(check(&bad).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_lease_that_is_over_lets_the_next_one_in_and_not_before() {
+        let after = |answered| Planted::new().op(held(0, 10)).op(held(5, answered)).done();
+        assert_eq!(check(&after(1_001)).broken, Vec::<String>::new());
+        assert_eq!(check(&after(999)).broken.len(), 1);
+    }
+
+    #[test]
+    fn readers_hold_together_and_a_writer_among_them_is_impossible() {
+        let reader = || held(0, 10).with(|op| op.shared = true);
+        assert_eq!(check(&Planted::new().op(reader()).op(reader()).done()).broken, Vec::<String>::new());
+        assert_eq!(check(&Planted::new().op(reader()).op(held(0, 10)).done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn permits_are_counted() {
+        let some = |count| held(0, 10).with(|op| op.permits = Some(count));
+        assert_eq!(check(&Planted::new().op(some(1)).op(some(2)).done()).broken, Vec::<String>::new());
+        assert_eq!(check(&Planted::new().op(some(2)).op(some(2)).done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn long_histories_of_one_lock_are_decided() {
+        let mut planted = Planted::new();
+        for turn in 0..2_000_usize {
+            let begin = turn as u64 * 10;
+            planted = planted.op(held(begin.saturating_sub(25), begin + 3)).op(released(turn * 2, begin + 5, begin + 12));
+        }
+        let check = check(&planted.done());
+        assert_eq!((check.looked_at, check.broken.len(), check.undecided.len()), (2_000, 0, 0));
+    }
+}

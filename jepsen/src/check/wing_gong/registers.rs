@@ -1,0 +1,123 @@
+//! Nodes without revisions: a read sees the last write before it, a write on a version happens only on that version.
+
+use super::{Answer, Item, Model, search};
+use crate::{
+    check::Check,
+    history::{Call, History, Op, Outcome},
+};
+use std::collections::BTreeMap;
+
+/// A version and a value; none where there is no node.
+type Content = Option<(i64, String)>;
+
+#[derive(Debug, Clone)]
+enum Action {
+    Read(Content),
+    /// The version that it wants to find, the value, and the version that it was told.
+    Write(Option<i64>, String, Option<i64>),
+}
+
+struct Register;
+
+impl Model for Register {
+    type State = Content;
+    type Action = Action;
+
+    fn initial() -> Content {
+        None
+    }
+
+    fn step(state: &Content, action: &Action) -> Option<Content> {
+        match action {
+            Action::Read(content) => (content == state).then(|| state.clone()),
+            Action::Write(wanted, value, told) => {
+                let now = state.as_ref().map(|(version, _)| *version);
+                let next = now.map_or(0, |version| version + 1);
+                let fits = wanted.is_none_or(|wanted| now == Some(wanted)) && told.is_none_or(|told| told == next);
+                fits.then(|| Some((next, value.clone())))
+            }
+        }
+    }
+}
+
+pub(crate) fn check(history: &History) -> Check {
+    let mut check =
+        Check::new("registers, without revisions", "there is an order in which each read sees the last write before it");
+    let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
+    for op in &history.ops {
+        if let Some(action) = action(op) {
+            check.looked_at += 1;
+            let end = op.is_ok().then_some(op.end);
+            keys.entry(&op.key).or_default().push(Item { start: op.start, end, action });
+        }
+    }
+    for (key, items) in keys {
+        let count = items.len();
+        match search::<Register>(items) {
+            Answer::Possible => {}
+            Answer::Impossible { longest } => {
+                check.broken(|| format!("{key}: no order of its {count} operations is possible, but of {longest}"));
+            }
+            Answer::TooMany => check.undecided.push(format!("{key}: {count} operations are too many to try")),
+        }
+    }
+    check
+}
+
+/// What it does to the model; none where it surely did nothing, or is about something else.
+fn action(op: &Op) -> Option<Action> {
+    if op.key.contains("session-expiry") {
+        return None;
+    }
+    let told = op.version.filter(|_| op.is_ok());
+    match (op.call, op.outcome) {
+        (_, Outcome::Fail) | (Call::Read, Outcome::Unknown) => None,
+        (Call::Read, Outcome::Ok) => Some(Action::Read(op.version.zip(op.value.clone()))),
+        (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(Action::Write(None, op.value.clone()?, told)),
+        (Call::Cas, Outcome::Ok | Outcome::Unknown) => {
+            Some(Action::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, told))
+        }
+        _other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::plant::{Planted, op};
+
+    fn read(version: i64, value: &str) -> Op {
+        op(Call::Read, "x").with(|op| (op.version, op.value) = (Some(version), Some(value.to_owned())))
+    }
+
+    fn write(version: i64, value: &str) -> Op {
+        op(Call::Write, "x").with(|op| (op.version, op.value) = (Some(version), Some(value.to_owned())))
+    }
+
+    #[test]
+    fn a_read_of_the_last_write_is_possible_and_a_stale_one_is_not() {
+        let good = Planted::new().op(write(0, "a").at(0, 10)).op(write(1, "b").at(11, 20)).op(read(1, "b").at(21, 30)).done();
+        assert_eq!(check(&good).broken, Vec::<String>::new());
+        let stale = Planted::new().op(write(0, "a").at(0, 10)).op(write(1, "b").at(11, 20)).op(read(0, "a").at(21, 30)).done();
+        assert_eq!(check(&stale).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_write_of_which_nobody_knows_may_be_read_or_not() {
+        let unknown = write(1, "b").at(11, 20).with(|op| op.outcome = Outcome::Unknown);
+        for last in [read(0, "a"), read(1, "b")] {
+            let history = Planted::new().op(write(0, "a").at(0, 10)).op(unknown.clone()).op(last.at(21, 30)).done();
+            assert_eq!(check(&history).broken, Vec::<String>::new());
+        }
+        let both = Planted::new().op(write(0, "a").at(0, 10)).op(unknown).op(read(1, "b").at(21, 30)).op(read(0, "a").at(31, 40));
+        assert_eq!(check(&both.done()).broken.len(), 1, "it happened, and then it had not");
+    }
+
+    #[test]
+    fn a_write_on_a_version_that_is_gone_is_found() {
+        let on = |wanted| write(wanted + 1, "c").with(|op| (op.call, op.number) = (Call::Cas, u64::try_from(wanted).ok()));
+        let both = |wanted| Planted::new().op(write(0, "a").at(0, 10)).op(write(1, "b").at(11, 20)).op(on(wanted).at(21, 30));
+        assert_eq!(check(&both(1).done()).broken, Vec::<String>::new());
+        assert_eq!(check(&both(0).done()).broken.len(), 1);
+    }
+}

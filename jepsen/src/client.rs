@@ -1,0 +1,332 @@
+//! One client: asks, one thing at a time, and writes down what it asked and what it was told.
+
+use crate::{
+    history::{Call, Op, Outcome, Recorder, ResourceWrite, Running},
+    http::{Http, Reply, Request},
+    new_key,
+    resource::Resource,
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The lease of a grant or a session that is asked for.
+pub(crate) const TTL: Duration = Duration::from_secs(2);
+/// How long the server may work on a request.
+const WORK: Duration = Duration::from_secs(2);
+/// How often a release is tried: each try is an operation of its own.
+const RELEASES_MAX: usize = 4;
+/// A client that had no success waits so long, or it would do nothing but ask a cluster that is down.
+const AFTER_FAILURE: Duration = Duration::from_millis(30);
+
+/// What all clients share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) resource: Resource,
+    /// Set when the clients are to come to an end.
+    pub(crate) over: AtomicBool,
+    /// The next process.
+    pub(crate) processes: AtomicU64,
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) random: SmallRng,
+    http: Http,
+    process: u64,
+}
+
+/// How a lock is asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wish {
+    pub(crate) key: String,
+    /// Of an election; its value is made here.
+    pub(crate) election: bool,
+    pub(crate) shared: bool,
+    /// How many permits of how many.
+    pub(crate) permits: Option<(u32, u32)>,
+    pub(crate) wait: Duration,
+    /// A session that owns it, by its secret id.
+    pub(crate) session: Option<String>,
+}
+
+/// A grant that was given.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The acquire's place in the history.
+    pub(crate) grant: usize,
+    pub(crate) key: String,
+    pub(crate) token: u64,
+    id: String,
+    /// Until when it may be believed in, in microseconds since the run began.
+    pub(crate) good_until: u64,
+    /// The values read at the resource that compares tokens, and at the one that does not.
+    read: (u64, u64),
+}
+
+/// A session that is open.
+#[derive(Debug, Clone)]
+pub(crate) struct Opened {
+    pub(crate) id: String,
+    pub(crate) number: u64,
+}
+
+impl Client {
+    /// The client of that number.
+    pub(crate) fn new(http: Http, shared: Arc<Shared>, seed: u64) -> Client {
+        let process = shared.processes.fetch_add(1, Ordering::SeqCst);
+        Client { shared, random: SmallRng::seed_from_u64(seed), http, process }
+    }
+
+    /// Whether it is to come to an end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.shared.over.load(Ordering::SeqCst)
+    }
+
+    fn any_node(&mut self) -> usize {
+        self.random.random_range(1..=self.http.nodes())
+    }
+
+    /// Asks a random node once, and writes it down.
+    async fn ask(
+        &mut self,
+        call: Call,
+        key: &str,
+        describe: impl FnOnce(&mut Op),
+        request: Request,
+        learn: impl FnOnce(&Reply, &mut Op),
+    ) -> (Running, Reply) {
+        let node = self.any_node();
+        let running = self.shared.recorder.invoke(self.process, node, call, key, describe);
+        let reply = self.http.ask(node, &request).await;
+        self.shared.recorder.complete(&running, reply.outcome, |op| {
+            op.error.clone_from(&reply.error);
+            op.revision = reply.revision();
+            learn(&reply, op);
+        });
+        if reply.outcome == Outcome::Unknown {
+            self.process = self.shared.processes.fetch_add(1, Ordering::SeqCst);
+        }
+        if reply.outcome != Outcome::Ok && !matches!(reply.code(), "wait_timeout" | "lock_held" | "version_mismatch") {
+            tokio::time::sleep(AFTER_FAILURE).await;
+        }
+        (running, reply)
+    }
+
+    /// Asks for a grant. Where nobody knows whether it was given, it is given back.
+    pub(crate) async fn acquire(&mut self, wish: &Wish) -> Option<Held> {
+        let id = new_key();
+        let collection = if wish.election { "elections" } else { "locks" };
+        let mut path = format!("/v1/{collection}/{}?wait={}ms&owner=p{}", wish.key, wish.wait.as_millis(), self.process);
+        match &wish.session {
+            Some(session) => path.push_str(&format!("&session={session}")),
+            None => path.push_str(&format!("&ttl={}ms", TTL.as_millis())),
+        }
+        if wish.election {
+            path.push_str(&format!("&value=p{}", self.process));
+        }
+        if wish.shared {
+            path.push_str("&mode=shared");
+        }
+        if let Some((permits, limit)) = wish.permits {
+            path.push_str(&format!("&permits={permits}&limit={limit}"));
+        }
+        let describe = |op: &mut Op| {
+            (op.shared, op.permits) = (wish.shared, wish.permits.map(|(permits, _)| permits));
+            (op.ttl, op.grant) = (Some(micros(TTL)), Some(op.index));
+            op.value = Some(format!("p{}", op.process));
+        };
+        let request = Request::post(path, &id).within(WORK, wish.wait);
+        let (running, reply) = self
+            .ask(Call::Acquire, &wish.key, describe, request, |reply, op| {
+                (op.number, op.token) = (reply.json["number"].as_u64(), reply.json["token"].as_u64());
+            })
+            .await;
+        let good_until = running.start + micros(TTL);
+        let mut held = Held { grant: running.index, key: wish.key.clone(), token: 0, id, good_until, read: (0, 0) };
+        match (reply.outcome, reply.json["token"].as_u64()) {
+            (Outcome::Ok, Some(token)) => {
+                held.token = token;
+                Some(held)
+            }
+            (Outcome::Fail, _) => None,
+            (Outcome::Ok | Outcome::Unknown, _) => {
+                self.release(&held).await;
+                None
+            }
+        }
+    }
+
+    /// Gives a grant more time: whether it did.
+    pub(crate) async fn renew(&mut self, held: &mut Held) -> bool {
+        let request = Request::post(format!("/v1/grants/{}/renew?ttl={}ms", held.id, TTL.as_millis()), &new_key());
+        let describe = |op: &mut Op| (op.grant, op.token, op.ttl) = (Some(held.grant), Some(held.token), Some(micros(TTL)));
+        let (running, reply) = self.ask(Call::Renew, &held.key, describe, request.within(WORK, Duration::ZERO), |_, _| {}).await;
+        if reply.outcome == Outcome::Ok {
+            held.good_until = running.start + micros(TTL);
+        }
+        reply.outcome == Outcome::Ok
+    }
+
+    /// Gives a grant back; tries several nodes, or its lock would be blocked for the rest of the lease.
+    pub(crate) async fn release(&mut self, held: &Held) {
+        for _ in 0..RELEASES_MAX {
+            let request = Request::delete(format!("/v1/grants/{}", held.id)).within(WORK, Duration::ZERO);
+            let describe = |op: &mut Op| (op.grant, op.token) = (Some(held.grant), Some(held.token).filter(|token| *token > 0));
+            let (_, reply) = self.ask(Call::Release, &held.key, describe, request, |_, _| {}).await;
+            if reply.outcome == Outcome::Ok {
+                return;
+            }
+        }
+    }
+
+    /// Whether a grant may still be believed in.
+    pub(crate) fn believes_in(&self, held: &Held) -> bool {
+        self.shared.recorder.now() < held.good_until
+    }
+
+    /// Reads at the resource outside, which thereby knows the token.
+    pub(crate) fn read_resource(&self, held: &mut Held) {
+        held.read = self.shared.resource.read(&held.key, held.token);
+    }
+
+    /// Writes there one more than it has read.
+    pub(crate) fn write_resource(&self, held: &mut Held) {
+        let (based_on, unfenced) = held.read;
+        let value = based_on + 1;
+        let believed = self.believes_in(held);
+        let accepted = self.shared.resource.write(&held.key, held.token, value, unfenced);
+        let at = self.shared.recorder.now();
+        let (key, grant, token) = (held.key.clone(), held.grant, held.token);
+        self.shared.recorder.resource(ResourceWrite { at, key, grant, token, based_on, value, accepted, believed });
+        if accepted {
+            held.read = (value, unfenced + 1);
+        }
+    }
+
+    /// Writes a node under the protection of the grant's token.
+    pub(crate) async fn write_fenced(&mut self, held: &Held) {
+        let value = new_key();
+        let request = Request::put(format!("/v1/nodes/chaos/{}?parents", held.key), &new_key(), value.clone());
+        let request = request.header("fairhold-fence", format!("{}={}", held.key, held.token)).within(WORK, Duration::ZERO);
+        let describe = |op: &mut Op| {
+            (op.grant, op.token, op.value) = (Some(held.grant), Some(held.token), Some(value));
+        };
+        self.ask(Call::FencedWrite, &held.key, describe, request, learn_write).await;
+    }
+
+    /// Reads a node.
+    pub(crate) async fn read(&mut self, key: &str) -> Option<(Option<i64>, String)> {
+        let request = Request::get(format!("/v1/nodes/{key}")).within(WORK, Duration::ZERO);
+        let (_, reply) = self
+            .ask(
+                Call::Read,
+                key,
+                |_| {},
+                request,
+                |reply, op| {
+                    if reply.code() == "no_node" {
+                        // That there is none is what was read.
+                        (op.outcome, op.error) = (Outcome::Ok, None);
+                    }
+                    if op.outcome == Outcome::Ok && reply.status == 200 {
+                        (op.version, op.value) = (reply.version(), Some(reply.text.clone()));
+                    }
+                },
+            )
+            .await;
+        (reply.outcome == Outcome::Ok || reply.code() == "no_node").then(|| (reply.version(), reply.text.clone()))
+    }
+
+    /// Writes a node, or only where it has that version.
+    pub(crate) async fn write(&mut self, key: &str, version: Option<i64>) -> Outcome {
+        let value = new_key();
+        let request = Request::put(format!("/v1/nodes/{key}?parents"), &new_key(), value.clone()).within(WORK, Duration::ZERO);
+        let (call, request) = match version {
+            Some(version) => (Call::Cas, request.header("if-match", format!("\"{version}\""))),
+            None => (Call::Write, request),
+        };
+        // `number` is the version that is asked for.
+        let describe =
+            |op: &mut Op| (op.value, op.number) = (Some(value), version.and_then(|version| u64::try_from(version).ok()));
+        self.ask(call, key, describe, request, learn_write).await.1.outcome
+    }
+
+    /// Opens a session.
+    pub(crate) async fn open(&mut self, key: &str) -> Option<Opened> {
+        let request = Request::post(format!("/v1/sessions?ttl={}ms", TTL.as_millis()), &new_key()).within(WORK, Duration::ZERO);
+        let describe = |op: &mut Op| op.ttl = Some(micros(TTL));
+        let (_, reply) =
+            self.ask(Call::Open, key, describe, request, |reply, op| op.number = reply.json["number"].as_u64()).await;
+        let (id, number) = (reply.json["id"].as_str()?.to_owned(), reply.json["number"].as_u64()?);
+        (reply.outcome == Outcome::Ok).then_some(Opened { id, number })
+    }
+
+    /// Keeps a session alive: what is known of it.
+    pub(crate) async fn keepalive(&mut self, key: &str, session: &Opened) -> Outcome {
+        let request = Request::post(format!("/v1/sessions/{}/keepalive", session.id), &new_key()).within(WORK, Duration::ZERO);
+        let describe = |op: &mut Op| (op.number, op.ttl) = (Some(session.number), Some(micros(TTL)));
+        self.ask(Call::Keepalive, key, describe, request, |_, _| {}).await.1.outcome
+    }
+
+    /// Makes a node that goes with a session.
+    pub(crate) async fn ephemeral(&mut self, key: &str, session: &Opened) -> Outcome {
+        let path = format!("/v1/nodes/chaos/{key}?session={}&parents", session.id);
+        let request = Request::put(path, &new_key(), "here").within(WORK, Duration::ZERO);
+        let describe = |op: &mut Op| op.number = Some(session.number);
+        self.ask(Call::Ephemeral, key, describe, request, learn_write).await.1.outcome
+    }
+
+    /// Ends a session.
+    pub(crate) async fn close(&mut self, key: &str, session: &Opened) {
+        let request = Request::delete(format!("/v1/sessions/{}", session.id)).within(WORK, Duration::ZERO);
+        self.ask(Call::Close, key, |op| op.number = Some(session.number), request, |_, _| {}).await;
+    }
+
+    /// Proclaims another value as an election's leader.
+    pub(crate) async fn proclaim(&mut self, held: &Held) {
+        let value = new_key();
+        let path = format!("/v1/elections/{}?grant={}&value={value}", held.key, held.id);
+        let request = Request::put(path, &new_key(), "").within(WORK, Duration::ZERO);
+        let describe = |op: &mut Op| (op.grant, op.token, op.value) = (Some(held.grant), Some(held.token), Some(value));
+        self.ask(Call::Proclaim, &held.key, describe, request, learn_write).await;
+    }
+
+    /// Asks who leads an election.
+    pub(crate) async fn leader(&mut self, key: &str) {
+        let request = Request::get(format!("/v1/elections/{key}")).within(WORK, Duration::ZERO);
+        self.ask(
+            Call::Leader,
+            key,
+            |_| {},
+            request,
+            |reply, op| {
+                if reply.code() == "no_leader" {
+                    (op.outcome, op.error) = (Outcome::Ok, None);
+                }
+                op.token = reply.json["token"].as_u64();
+                op.value = reply.json["value"].as_str().map(str::to_owned);
+            },
+        )
+        .await;
+    }
+}
+
+fn learn_write(reply: &Reply, op: &mut Op) {
+    op.version = reply.json["version"].as_i64().or_else(|| reply.version());
+    if let Some(revision) = reply.json["revision"].as_u64() {
+        op.revision = Some(revision);
+    }
+}
+
+fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,239 @@
+//! The nodes: real processes, each in its namespace, started and stopped by this program alone.
+
+use crate::{http::Http, http::Request, net::Network, say};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    ffi::OsString,
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+use tokio::process::{Child, ChildStdin, Command};
+
+/// Where a node takes clients, in its own namespace.
+const CLIENT_PORT: u16 = 7171;
+/// Where a node takes the other nodes.
+const PEER_PORT: u16 = 7271;
+/// A node that is not ready by then will not be.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A process that was killed is gone by then.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+/// How often something is looked at that no event announces.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// What a watch may have to go back to: all events of a run.
+const EVENT_RING_BYTES: &str = "536870912";
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Its id, from 1.
+    pub(crate) id: usize,
+    /// Its data directory.
+    pub(crate) data: PathBuf,
+    /// What it has logged.
+    pub(crate) log: PathBuf,
+    /// Variables of its process.
+    pub(crate) environment: Vec<(&'static str, OsString)>,
+    child: Option<Child>,
+    leash: Option<ChildStdin>,
+}
+
+/// All nodes.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    /// By id less one.
+    pub(crate) nodes: Vec<Node>,
+    /// Asks nodes for what is not part of the history.
+    pub(crate) http: Http,
+    program: PathBuf,
+    namespaces: Vec<String>,
+    members: Vec<String>,
+}
+
+impl Cluster {
+    /// Nodes that do not run yet, with their files in a folder.
+    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<Cluster, String> {
+        let ids = 1..=network.nodes();
+        let url = |id: usize| format!("http://{}:{CLIENT_PORT}", network.address(id));
+        let members = ids.clone().map(|id| format!("{id}={},{}:{PEER_PORT}", url(id), network.address(id))).collect();
+        let node = |id: usize| Node {
+            id,
+            data: folder.join("data").join(format!("node-{id}")).join("fairhold"),
+            log: folder.join(format!("node-{id}.log")),
+            environment: Vec::new(),
+            child: None,
+            leash: None,
+        };
+        Ok(Cluster {
+            nodes: ids.clone().map(node).collect(),
+            http: Http::new(ids.clone().map(url).collect())?,
+            program: program.to_owned(),
+            namespaces: ids.map(|id| network.namespace(id)).collect(),
+            members,
+        })
+    }
+
+    /// Starts a node that does not run.
+    pub(crate) fn start(&mut self, id: usize) -> Result<(), String> {
+        let namespace = &self.namespaces[id - 1];
+        let node = &mut self.nodes[id - 1];
+        let log = OpenOptions::new().create(true).append(true).open(&node.log).map_err(|error| format!("a log: {error}"))?;
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={namespace}")).arg(&self.program).args(["serve", "--id", &id.to_string(), "--data"]);
+        command.arg(&node.data);
+        for member in &self.members {
+            command.args(["--member", member]);
+        }
+        command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
+        command.envs(node.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(|error| error.to_string())?).stderr(log);
+        // What a person sends to this program is not for the nodes.
+        command.kill_on_drop(true).process_group(0);
+        let mut child = command.spawn().map_err(|error| format!("nsenter: {error}"))?;
+        node.leash = child.stdin.take();
+        node.child = Some(child);
+        Ok(())
+    }
+
+    /// Starts all, and waits until each is ready.
+    pub(crate) async fn start_all(&mut self) -> Result<(), String> {
+        for id in 1..=self.nodes.len() {
+            self.start(id)?;
+        }
+        for id in 1..=self.nodes.len() {
+            self.ready(id, READY_WITHIN).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a node is ready.
+    pub(crate) async fn ready(&mut self, id: usize, within: Duration) -> Result<(), String> {
+        let started = Instant::now();
+        let readyz = Request::get("/readyz").within(Duration::from_millis(500), Duration::ZERO);
+        loop {
+            if self.nodes[id - 1].has_ended() {
+                let log = self.nodes[id - 1].last_lines(3);
+                return Err(format!("node {id} ended before it was ready: {log}"));
+            }
+            if self.http.ask(id, &readyz).await.status == 200 {
+                return Ok(());
+            }
+            if started.elapsed() > within {
+                return Err(format!("node {id} is not ready after {within:?}"));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// A node by its id.
+    pub(crate) fn node(&mut self, id: usize) -> &mut Node {
+        &mut self.nodes[id - 1]
+    }
+
+    /// The nodes that have a process.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        self.nodes.iter().filter(|node| node.child.is_some()).map(|node| node.id).collect()
+    }
+
+    /// The node that says of itself that it leads, with the newest term; none where nobody does.
+    pub(crate) async fn leader(&self) -> Option<usize> {
+        leader_of(&self.http).await.map(|(node, _)| node)
+    }
+}
+
+/// The node that says of itself that it leads, and its term: of several the one with the newest.
+pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
+    let look = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
+    let mut newest = None;
+    for node in 1..=http.nodes() {
+        let cluster = http.ask(node, &look).await.json;
+        let term = cluster["term"].as_u64().unwrap_or(0);
+        if cluster["role"] == "leader" && newest.is_none_or(|(_, known)| term > known) {
+            newest = Some((node, term));
+        }
+    }
+    newest
+}
+
+impl Node {
+    /// The number of its process, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().and_then(Child::id)
+    }
+
+    /// Sends its process a signal; in words why not.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = self.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.ok_or_else(|| format!("node {} does not run", self.id))?;
+        kill_process(pid, signal).map_err(|error| format!("node {}: {error}", self.id))
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub(crate) async fn kill(&mut self) -> Result<(), String> {
+        self.signal(Signal::KILL)?;
+        self.exited().await
+    }
+
+    /// Waits for the end of its process.
+    pub(crate) async fn exited(&mut self) -> Result<(), String> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        self.leash = None;
+        let ended = tokio::time::timeout(GONE_WITHIN, child.wait()).await;
+        ended.map(|_| ()).map_err(|_| format!("node {} still runs after {GONE_WITHIN:?}", self.id))
+    }
+
+    /// Whether its process has ended by itself.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        match self.child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(_))) => {
+                self.child = None;
+                true
+            }
+            Some(Ok(None) | Err(_)) | None => false,
+        }
+    }
+
+    /// Whether it has a process.
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// The state letter of its process, as in `ps`.
+    pub(crate) fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?)).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_lines(&self, count: usize) -> String {
+        let text = std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(count)..].join(" | ")
+    }
+}
+
+impl Cluster {
+    /// `kill -9` to all that run, and waits until they are gone.
+    pub(crate) fn end(&mut self) {
+        for node in &mut self.nodes {
+            let Some(child) = node.child.as_mut() else { continue };
+            // A process that is frozen or stopped dies of this too. It may have ended by itself: then there is nothing to kill.
+            drop(child.start_kill());
+            let started = Instant::now();
+            while matches!(child.try_wait(), Ok(None)) && started.elapsed() < GONE_WITHIN {
+                std::thread::yield_now();
+            }
+            if matches!(child.try_wait(), Ok(None)) {
+                say(&format!("node {} could not be ended", node.id));
+            }
+            node.child = None;
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

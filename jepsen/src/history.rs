@@ -1,0 +1,213 @@
+//! What the clients asked and were told, with times: the only thing that the checkers believe.
+//!
+//! An operation succeeded, failed, or nobody knows. What nobody knows is never guessed: the process that asked is never heard of
+//! again, and its client goes on as a new one.
+
+mod export;
+mod recorder;
+
+pub(crate) use export::write_files;
+pub(crate) use recorder::{Recorder, Running};
+
+use serde::Serialize;
+
+/// What was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Call {
+    /// A grant.
+    Acquire,
+    /// The end of a grant.
+    Release,
+    /// A grant's further life.
+    Renew,
+    /// A write to a node, with the token of a grant.
+    FencedWrite,
+    /// A read of a node.
+    Read,
+    /// A write of a node, whatever it has.
+    Write,
+    /// A write of a node that has a certain version.
+    Cas,
+    /// A session.
+    Open,
+    /// A session's further life.
+    Keepalive,
+    /// The end of a session.
+    Close,
+    /// A node that lives and dies with a session.
+    Ephemeral,
+    /// Another value of an election's leader.
+    Proclaim,
+    /// Who leads an election.
+    Leader,
+}
+
+/// What is known of an operation's effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Outcome {
+    /// It happened.
+    Ok,
+    /// It surely did not.
+    Fail,
+    /// It may have happened, or may yet.
+    Unknown,
+}
+
+/// One operation. What does not apply is left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Op {
+    /// Its place in the history.
+    pub(crate) index: usize,
+    /// Who asked: one operation at a time.
+    pub(crate) process: u64,
+    /// The node that was asked.
+    pub(crate) node: usize,
+    /// What was asked.
+    pub(crate) call: Call,
+    /// The lock, node, election or session that it is about.
+    pub(crate) key: String,
+    /// When it was asked, in microseconds since the run began.
+    pub(crate) start: u64,
+    /// When the answer came, or was given up.
+    pub(crate) end: u64,
+    /// What is known of it.
+    pub(crate) outcome: Outcome,
+    /// Which grant: the operation that asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) grant: Option<usize>,
+    /// Whether others may share it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) shared: bool,
+    /// How many permits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) permits: Option<u32>,
+    /// The lease that was asked for, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ttl: Option<u64>,
+    /// The public number of a grant or a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u64>,
+    /// The fencing token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<u64>,
+    /// The revision that the answer names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<u64>,
+    /// A node's version: the one written, read, or asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<i64>,
+    /// What was written or read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<String>,
+    /// Why it failed or is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+impl Op {
+    /// Whether it happened for sure.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.outcome == Outcome::Ok
+    }
+
+    /// Whether it is the acquire of an exclusive grant that was given.
+    pub(crate) fn is_exclusive_grant(&self) -> bool {
+        self.call == Call::Acquire && self.is_ok() && !self.shared && self.permits.is_none()
+    }
+}
+
+/// What was told by a watch, and when it came.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Event {
+    /// When it came, in microseconds since the run began.
+    pub(crate) at: u64,
+    /// The revision of the change.
+    pub(crate) revision: u64,
+    /// The line, as it came.
+    pub(crate) line: serde_json::Value,
+}
+
+impl Event {
+    /// The kind of the change.
+    pub(crate) fn kind(&self) -> &str {
+        self.line["type"].as_str().unwrap_or_default()
+    }
+
+    /// A field that is a number.
+    pub(crate) fn number(&self, field: &str) -> Option<u64> {
+        self.line[field].as_u64()
+    }
+
+    /// A field that is a text.
+    pub(crate) fn text(&self, field: &str) -> Option<&str> {
+        self.line[field].as_str()
+    }
+}
+
+/// A write at the resource outside, which compares tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ResourceWrite {
+    /// When, in microseconds since the run began.
+    pub(crate) at: u64,
+    /// The lock that guards it.
+    pub(crate) key: String,
+    /// Whose it is: the acquire's place in the history.
+    pub(crate) grant: usize,
+    /// The token that came with it.
+    pub(crate) token: u64,
+    /// The value that the writer had read before.
+    pub(crate) based_on: u64,
+    /// The value that it wrote.
+    pub(crate) value: u64,
+    /// Whether it was let in.
+    pub(crate) accepted: bool,
+    /// Whether its writer's lease, by its own count, was still good.
+    pub(crate) believed: bool,
+}
+
+/// A time in which something was wrong on purpose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FaultSpan {
+    /// The fault.
+    pub(crate) fault: &'static str,
+    /// Where and how.
+    pub(crate) detail: String,
+    /// From when, in microseconds since the run began.
+    pub(crate) start: u64,
+    /// Until when all that was done was undone.
+    pub(crate) end: u64,
+    /// Whether it was seen to take effect; in words why not.
+    pub(crate) effect: Result<String, String>,
+}
+
+/// A node was seen to lead.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Leadership {
+    /// Since when, in microseconds since the run began.
+    pub(crate) at: u64,
+    /// Which node.
+    pub(crate) node: usize,
+    /// In which term.
+    pub(crate) term: u64,
+}
+
+/// All that a run has seen.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History {
+    /// Operations, in the order in which they were asked.
+    pub(crate) ops: Vec<Op>,
+    /// What the watch at each node told, in the order in which it came.
+    pub(crate) told: Vec<Vec<Event>>,
+    /// Writes at the resource outside, in the order in which they came there.
+    pub(crate) resource: Vec<ResourceWrite>,
+    /// The same writes at a resource that compares nothing: how many were lost there.
+    pub(crate) lost_without_fence: u64,
+    /// The faults.
+    pub(crate) faults: Vec<FaultSpan>,
+    /// Who led.
+    pub(crate) leaders: Vec<Leadership>,
+    /// How long the run took, in microseconds.
+    pub(crate) length: u64,
+}

@@ -1,0 +1,125 @@
+//! Writes the history down while it happens.
+
+use super::{Call, Event, FaultSpan, History, Leadership, Op, Outcome, ResourceWrite};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+/// What is written down so far.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    began: Instant,
+    history: Mutex<History>,
+}
+
+/// An operation that was asked and has no answer yet. One that is dropped without an answer stays unknown.
+#[derive(Debug, Clone)]
+pub(crate) struct Running {
+    /// Its place in the history.
+    pub(crate) index: usize,
+    /// When it was asked, in microseconds since the run began.
+    pub(crate) start: u64,
+}
+
+impl Recorder {
+    /// Begins now, with as many watches.
+    pub(crate) fn new(watches: usize) -> Recorder {
+        let history = History { told: vec![Vec::new(); watches], ..History::default() };
+        Recorder { began: Instant::now(), history: Mutex::new(history) }
+    }
+
+    /// Microseconds since the run began.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        // What it guards is whole after every statement that can panic.
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is asked: written down before the first byte is sent.
+    pub(crate) fn invoke(&self, process: u64, node: usize, call: Call, key: &str, describe: impl FnOnce(&mut Op)) -> Running {
+        let mut history = self.history();
+        let (index, start) = (history.ops.len(), self.now());
+        let mut op = Op {
+            index,
+            process,
+            node,
+            call,
+            key: key.to_owned(),
+            start,
+            end: u64::MAX,
+            outcome: Outcome::Unknown,
+            grant: None,
+            shared: false,
+            permits: None,
+            ttl: None,
+            number: None,
+            token: None,
+            revision: None,
+            version: None,
+            value: None,
+            error: None,
+        };
+        describe(&mut op);
+        history.ops.push(op);
+        Running { index, start }
+    }
+
+    /// The answer came, or will not come.
+    pub(crate) fn complete(&self, running: &Running, outcome: Outcome, describe: impl FnOnce(&mut Op)) {
+        let now = self.now();
+        let mut history = self.history();
+        let op = &mut history.ops[running.index];
+        (op.end, op.outcome) = (now, outcome);
+        describe(op);
+    }
+
+    /// A watch told something.
+    pub(crate) fn told(&self, watch: usize, event: Event) {
+        self.history().told[watch].push(event);
+    }
+
+    /// The last revision that a watch has told, and how many of its events.
+    pub(crate) fn last_told(&self, watch: usize) -> (u64, usize) {
+        let history = self.history();
+        let last = history.told[watch].last().map_or(0, |event| event.revision);
+        let of_it = history.told[watch].iter().rev().take_while(|event| event.revision == last).count();
+        (last, of_it)
+    }
+
+    /// The resource outside was written, or refused to be.
+    pub(crate) fn resource(&self, write: ResourceWrite) {
+        self.history().resource.push(write);
+    }
+
+    /// A fault is over.
+    pub(crate) fn fault(&self, span: FaultSpan) {
+        self.history().faults.push(span);
+    }
+
+    /// A node leads, as it says itself.
+    pub(crate) fn leads(&self, node: usize, term: u64) {
+        let at = self.now();
+        let mut history = self.history();
+        if history.leaders.last().is_none_or(|last| (last.node, last.term) != (node, term)) {
+            history.leaders.push(Leadership { at, node, term });
+        }
+    }
+
+    /// How many operations have succeeded since that time.
+    pub(crate) fn successes_since(&self, time: u64) -> usize {
+        self.history().ops.iter().rev().take_while(|op| op.start >= time).filter(|op| op.is_ok()).count()
+    }
+
+    /// All of it.
+    pub(crate) fn finish(&self, lost_without_fence: u64) -> History {
+        let length = self.now();
+        let mut history = std::mem::take(&mut *self.history());
+        history.lost_without_fence = lost_without_fence;
+        history.length = length;
+        history
+    }
+}

@@ -1,0 +1,181 @@
+//! Asks one node once, and says what is known of the effect. Nothing is tried again here: a retry would blur what happened.
+
+use crate::history::Outcome;
+use reqwest::{Method, header::HeaderMap};
+use serde_json::Value;
+use std::time::Duration;
+
+/// A node that does not take a connection by then is not there.
+const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Asks nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct Http {
+    client: reqwest::Client,
+    urls: Vec<String>,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    method: Method,
+    path: String,
+    headers: Vec<(&'static str, String)>,
+    body: Option<String>,
+    limit: Duration,
+}
+
+/// What is known after a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    /// Whether it happened.
+    pub(crate) outcome: Outcome,
+    /// The status; 0 where there was no answer.
+    pub(crate) status: u16,
+    /// The body, where it is JSON; else null.
+    pub(crate) json: Value,
+    /// The body as it came.
+    pub(crate) text: String,
+    headers: HeaderMap,
+    /// In a few words, where it did not happen for sure.
+    pub(crate) error: Option<String>,
+}
+
+impl Request {
+    fn new(method: Method, path: impl Into<String>) -> Request {
+        Request { method, path: path.into(), headers: Vec::new(), body: None, limit: Duration::from_secs(3) }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Request {
+        Request::new(Method::GET, path)
+    }
+
+    /// A POST with a key, so that the server knows the same request again.
+    pub(crate) fn post(path: impl Into<String>, key: &str) -> Request {
+        Request::new(Method::POST, path).header("idempotency-key", key)
+    }
+
+    /// A PUT with a key.
+    pub(crate) fn put(path: impl Into<String>, key: &str, body: impl Into<String>) -> Request {
+        let request = Request::new(Method::PUT, path).header("idempotency-key", key);
+        Request { body: Some(body.into()), ..request }
+    }
+
+    pub(crate) fn delete(path: impl Into<String>) -> Request {
+        Request::new(Method::DELETE, path)
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Request {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// With a body of JSON.
+    pub(crate) fn json(self, body: &Value) -> Request {
+        Request { body: Some(body.to_string()), ..self.header("content-type", "application/json") }
+    }
+
+    /// How long the server may work on it and, a little longer, how long the answer is waited for.
+    pub(crate) fn within(self, work: Duration, wait: Duration) -> Request {
+        let request = self.header("fairhold-timeout", format!("{}ms", work.as_millis()));
+        Request { limit: work + wait + Duration::from_millis(500), ..request }
+    }
+}
+
+impl Reply {
+    /// The stable code of an error; empty where there is none.
+    pub(crate) fn code(&self) -> &str {
+        self.json["code"].as_str().unwrap_or_default()
+    }
+
+    /// The revision that the answer reflects.
+    pub(crate) fn revision(&self) -> Option<u64> {
+        self.header("fairhold-revision")?.parse().ok()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The version in the `ETag`.
+    pub(crate) fn version(&self) -> Option<i64> {
+        self.header("etag")?.trim_matches('"').parse().ok()
+    }
+
+    fn nothing(outcome: Outcome, error: String) -> Reply {
+        let (headers, text) = (HeaderMap::new(), String::new());
+        Reply { outcome, status: 0, json: Value::Null, text, headers, error: Some(error) }
+    }
+}
+
+impl Http {
+    /// A client with connections of its own to nodes at these addresses, the first of which is node 1.
+    pub(crate) fn new(urls: Vec<String>) -> Result<Http, String> {
+        let client = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).no_proxy().build();
+        Ok(Http { client: client.map_err(|error| format!("no HTTP client: {error}"))?, urls })
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.urls.len()
+    }
+
+    /// Sends a request, and reads no further than its head.
+    pub(crate) async fn open(&self, node: usize, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
+        let mut sent = self.client.request(request.method.clone(), format!("{}{}", self.urls[node - 1], request.path));
+        for (name, value) in &request.headers {
+            sent = sent.header(*name, value);
+        }
+        match &request.body {
+            Some(body) => sent.body(body.clone()).send().await,
+            None => sent.send().await,
+        }
+    }
+
+    /// Asks a node once.
+    pub(crate) async fn ask(&self, node: usize, request: &Request) -> Reply {
+        let asked = async {
+            let mut response = self.open(node, request).await?;
+            let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
+            Ok::<_, reqwest::Error>((status, headers, response.text().await?))
+        };
+        match tokio::time::timeout(request.limit, asked).await {
+            Ok(Ok((status, headers, text))) => meaning(status, headers, text),
+            Ok(Err(error)) if error.is_connect() => Reply::nothing(Outcome::Fail, "no connection".to_owned()),
+            Ok(Err(_)) => Reply::nothing(Outcome::Unknown, "the connection broke".to_owned()),
+            Err(_) => Reply::nothing(Outcome::Unknown, "no answer in time".to_owned()),
+        }
+    }
+}
+
+/// What the contract says of an answer: docs/guarantees.md, "What an error means for you".
+fn meaning(status: u16, headers: HeaderMap, text: String) -> Reply {
+    let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+    let outcome = match (status, json["outcome"].as_str()) {
+        (200..=399, _) => Outcome::Ok,
+        (503, Some("unknown")) | (504, Some("unknown") | None) => Outcome::Unknown,
+        (503 | 504, _) | (400..=499, _) => Outcome::Fail,
+        (_, _) => Outcome::Unknown,
+    };
+    let error = (outcome != Outcome::Ok).then(|| format!("{status} {}", json["code"].as_str().unwrap_or_default()));
+    Reply { outcome, status, json, text, headers, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_leaves_it_open_is_never_taken_for_a_failure() {
+        let outcome = |status, text: &str| meaning(status, HeaderMap::new(), text.to_owned()).outcome;
+        assert_eq!(outcome(200, "{}"), Outcome::Ok);
+        assert_eq!(outcome(204, ""), Outcome::Ok);
+        assert_eq!(outcome(409, r#"{"code":"lock_held"}"#), Outcome::Fail);
+        assert_eq!(outcome(503, r#"{"code":"no_quorum"}"#), Outcome::Fail);
+        assert_eq!(outcome(503, r#"{"code":"shutting_down","outcome":"unknown"}"#), Outcome::Unknown);
+        assert_eq!(outcome(504, r#"{"outcome":"none"}"#), Outcome::Fail);
+        assert_eq!(outcome(504, r#"{"outcome":"unknown"}"#), Outcome::Unknown);
+        assert_eq!(outcome(504, "from a proxy"), Outcome::Unknown);
+        assert_eq!(outcome(500, "{}"), Outcome::Unknown);
+    }
+}

@@ -1,0 +1,143 @@
+//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the history.
+//!
+//! `docs/chaos.md` says what is done and what was found.
+//!
+//! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
+//! - `workload`, `client`, `http`, `resource`: who asks, and what is known of the answers. `history`: what is written down.
+//! - `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
+
+mod check;
+mod client;
+mod cluster;
+mod history;
+mod http;
+mod nemesis;
+mod net;
+mod report;
+mod resource;
+mod run;
+mod shell;
+mod sys;
+mod workload;
+
+use clap::Parser;
+use nemesis::FAULTS;
+use report::Verdict;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+use workload::Workload;
+
+/// The exit code where a promise was broken.
+const EXIT_BROKEN: u8 = 1;
+/// The exit code where the run proves nothing, or could not be made.
+const EXIT_INVALID: u8 = 2;
+
+/// Runs a cluster of real processes under faults, and judges what its clients were told. Needs root.
+#[derive(Debug, Parser)]
+#[command(name = "fairhold-jepsen")]
+struct Args {
+    /// What the clients do; several, separated by commas, at once
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
+    workload: Vec<Workload>,
+    /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network, clock,
+    /// disk, squeeze), all, or none; separated by commas
+    #[arg(long, value_name = "NAMES", default_value = "kill-leader")]
+    nemesis: String,
+    /// How long faults are done
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How many nodes: 3 or 5
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(3..=5))]
+    nodes: u64,
+    /// How many clients each workload has
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=100))]
+    clients: u64,
+    /// Decides which faults come when and what clients do; the processes have a will of their own all the same
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the report and the history go [default: a new folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// The program of the nodes [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    fairhold: Option<PathBuf>,
+    /// Say which faults there are, and end
+    #[arg(long)]
+    list: bool,
+}
+
+/// Says something to the person who waits.
+fn say(text: &str) {
+    // A closed pipe is no reason to stop.
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+/// A key for one request.
+fn new_key() -> String {
+    ulid::Ulid::generate().to_string()
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.list {
+        let faults = FAULTS.iter().map(|fault| format!("{:<18} {}", fault.name(), fault.what()));
+        return print(&faults.collect::<Vec<_>>().join("\n"));
+    }
+    let plan = match plan(args) {
+        Ok(plan) => plan,
+        Err(why) => return fail(&why),
+    };
+    match run::run(&plan) {
+        Ok(done) => {
+            print(&done.text);
+            say(&format!("report: {}", done.folder.display()));
+            match done.verdict {
+                Verdict::Valid => ExitCode::SUCCESS,
+                Verdict::Broken => ExitCode::from(EXIT_BROKEN),
+                Verdict::Invalid => ExitCode::from(EXIT_INVALID),
+            }
+        }
+        Err(why) => fail(&why),
+    }
+}
+
+fn plan(args: Args) -> Result<run::Plan, String> {
+    let fairhold = match args.fairhold {
+        Some(path) => path,
+        None => std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("fairhold"),
+    };
+    if !fairhold.is_file() {
+        let build = "cargo build --release -p fairhold-cli";
+        return Err(format!("there is no program {}: make it with `{build}`, or name it by --fairhold", fairhold.display()));
+    }
+    let folder = args.out.unwrap_or_else(|| std::env::temp_dir().join(format!("fairhold-chaos-{}", std::process::id())));
+    let nodes = usize::try_from(args.nodes).map_err(|error| error.to_string())?;
+    Ok(run::Plan {
+        workloads: args.workload,
+        faults: nemesis::parse(&args.nemesis)?,
+        nemesis: args.nemesis,
+        length: Duration::from_secs(args.seconds),
+        nodes,
+        clients: args.clients,
+        seed: args.seed,
+        folder,
+        fairhold,
+    })
+}
+
+fn print(text: &str) -> ExitCode {
+    match writeln!(io::stdout().lock(), "{text}") {
+        Ok(()) => ExitCode::SUCCESS,
+        // A closed pipe is the end of the output.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    say(&format!("fairhold-jepsen: {why}"));
+    ExitCode::from(EXIT_INVALID)
+}

@@ -1,0 +1,303 @@
+//! Does the damage: chooses faults by the seed, one or two at a time, looks whether they took effect, and heals them.
+
+mod clock;
+mod disk;
+mod network;
+mod plan;
+mod process;
+mod squeeze;
+
+pub(crate) use plan::{Class, FAULTS, Fault, parse};
+
+use crate::{
+    cluster::{Cluster, READY_WITHIN},
+    history::{FaultSpan, Recorder},
+    net::Network,
+    say,
+};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+/// After everything is healed a client must succeed by then.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
+/// How often it is looked whether a node has ended by itself.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A node that has ended is started again after that, as a supervisor does it.
+const RESTART_AFTER: Duration = Duration::from_secs(1);
+
+/// All that faults work on.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) network: Network,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) random: SmallRng,
+    /// Faults that this machine cannot do, and why.
+    pub(crate) not_covered: BTreeMap<&'static str, String>,
+    /// What must not have happened, and did.
+    pub(crate) complaints: Vec<String>,
+    /// Where files for the faults are.
+    pub(crate) folder: PathBuf,
+}
+
+/// A fault that is in effect.
+struct Active {
+    fault: Fault,
+    detail: String,
+    start: u64,
+    undo: Undo,
+}
+
+/// What is to be done at its end.
+enum Undo {
+    /// Start these nodes.
+    Start(Vec<usize>),
+    /// Let these go on.
+    Continue(Vec<usize>),
+    /// Lift what was laid on the network; so many packets had been touched before.
+    Lift {
+        overlay: u64,
+        touched: u64,
+    },
+    /// A task that goes on doing it until it is told to end.
+    Stop(tokio::task::JoinHandle<u64>, tokio::sync::oneshot::Sender<()>),
+    /// What the clock, disk and squeeze modules know.
+    Clock(clock::Skewed),
+    Disk(disk::Damaged),
+    Squeeze(squeeze::Squeezed),
+    /// It was over at once; what was seen.
+    Nothing(String),
+}
+
+/// Why a fault was not done.
+enum Skipped {
+    /// This machine cannot.
+    NotHere(String),
+    /// Not in this moment: there was no leader, for example.
+    NotNow(String),
+}
+
+impl World {
+    /// Prepares what a run with these faults needs.
+    pub(crate) fn new(cluster: Cluster, network: Network, recorder: Arc<Recorder>, seed: u64, folder: PathBuf) -> World {
+        let random = SmallRng::seed_from_u64(seed);
+        World { cluster, network, recorder, random, not_covered: BTreeMap::new(), complaints: Vec::new(), folder }
+    }
+
+    /// Gets the nodes ready for these faults, before their first start.
+    pub(crate) fn prepare(&mut self, faults: &[Fault]) {
+        disk::prepare(self, faults);
+        clock::prepare(self, faults);
+    }
+
+    /// Ends the nodes, and removes what faults have left on this machine, and the nodes' data.
+    pub(crate) fn tidy(&mut self) {
+        disk::thaw(&self.folder, self.cluster.nodes.len());
+        self.cluster.end();
+        disk::tidy(&self.folder, self.cluster.nodes.len());
+    }
+
+    fn nodes(&self) -> Vec<usize> {
+        (1..=self.cluster.nodes.len()).collect()
+    }
+
+    /// Who leads; none where nobody does within a while.
+    async fn leader(&mut self) -> Result<usize, Skipped> {
+        for _ in 0..20 {
+            if let Some(leader) = self.cluster.leader().await {
+                return Ok(leader);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Err(Skipped::NotNow("nobody leads".to_owned()))
+    }
+
+    /// A node that does not lead.
+    async fn follower(&mut self) -> Result<usize, Skipped> {
+        let leader = self.leader().await?;
+        let others: Vec<usize> = self.cluster.running().into_iter().filter(|id| *id != leader).collect();
+        if others.is_empty() {
+            return Err(Skipped::NotNow("no other node runs".to_owned()));
+        }
+        Ok(others[self.random.random_range(0..others.len())])
+    }
+
+    /// Starts nodes and waits until they are ready.
+    async fn restart(&mut self, ids: &[usize]) {
+        for id in ids {
+            if !self.cluster.node(*id).runs() {
+                let started = self.cluster.start(*id);
+                self.note(started);
+            }
+        }
+        for id in ids {
+            if let Err(why) = self.cluster.ready(*id, READY_WITHIN).await {
+                self.complaints.push(format!("after a fault: {why}"));
+            }
+        }
+    }
+
+    fn note(&mut self, done: Result<(), String>) {
+        if let Err(why) = done {
+            self.complaints.push(why);
+        }
+    }
+
+    /// For so long, faults and quiet take turns; the first round has the first fault, later ones also pairs.
+    pub(crate) async fn torment(&mut self, faults: &[Fault], length: Duration, rhythm: Rhythm) {
+        let until = self.recorder.now() + micros(length);
+        let mut tried = BTreeSet::new();
+        self.quiet(rhythm.quiet).await;
+        while self.recorder.now() + micros(rhythm.fault) < until && !faults.is_empty() {
+            let chosen = plan::choose(faults, &tried, &self.not_covered, &mut self.random);
+            if chosen.is_empty() {
+                break;
+            }
+            tried.extend(chosen.iter().copied());
+            self.round(&chosen, rhythm).await;
+        }
+        let left = until.saturating_sub(self.recorder.now());
+        self.quiet(Duration::from_micros(left)).await;
+    }
+
+    async fn round(&mut self, chosen: &[Fault], rhythm: Rhythm) {
+        let mut active = Vec::new();
+        for fault in chosen {
+            let start = self.recorder.now();
+            match self.inject(*fault).await {
+                Ok((detail, undo)) => {
+                    say(&format!("{:7.1} s  {}: {detail}", seconds(start), fault.name()));
+                    active.push(Active { fault: *fault, detail, start, undo });
+                }
+                Err(Skipped::NotHere(why)) => {
+                    say(&format!("not covered here: {}: {why}", fault.name()));
+                    self.not_covered.insert(fault.name(), why);
+                }
+                Err(Skipped::NotNow(why)) => say(&format!("{:7.1} s  {} left out: {why}", seconds(start), fault.name())),
+            }
+        }
+        self.hold(rhythm.fault, &active).await;
+        let healed_any = !active.is_empty();
+        for one in active.into_iter().rev() {
+            let effect = self.heal(one.undo).await;
+            let end = self.recorder.now();
+            let told = match &effect {
+                Ok(what) => format!("healed ({what})"),
+                Err(why) => format!("healed; it had no effect: {why}"),
+            };
+            say(&format!("{:7.1} s  {}: {told}", seconds(end), one.fault.name()));
+            self.recorder.fault(FaultSpan { fault: one.fault.name(), detail: one.detail, start: one.start, end, effect });
+        }
+        if healed_any {
+            self.recovered().await;
+        }
+        self.quiet(rhythm.quiet).await;
+    }
+
+    /// A fault lasts; nodes that it ends are left as they are, others are started again.
+    async fn hold(&mut self, length: Duration, active: &[Active]) {
+        let until = self.recorder.now() + micros(length);
+        while self.recorder.now() < until {
+            tokio::time::sleep(LOOK_EVERY).await;
+            for id in self.nodes() {
+                if self.cluster.node(id).has_ended() {
+                    let explained = active.iter().any(|one| one.fault.may_end_nodes());
+                    let log = self.cluster.node(id).last_lines(2);
+                    if explained {
+                        say(&format!("          node {id} has ended: {log}"));
+                    } else {
+                        self.complaints.push(format!("node {id} has ended by itself: {log}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing is wrong: no node may end.
+    async fn quiet(&mut self, length: Duration) {
+        let until = self.recorder.now() + micros(length);
+        while self.recorder.now() < until {
+            tokio::time::sleep(LOOK_EVERY.min(length)).await;
+            for id in self.nodes() {
+                if self.cluster.node(id).has_ended() {
+                    let log = self.cluster.node(id).last_lines(2);
+                    self.complaints.push(format!("node {id} has ended by itself, with nothing wrong: {log}"));
+                    tokio::time::sleep(RESTART_AFTER).await;
+                    self.restart(&[id]).await;
+                }
+            }
+        }
+    }
+
+    /// Everything runs again, and a client has success.
+    async fn recovered(&mut self) {
+        let healed = self.recorder.now();
+        let down: Vec<usize> = self.nodes().into_iter().filter(|id| !self.cluster.nodes[id - 1].runs()).collect();
+        self.restart(&down).await;
+        while self.recorder.successes_since(healed) == 0 {
+            if self.recorder.now() - healed > micros(RECOVERED_WITHIN) {
+                self.complaints.push(format!("no client had success within {RECOVERED_WITHIN:?} after everything was healed"));
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn inject(&mut self, fault: Fault) -> Result<(String, Undo), Skipped> {
+        match fault.class() {
+            Class::Process => process::inject(self, fault).await,
+            Class::Network => network::inject(self, fault).await,
+            Class::Clock => clock::inject(self, fault).await,
+            Class::Disk => disk::inject(self, fault).await,
+            Class::Squeeze => squeeze::inject(self, fault).await,
+        }
+    }
+
+    /// Undoes it: what was seen of its effect, or why it had none.
+    async fn heal(&mut self, undo: Undo) -> Result<String, String> {
+        match undo {
+            Undo::Start(ids) => {
+                let seen = ids.iter().filter(|id| !self.cluster.nodes[**id - 1].runs()).count();
+                self.restart(&ids).await;
+                if seen == 0 { Err("the process was still there".to_owned()) } else { Ok(format!("{seen} were gone")) }
+            }
+            Undo::Continue(ids) => process::wake(self, &ids),
+            Undo::Lift { overlay, touched } => {
+                self.network.switch.lift(overlay);
+                packets(self.network.switch.touched() - touched)
+            }
+            Undo::Stop(task, stop) => {
+                drop(stop);
+                packets(task.await.unwrap_or(0))
+            }
+            Undo::Clock(skewed) => clock::heal(self, skewed).await,
+            Undo::Disk(damaged) => disk::heal(self, damaged).await,
+            Undo::Squeeze(squeezed) => squeeze::heal(self, squeezed).await,
+            Undo::Nothing(seen) => Ok(seen),
+        }
+    }
+}
+
+fn packets(touched: u64) -> Result<String, String> {
+    if touched == 0 { Err("no packet came by".to_owned()) } else { Ok(format!("{touched} packets")) }
+}
+
+/// How long a fault lasts, and how long it is quiet between two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rhythm {
+    pub(crate) fault: Duration,
+    pub(crate) quiet: Duration,
+}
+
+fn micros(length: Duration) -> u64 {
+    u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}

@@ -1,0 +1,218 @@
+//! Faults of clocks, by a library that is loaded into the nodes. The same library makes a disk slow or break its syncs.
+
+use super::{Class, Fault, Skipped, Undo, World};
+use rustix::time::{ClockId, clock_gettime};
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// The library's source.
+const SHIM: &str = include_str!("../shim.c");
+/// The clock goes as it should.
+const TRUE_RATE: i64 = 1_000_000;
+const HOUR_NS: i64 = 3_600_000_000_000;
+/// How often all wall clocks jump while they do.
+const STROBE_EVERY: Duration = Duration::from_millis(200);
+/// A page: what the library maps.
+const CONTROL_BYTES: usize = 4_096;
+
+/// Where the fields of the library's `struct control` are.
+const GENERATION: u64 = 0;
+const WALL_SHIFT: u64 = 8;
+const RATE: u64 = 16;
+const BASE_TRUE: u64 = 24;
+const BASE_SHOWN: u64 = 32;
+const SYNC_DELAY: u64 = 40;
+const SYNCS_TO_FAIL: u64 = 48;
+const SEEN: u64 = 56;
+
+/// What a node's library is told.
+#[derive(Debug)]
+pub(super) struct Control(File);
+
+/// Clocks that are wrong.
+#[derive(Debug)]
+pub(super) struct Skewed {
+    nodes: Vec<usize>,
+    seen: u64,
+    strobe: Option<(tokio::task::JoinHandle<()>, oneshot::Sender<()>)>,
+}
+
+/// Whether the library has to be there for these.
+fn is_wanted(fault: Fault) -> bool {
+    fault.class() == Class::Clock || matches!(fault, Fault::SlowSync | Fault::SyncError)
+}
+
+/// Compiles the library and has it loaded into each node from its next start on.
+pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
+    let wanted: Vec<Fault> = faults.iter().copied().filter(|fault| is_wanted(*fault)).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let made = compile(&world.folder).and_then(|library| {
+        let ids = world.nodes();
+        ids.into_iter().try_for_each(|id| {
+            let path = control_path(&world.folder, id);
+            fs::write(&path, [0; CONTROL_BYTES]).map_err(|error| format!("{}: {error}", path.display()))?;
+            let variables = [("LD_PRELOAD", library.clone().into_os_string()), ("FAIRHOLD_CHAOS_CONTROL", path.into_os_string())];
+            world.cluster.node(id).environment.extend(variables);
+            Ok(())
+        })
+    });
+    if let Err(why) = made {
+        world.not_covered.extend(wanted.into_iter().map(|fault| (fault.name(), why.clone())));
+    }
+}
+
+fn control_path(folder: &Path, id: usize) -> PathBuf {
+    folder.join(format!("control-{id}"))
+}
+
+fn compile(folder: &Path) -> Result<PathBuf, String> {
+    let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
+    fs::write(&source, SHIM).map_err(|error| format!("{}: {error}", source.display()))?;
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(&compiler);
+    command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source);
+    let run = command.output().map_err(|error| format!("there is no C compiler ({}: {error})", compiler.display()))?;
+    if run.status.success() { Ok(library) } else { Err(format!("the library: {}", String::from_utf8_lossy(&run.stderr))) }
+}
+
+pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
+    let (nodes, detail) = match fault {
+        Fault::WallForward | Fault::FastClock | Fault::SlowClock => {
+            let leader = world.leader().await?;
+            (vec![leader], format!("node {leader}"))
+        }
+        Fault::WallBack => {
+            let follower = world.follower().await?;
+            (vec![follower], format!("node {follower}"))
+        }
+        Fault::WallStrobe => (world.nodes(), "all nodes".to_owned()),
+        other => return Err(Skipped::NotHere(format!("{} is not a fault of clocks", other.name()))),
+    };
+    let seen = seen(world, &nodes);
+    let mut strobe = None;
+    match fault {
+        Fault::WallForward => set(world, &nodes, |control| control.shift_wall(HOUR_NS))?,
+        Fault::WallBack => set(world, &nodes, |control| control.shift_wall(-HOUR_NS))?,
+        Fault::FastClock => set(world, &nodes, |control| control.run_at(2 * TRUE_RATE))?,
+        Fault::SlowClock => set(world, &nodes, |control| control.run_at(TRUE_RATE / 2))?,
+        _other => strobe = Some(start_strobe(world, &nodes)?),
+    }
+    Ok((detail, Undo::Clock(Skewed { nodes, seen, strobe })))
+}
+
+fn start_strobe(world: &World, nodes: &[usize]) -> Result<(tokio::task::JoinHandle<()>, oneshot::Sender<()>), Skipped> {
+    let opened: Result<Vec<Control>, String> = nodes.iter().map(|id| Control::of(&world.folder, *id)).collect();
+    let controls = opened.map_err(Skipped::NotHere)?;
+    let (stop, mut stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let mut turn = 0;
+        while tokio::time::timeout(STROBE_EVERY, &mut stopped).await.is_err() {
+            turn += 1;
+            for (index, control) in controls.iter().enumerate() {
+                let shift = if (turn + index).is_multiple_of(2) { HOUR_NS } else { -HOUR_NS };
+                if let Err(error) = control.shift_wall(shift) {
+                    crate::say(&format!("a clock could not be set: {error}"));
+                }
+            }
+        }
+    });
+    Ok((task, stop))
+}
+
+/// Puts the clocks right, without a jump of the monotonic ones.
+pub(super) async fn heal(world: &mut World, skewed: Skewed) -> Result<String, String> {
+    if let Some((task, stop)) = skewed.strobe {
+        drop(stop);
+        task.await.map_err(|error| error.to_string())?;
+    }
+    let asked = seen(world, &skewed.nodes).saturating_sub(skewed.seen);
+    for id in &skewed.nodes {
+        let control = Control::of(&world.folder, *id)?;
+        control.shift_wall(0).and_then(|()| control.run_at(TRUE_RATE)).map_err(|error| error.to_string())?;
+    }
+    if asked == 0 { Err("no clock was asked".to_owned()) } else { Ok(format!("asked {asked} times")) }
+}
+
+fn set(world: &World, nodes: &[usize], change: impl Fn(&Control) -> io::Result<()>) -> Result<(), Skipped> {
+    for id in nodes {
+        let control = Control::of(&world.folder, *id).map_err(Skipped::NotHere)?;
+        change(&control).map_err(|error| Skipped::NotHere(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// How often the nodes have looked at a clock or synced while something was wrong.
+fn seen(world: &World, nodes: &[usize]) -> u64 {
+    let of =
+        |id: &usize| Control::of(&world.folder, *id).and_then(|control| control.get(SEEN).map_err(|error| error.to_string()));
+    nodes.iter().map(|id| of(id).unwrap_or(0)).sum::<i64>().unsigned_abs()
+}
+
+impl Control {
+    /// Of a node; an error where the library was not made ready.
+    pub(super) fn of(folder: &Path, id: usize) -> Result<Control, String> {
+        let path = control_path(folder, id);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        file.map(Control).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn get(&self, field: u64) -> io::Result<i64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, field)?;
+        Ok(i64::from_ne_bytes(bytes))
+    }
+
+    fn put(&self, fields: &[(u64, i64)]) -> io::Result<()> {
+        let generation = self.get(GENERATION)?;
+        let write = |field: u64, value: i64| self.0.write_all_at(&value.to_ne_bytes(), field);
+        write(GENERATION, generation + 1)?;
+        fields.iter().try_for_each(|(field, value)| write(*field, *value))?;
+        write(GENERATION, generation + 2)
+    }
+
+    fn shift_wall(&self, nanoseconds: i64) -> io::Result<()> {
+        self.put(&[(WALL_SHIFT, nanoseconds)])
+    }
+
+    /// From now on at that rate, from what is shown now on.
+    fn run_at(&self, rate: i64) -> io::Result<()> {
+        let (base_true, base_shown, old_rate) = (self.get(BASE_TRUE)?, self.get(BASE_SHOWN)?, self.get(RATE)?);
+        let time = clock_gettime(ClockId::Monotonic);
+        let now = time.tv_sec * 1_000_000_000 + time.tv_nsec;
+        let passed = i128::from(now - base_true) * i128::from(old_rate) / i128::from(TRUE_RATE);
+        let shown = if base_true == 0 { now } else { base_shown + i64::try_from(passed).map_err(io::Error::other)? };
+        if base_true == 0 && rate == TRUE_RATE {
+            return Ok(());
+        }
+        self.put(&[(RATE, rate), (BASE_TRUE, now), (BASE_SHOWN, shown)])
+    }
+
+    /// Each sync takes so much longer.
+    pub(super) fn delay_syncs(&self, microseconds: i64) -> io::Result<()> {
+        self.put(&[(SYNC_DELAY, microseconds)])
+    }
+
+    /// The next so many syncs fail.
+    pub(super) fn fail_syncs(&self, count: i64) -> io::Result<()> {
+        self.put(&[(SYNCS_TO_FAIL, count)])
+    }
+
+    /// How many of them are yet to come.
+    pub(super) fn syncs_to_fail(&self) -> io::Result<i64> {
+        self.get(SYNCS_TO_FAIL)
+    }
+
+    /// How often something wrong was seen.
+    pub(super) fn seen(&self) -> io::Result<i64> {
+        self.get(SEEN)
+    }
+}

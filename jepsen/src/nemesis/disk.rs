@@ -1,0 +1,336 @@
+//! Faults of disks. Each node has a small file system of its own where one is wanted: then a disk can be really full, frozen,
+//! or lose what was not synced.
+
+use super::{Fault, Skipped, Undo, World, clock::Control};
+use crate::{
+    shell::{is_alive, run, run_line},
+    sys,
+};
+use rand::RngExt;
+use std::{
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+/// The size of a node's file system. A sparse file: it takes what is written.
+const DISK_BYTES: u64 = 768 * 1024 * 1024;
+const SYNC_DELAY_US: i64 = 100_000;
+/// Bytes that a torn log loses.
+const TORN_BYTES: u64 = 37;
+
+/// A disk that is not as it should be.
+#[derive(Debug)]
+pub(super) enum Damaged {
+    Full {
+        node: usize,
+        ballast: PathBuf,
+    },
+    Slow {
+        node: usize,
+        seen: i64,
+    },
+    Failing {
+        node: usize,
+    },
+    Frozen {
+        node: usize,
+        mount: PathBuf,
+    },
+    /// The process is gone, and something was done to its files; they are put back where the node then refuses to start.
+    Spoilt {
+        node: usize,
+        saved: PathBuf,
+        what: String,
+    },
+    /// The process is gone, and so is its directory.
+    Wiped {
+        node: usize,
+        saved: PathBuf,
+    },
+}
+
+/// Mounts a file system for each node, where a fault needs one.
+pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
+    remove_leftovers();
+    let wants = |fault: &Fault| matches!(fault, Fault::FullDisk | Fault::FrozenDisk | Fault::PowerLoss | Fault::PowerLossAll);
+    let wanted: Vec<Fault> = faults.iter().copied().filter(wants).collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let mounted = world.nodes().into_iter().try_for_each(|id| mount_new(&disk_of(world, id)));
+    if let Err(why) = mounted {
+        for id in world.nodes() {
+            unmount(&disk_of(world, id));
+        }
+        world.not_covered.extend(wanted.into_iter().map(|fault| (fault.name(), why.clone())));
+    }
+}
+
+/// Lets writes go on everywhere: a process that waits for its disk cannot even be killed.
+pub(super) fn thaw(folder: &Path, nodes: usize) {
+    for disk in (1..=nodes).map(|id| folder.join("data").join(format!("node-{id}"))).filter(|disk| is_mounted(disk)) {
+        // It fails where nothing is frozen.
+        drop(run("fsfreeze", &["-u", &disk.to_string_lossy()]));
+    }
+}
+
+/// Unmounts what `prepare` has mounted, and removes the data of nodes that have ended.
+pub(super) fn tidy(folder: &Path, nodes: usize) {
+    for id in 1..=nodes {
+        unmount(&folder.join("data").join(format!("node-{id}")));
+    }
+    if let Err(error) = fs::remove_dir_all(folder.join("data")) {
+        crate::say(&format!("{}: the data could not be removed: {error}", folder.display()));
+    }
+}
+
+/// Where a node's disk is mounted: its data directory is within.
+fn disk_of(world: &World, id: usize) -> PathBuf {
+    world.folder.join("data").join(format!("node-{id}"))
+}
+
+fn mount_new(disk: &Path) -> Result<(), String> {
+    fs::create_dir_all(disk).map_err(|error| format!("{}: {error}", disk.display()))?;
+    let image = disk.with_extension("image");
+    let made = fs::File::create(&image).and_then(|file| file.set_len(DISK_BYTES));
+    made.map_err(|error| format!("{}: {error}", image.display()))?;
+    run("mkfs.ext4", &["-q", "-F", "-m", "0", &image.to_string_lossy()])?;
+    mount(disk)
+}
+
+fn mount(disk: &Path) -> Result<(), String> {
+    run("mount", &["-o", "loop", &disk.with_extension("image").to_string_lossy(), &disk.to_string_lossy()]).map(|_| ())
+}
+
+fn is_mounted(disk: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*disk.to_string_lossy()))
+}
+
+fn unmount(disk: &Path) {
+    if is_mounted(disk) && run("umount", &[&disk.to_string_lossy()]).is_err() {
+        // Somebody still has it open: it goes when they do.
+        drop(run("umount", &["-l", &disk.to_string_lossy()]));
+    }
+}
+
+/// Unmounts what runs that were killed have left: their folders' names end with their process number.
+fn remove_leftovers() {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    for disk in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|path| path.contains("/fairhold-chaos-")) {
+        let run = disk.split('/').find(|part| part.starts_with("fairhold-chaos-")).unwrap_or_default();
+        let pid = run.rsplit('-').next().and_then(|pid| pid.parse().ok());
+        if pid.is_some_and(|pid| !is_alive(pid)) {
+            drop(run_line(&format!("umount -l {disk}")));
+        }
+    }
+}
+
+pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
+    match fault {
+        Fault::FullDisk => {
+            let node = world.leader().await?;
+            let disk = disk_of(world, node);
+            let ballast = disk.join("ballast");
+            fill(&ballast).map_err(Skipped::NotHere)?;
+            Ok((format!("node {node}"), Undo::Disk(Damaged::Full { node, ballast })))
+        }
+        Fault::SlowSync => {
+            let node = world.leader().await?;
+            let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
+            let seen = control.seen().and_then(|seen| control.delay_syncs(SYNC_DELAY_US).map(|()| seen));
+            let seen = seen.map_err(|error| Skipped::NotHere(error.to_string()))?;
+            Ok((format!("node {node}"), Undo::Disk(Damaged::Slow { node, seen })))
+        }
+        Fault::SyncError => {
+            let node = world.leader().await?;
+            let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
+            control.fail_syncs(1).map_err(|error| Skipped::NotHere(error.to_string()))?;
+            Ok((format!("node {node}"), Undo::Disk(Damaged::Failing { node })))
+        }
+        Fault::FrozenDisk => {
+            let node = world.follower().await?;
+            let mount = disk_of(world, node);
+            run("fsfreeze", &["-f", &mount.to_string_lossy()]).map_err(Skipped::NotHere)?;
+            Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))
+        }
+        Fault::PowerLoss => {
+            let leader = world.leader().await?;
+            power_loss(world, vec![leader]).await
+        }
+        Fault::PowerLossAll => {
+            let all = world.cluster.running();
+            power_loss(world, all).await
+        }
+        Fault::TornLog => spoil(world, "log", ".log", tear).await,
+        Fault::FlippedLog => spoil(world, "log", ".log", flip).await,
+        Fault::FlippedSnapshot => spoil(world, "snapshot", "", flip).await,
+        Fault::WipedData => wipe(world).await,
+        other => Err(Skipped::NotHere(format!("{} is not a fault of disks", other.name()))),
+    }
+}
+
+/// Writes until nothing more fits.
+fn fill(ballast: &Path) -> Result<(), String> {
+    let mut file = fs::File::create(ballast).map_err(|error| format!("{}: {error}", ballast.display()))?;
+    let zeros = vec![0; 1024 * 1024];
+    loop {
+        match io::Write::write(&mut file, &zeros) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            Err(error) => return Err(format!("{}: {error}", ballast.display())),
+        }
+    }
+}
+
+async fn power_loss(world: &mut World, ids: Vec<usize>) -> Result<(String, Undo), Skipped> {
+    for id in &ids {
+        sys::cut_power(&disk_of(world, *id)).map_err(|error| Skipped::NotHere(format!("the power cannot be cut: {error}")))?;
+    }
+    for id in &ids {
+        // Without its disk it may have ended already.
+        drop(world.cluster.node(*id).signal(rustix::process::Signal::KILL));
+        world.cluster.node(*id).exited().await.map_err(Skipped::NotNow)?;
+        let disk = disk_of(world, *id);
+        unmount(&disk);
+        mount(&disk).map_err(Skipped::NotNow)?;
+    }
+    let named: Vec<String> = ids.iter().map(usize::to_string).collect();
+    Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
+}
+
+async fn spoil(
+    world: &mut World,
+    part: &str,
+    ending: &str,
+    damage: fn(&Path, u64) -> io::Result<String>,
+) -> Result<(String, Undo), Skipped> {
+    let node = world.follower().await?;
+    let data = world.cluster.node(node).data.clone();
+    if newest(&data.join(part), ending).is_none() {
+        return Err(Skipped::NotNow(format!("node {node} has no {part} yet")));
+    }
+    world.cluster.node(node).kill().await.map_err(Skipped::NotNow)?;
+    let saved = data.with_extension("saved");
+    run("cp", &["-a", &data.to_string_lossy(), &saved.to_string_lossy()]).map_err(Skipped::NotNow)?;
+    let file = newest(&data.join(part), ending).ok_or_else(|| Skipped::NotNow("the file is gone".to_owned()))?;
+    let place: u64 = world.random.random();
+    let what = damage(&file, place).map_err(|error| Skipped::NotNow(error.to_string()))?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((format!("node {node}: {name}: {what}"), Undo::Disk(Damaged::Spoilt { node, saved, what })))
+}
+
+/// The file with that ending that was written last, and has something in it.
+fn newest(folder: &Path, ending: &str) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
+    let files = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(ending));
+    let with_time = files.filter_map(|entry| {
+        let metadata = entry.metadata().ok()?;
+        (metadata.is_file() && metadata.len() > TORN_BYTES).then_some((metadata.modified().ok()?, entry.path()))
+    });
+    with_time.max().map(|(_, path)| path)
+}
+
+fn tear(file: &Path, _place: u64) -> io::Result<String> {
+    let file = OpenOptions::new().write(true).open(file)?;
+    let length = file.metadata()?.len();
+    file.set_len(length.saturating_sub(TORN_BYTES))?;
+    Ok(format!("{TORN_BYTES} bytes of {length} are gone"))
+}
+
+fn flip(file: &Path, place: u64) -> io::Result<String> {
+    let file = OpenOptions::new().read(true).write(true).open(file)?;
+    let place = place % file.metadata()?.len();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place)?;
+    file.write_all_at(&[byte[0] ^ 0x10], place)?;
+    Ok(format!("byte {place} has another value"))
+}
+
+async fn wipe(world: &mut World) -> Result<(String, Undo), Skipped> {
+    let node = world.follower().await?;
+    world.cluster.node(node).kill().await.map_err(Skipped::NotNow)?;
+    let data = world.cluster.node(node).data.clone();
+    let saved = data.with_extension("saved");
+    fs::rename(&data, &saved).map_err(|error| Skipped::NotNow(error.to_string()))?;
+    world.cluster.start(node).map_err(Skipped::NotNow)?;
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Wiped { node, saved })))
+}
+
+/// Ends it: what was seen.
+pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, String> {
+    match damaged {
+        Damaged::Full { node, ballast } => {
+            let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
+            fs::remove_file(&ballast).map_err(|error| error.to_string())?;
+            world.restart(&[node]).await;
+            Ok(format!("nothing fitted any more{}", if ended { ", and the node ended" } else { "" }))
+        }
+        Damaged::Slow { node, seen } => {
+            let control = Control::of(&world.folder, node)?;
+            let now = control.seen().and_then(|now| control.delay_syncs(0).map(|()| now)).map_err(|error| error.to_string())?;
+            if now == seen { Err("nothing was synced".to_owned()) } else { Ok(format!("{} syncs were slow", now - seen)) }
+        }
+        Damaged::Failing { node } => {
+            let control = Control::of(&world.folder, node)?;
+            let left = control.syncs_to_fail().map_err(|error| error.to_string())?;
+            control.fail_syncs(0).map_err(|error| error.to_string())?;
+            let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
+            world.restart(&[node]).await;
+            match (left, ended) {
+                (0, true) => Ok("a sync failed, and the node ended".to_owned()),
+                (0, false) => {
+                    world.complaints.push(format!("node {node} went on after a sync had failed"));
+                    Ok("a sync failed".to_owned())
+                }
+                (_, _) => Err("nothing was synced".to_owned()),
+            }
+        }
+        Damaged::Frozen { node, mount } => {
+            run("fsfreeze", &["-u", &mount.to_string_lossy()])?;
+            Ok(format!("node {node} could write nothing"))
+        }
+        Damaged::Spoilt { node, saved, what } => unspoil(world, node, &saved, &what).await,
+        Damaged::Wiped { node, saved } => unwipe(world, node, &saved).await,
+    }
+}
+
+/// A node with damaged files either leaves out what surely was never acknowledged, or refuses to start and says why: then it gets
+/// its files back. Whether it served something wrong, the checkers see.
+async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Result<String, String> {
+    let data = world.cluster.node(node).data.clone();
+    world.cluster.start(node)?;
+    let started = world.cluster.ready(node, super::READY_WITHIN).await;
+    let seen = match started {
+        Ok(()) => format!("{what}; it started all the same"),
+        Err(why) => {
+            // Killed where it still runs: it may wait for a person.
+            if world.cluster.node(node).runs() {
+                world.cluster.node(node).kill().await?;
+            }
+            run("rm", &["-rf", &data.to_string_lossy()])?;
+            fs::rename(saved, &data).map_err(|error| error.to_string())?;
+            world.restart(&[node]).await;
+            return Ok(format!("{what}; it refused to start: {why}"));
+        }
+    };
+    run("rm", &["-rf", &saved.to_string_lossy()])?;
+    Ok(seen)
+}
+
+async fn unwipe(world: &mut World, node: usize, saved: &Path) -> Result<String, String> {
+    let data = world.cluster.node(node).data.clone();
+    let served = world.cluster.ready(node, std::time::Duration::from_millis(200)).await.is_ok();
+    if served {
+        world.complaints.push(format!("node {node} came back without its data and was taken for a member"));
+    }
+    if world.cluster.node(node).runs() {
+        world.cluster.node(node).kill().await?;
+    }
+    run("rm", &["-rf", &data.to_string_lossy()])?;
+    fs::rename(saved, &data).map_err(|error| error.to_string())?;
+    world.restart(&[node]).await;
+    Ok("it came back empty, and was refused".to_owned())
+}

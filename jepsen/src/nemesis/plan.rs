@@ -1,0 +1,218 @@
+//! Which faults there are, and which come when.
+
+use rand::{RngExt, rngs::SmallRng};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a fault works on. Faults of different classes are put together in pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Processes end or stand still.
+    Process,
+    /// Packets are lost, held or swapped.
+    Network,
+    /// Clocks are wrong.
+    Clock,
+    /// Disks are full, slow, broken or forget.
+    Disk,
+    /// Something is scarce.
+    Squeeze,
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $variant:ident => $class:ident $name:literal $what:literal,)*) => {
+        /// A fault that can be asked for by its name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Fault {
+            $($variant,)*
+        }
+
+        /// Every fault.
+        pub(crate) const FAULTS: &[Fault] = &[$(Fault::$variant),*];
+
+        impl Fault {
+            /// Its name.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Fault::$variant => $name,)*
+                }
+            }
+
+            /// What it does, in words.
+            pub(crate) fn what(self) -> &'static str {
+                match self {
+                    $(Fault::$variant => $what,)*
+                }
+            }
+
+            /// What it works on.
+            pub(crate) fn class(self) -> Class {
+                match self {
+                    $(Fault::$variant => Class::$class,)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    KillLeader => Process "kill-leader" "kill -9 of the leader",
+    KillFollower => Process "kill-follower" "kill -9 of a follower",
+    KillAll => Process "kill-all" "kill -9 of all nodes at once",
+    StopLeader => Process "stop-leader" "SIGTERM to the leader",
+    PauseLeader => Process "pause-leader" "SIGSTOP to the leader, and on later",
+    PauseFollower => Process "pause-follower" "SIGSTOP to a follower, and on later",
+    FreezeLeader => Process "freeze-leader" "the leader's control group is frozen",
+    RollingRestart => Process "rolling-restart" "SIGTERM and start, node after node",
+    TransferLeader => Process "transfer-leader" "leadership is handed over, again and again",
+    TakeSnapshots => Process "take-snapshots" "every node takes a snapshot",
+    CutLeader => Network "cut-leader" "the leader and the other nodes do not reach one another",
+    IsolateLeader => Network "isolate-leader" "the leader reaches nobody, and clients do not reach it",
+    CutFollower => Network "cut-follower" "a follower and the other nodes do not reach one another",
+    SplitAll => Network "split-all" "no node reaches another",
+    OneWayOut => Network "one-way-out" "what the leader sends to other nodes is lost, what it is sent comes",
+    OneWayIn => Network "one-way-in" "what other nodes send to the leader is lost, what it sends comes",
+    Bridge => Network "bridge" "two parts see each other only through one node, which sees all",
+    Flapping => Network "flapping" "a random node is cut off and back several times a second",
+    LostAnswers => Network "lost-answers" "requests of clients come, answers to them are lost",
+    Delay => Network "delay" "each packet between nodes takes 40 ms",
+    Loss => Network "loss" "a tenth of all packets is lost",
+    Reorder => Network "reorder" "packets overtake one another within 20 ms",
+    Duplicate => Network "duplicate" "a third of all packets comes twice",
+    WallForward => Clock "wall-forward" "the leader's wall clock jumps an hour ahead",
+    WallBack => Clock "wall-back" "a follower's wall clock jumps an hour back",
+    WallStrobe => Clock "wall-strobe" "all wall clocks jump to and fro",
+    FastClock => Clock "fast-clock" "the leader's clocks run twice as fast",
+    SlowClock => Clock "slow-clock" "the leader's clocks run half as fast",
+    FullDisk => Disk "full-disk" "the leader's disk is full",
+    SlowSync => Disk "slow-sync" "each sync of the leader takes 100 ms longer",
+    SyncError => Disk "sync-error" "a sync of the leader fails with EIO",
+    FrozenDisk => Disk "frozen-disk" "no write of a follower comes to an end",
+    PowerLoss => Disk "power-loss" "power cut at the leader: what it had not synced is gone",
+    PowerLossAll => Disk "power-loss-all" "the same at all nodes at once",
+    TornLog => Disk "torn-log" "kill -9 of a follower, and its log ends in the middle of a record",
+    FlippedLog => Disk "flipped-log" "kill -9 of a follower, and a byte of its log is another one",
+    FlippedSnapshot => Disk "flipped-snapshot" "kill -9 of a follower, and a byte of its snapshot is another one",
+    WipedData => Disk "wiped-data" "a follower comes back without its data directory",
+    CpuSqueeze => Squeeze "cpu-squeeze" "the leader gets a tenth of a processor",
+    MemorySqueeze => Squeeze "memory-squeeze" "a follower gets hardly more memory than it has",
+    SlowClients => Squeeze "slow-clients" "300 clients send the leader a byte a second",
+}
+
+/// Names that stand for several faults.
+const GROUPS: &[(&str, &[Fault])] = &[
+    ("kill", &[Fault::KillLeader, Fault::KillFollower, Fault::KillAll]),
+    ("pause", &[Fault::PauseLeader, Fault::PauseFollower]),
+    ("partition", &[Fault::CutLeader, Fault::IsolateLeader, Fault::CutFollower, Fault::SplitAll, Fault::Bridge]),
+    ("one-way", &[Fault::OneWayOut, Fault::OneWayIn]),
+    ("wall-clock", &[Fault::WallForward, Fault::WallBack, Fault::WallStrobe]),
+    ("clock-rate", &[Fault::FastClock, Fault::SlowClock]),
+];
+
+/// The faults of a list of names; in words what is wrong with it.
+pub(crate) fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    let mut faults = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none") {
+        let of_group = GROUPS.iter().find(|(group, _)| *group == name).map(|(_, faults)| *faults);
+        let of_class = match name {
+            "all" => Some(FAULTS.to_vec()),
+            "process" => Some(of(Class::Process)),
+            "network" => Some(of(Class::Network)),
+            "clock" => Some(of(Class::Clock)),
+            "disk" => Some(of(Class::Disk)),
+            "squeeze" => Some(of(Class::Squeeze)),
+            _ => None,
+        };
+        match (of_group, of_class, FAULTS.iter().find(|fault| fault.name() == name)) {
+            (Some(group), _, _) => faults.extend(group),
+            (None, Some(class), _) => faults.extend(class),
+            (None, None, Some(fault)) => faults.push(*fault),
+            (None, None, None) => return Err(format!("there is no fault {name:?}; `--list` shows all")),
+        }
+    }
+    let mut seen = Vec::new();
+    faults.retain(|fault| {
+        !seen.contains(fault) && {
+            seen.push(*fault);
+            true
+        }
+    });
+    Ok(faults)
+}
+
+fn of(class: Class) -> Vec<Fault> {
+    FAULTS.iter().copied().filter(|fault| fault.class() == class).collect()
+}
+
+impl Fault {
+    /// Whether a node that ends while it is in effect ends because of it.
+    pub(crate) fn may_end_nodes(self) -> bool {
+        matches!(self.class(), Class::Disk) || matches!(self, Fault::MemorySqueeze | Fault::StopLeader | Fault::RollingRestart)
+    }
+
+    /// Whether nothing can succeed while it is in effect: there is no majority.
+    pub(crate) fn stops_service(self) -> bool {
+        matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
+    }
+
+    /// Whether leases may be judged wrongly while it is in effect: the guarantee supposes clocks that run at their rate.
+    pub(crate) fn bends_time(self) -> bool {
+        matches!(self, Fault::FastClock | Fault::SlowClock)
+    }
+
+    /// Whether some operations must succeed while it is in effect.
+    pub(crate) fn leaves_majority(self) -> bool {
+        !self.stops_service() && self != Fault::LostAnswers
+    }
+}
+
+/// What comes next: each fault alone first, then pairs of different classes as well.
+pub(crate) fn choose(
+    faults: &[Fault],
+    tried: &BTreeSet<Fault>,
+    not_covered: &BTreeMap<&'static str, String>,
+    random: &mut SmallRng,
+) -> Vec<Fault> {
+    let able: Vec<Fault> = faults.iter().copied().filter(|fault| !not_covered.contains_key(fault.name())).collect();
+    if let Some(new) = able.iter().find(|fault| !tried.contains(fault)) {
+        return vec![*new];
+    }
+    if able.is_empty() {
+        return able;
+    }
+    let first = able[random.random_range(0..able.len())];
+    let others: Vec<Fault> = able.iter().copied().filter(|fault| fault.class() != first.class()).collect();
+    if others.is_empty() || random.random_range(0..3) == 0 {
+        return vec![first];
+    }
+    vec![first, others[random.random_range(0..others.len())]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn names_and_groups_are_understood_and_others_are_named() {
+        assert_eq!(parse("kill-leader, one-way").unwrap(), [Fault::KillLeader, Fault::OneWayOut, Fault::OneWayIn]);
+        assert_eq!(parse("kill,kill-leader").unwrap().len(), 3, "nothing twice");
+        assert_eq!(parse("none").unwrap(), []);
+        assert_eq!(parse("all").unwrap().len(), FAULTS.len());
+        assert!(parse("kil-leader").unwrap_err().contains("kil-leader"));
+    }
+
+    #[test]
+    fn each_fault_comes_alone_before_pairs_do() {
+        let faults = parse("kill-leader,delay,wall-back").unwrap();
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut tried = BTreeSet::new();
+        let rounds = (0..30).map(|_| {
+            let chosen = choose(&faults, &tried, &BTreeMap::new(), &mut random);
+            tried.extend(chosen.iter().copied());
+            chosen
+        });
+        let rounds: Vec<Vec<Fault>> = rounds.collect();
+        assert_eq!(rounds[..3], [[faults[0]], [faults[1]], [faults[2]]]);
+        assert!(rounds.iter().any(|round| round.len() == 2 && round[0].class() != round[1].class()));
+    }
+}

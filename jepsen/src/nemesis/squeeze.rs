@@ -1,0 +1,159 @@
+//! Faults of scarcity: processor, memory, connections.
+
+use super::{Fault, Skipped, Undo, World, process::Freezer};
+use crate::shell::run_line;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::oneshot};
+
+const CONTROLLERS: &str = "/sys/fs/cgroup";
+/// A tenth of a processor: 10 ms of each 100 ms.
+const CPU_QUOTA_US: u32 = 10_000;
+/// What a process that is squeezed may have more than it has.
+const MEMORY_HEADROOM: u64 = 8 * 1024 * 1024;
+const SLOW_CLIENTS: usize = 300;
+/// How often each of them sends a byte.
+const BYTE_EVERY: Duration = Duration::from_secs(1);
+
+/// Something is scarce.
+#[derive(Debug)]
+pub(super) enum Squeezed {
+    Frozen { node: usize, group: Freezer },
+    Cpu(Group),
+    Memory { node: usize, group: Group },
+    Clients { task: tokio::task::JoinHandle<usize>, stop: oneshot::Sender<()> },
+}
+
+impl Squeezed {
+    /// A node stands still in its control group.
+    pub(super) fn frozen(node: usize, group: Freezer) -> Squeezed {
+        Squeezed::Frozen { node, group }
+    }
+}
+
+pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
+    match fault {
+        Fault::CpuSqueeze => {
+            let leader = world.leader().await?;
+            let group = Group::around(world, leader, "cpu")?;
+            group.write("cpu.cfs_quota_us", &CPU_QUOTA_US.to_string()).map_err(Skipped::NotHere)?;
+            Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Cpu(group))))
+        }
+        Fault::MemorySqueeze => {
+            let follower = world.follower().await?;
+            let group = Group::around(world, follower, "memory")?;
+            let limit = resident(group.pid) + MEMORY_HEADROOM;
+            group.write("memory.limit_in_bytes", &limit.to_string()).map_err(Skipped::NotHere)?;
+            let detail = format!("node {follower} has {} MiB at most", limit / 1024 / 1024);
+            Ok((detail, Undo::Squeeze(Squeezed::Memory { node: follower, group })))
+        }
+        Fault::SlowClients => {
+            let leader = world.leader().await?;
+            let address = format!("{}:7171", world.network.address(leader));
+            let (stop, stopped) = oneshot::channel();
+            let task = tokio::spawn(attack(address, stopped));
+            Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Clients { task, stop })))
+        }
+        other => Err(Skipped::NotHere(format!("{} is not a fault of scarcity", other.name()))),
+    }
+}
+
+/// Ends it: what was seen.
+pub(super) async fn heal(world: &mut World, squeezed: Squeezed) -> Result<String, String> {
+    match squeezed {
+        Squeezed::Frozen { node, group } => group.thaw().map(|seen| format!("node {node}: {seen}")),
+        Squeezed::Cpu(group) => {
+            let stat = group.read("cpu.stat");
+            let throttled = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse::<u64>().ok()).unwrap_or(0);
+            if throttled == 0 { Err("it never wanted more".to_owned()) } else { Ok(format!("held back {throttled} times")) }
+        }
+        Squeezed::Memory { node, group } => {
+            let hits: u64 = group.read("memory.failcnt").trim().parse().unwrap_or(0);
+            let ended = !world.cluster.node(node).runs();
+            drop(group);
+            match (hits, ended) {
+                (0, false) => Err("it never wanted more".to_owned()),
+                (hits, false) => Ok(format!("at its limit {hits} times")),
+                (hits, true) => Ok(format!("at its limit {hits} times, and killed")),
+            }
+        }
+        Squeezed::Clients { task, stop } => {
+            drop(stop);
+            let opened = task.await.map_err(|error| error.to_string())?;
+            if opened == 0 { Err("no connection was taken".to_owned()) } else { Ok(format!("{opened} connections")) }
+        }
+    }
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    line.unwrap_or(0) * 1024
+}
+
+/// Clients that each send a request byte by byte, and never come to its end.
+async fn attack(address: String, mut stopped: oneshot::Receiver<()>) -> usize {
+    let mut open = Vec::new();
+    for _ in 0..SLOW_CLIENTS {
+        let connected = tokio::time::timeout(Duration::from_millis(200), TcpStream::connect(&address)).await;
+        let Ok(Ok(mut stream)) = connected else { continue };
+        if stream.write_all(b"POST /v1/locks/slow HTTP/1.1\r\nHost: x\r\nx-slow: ").await.is_ok() {
+            open.push(stream);
+        }
+    }
+    let opened = open.len();
+    while tokio::time::timeout(BYTE_EVERY, &mut stopped).await.is_err() {
+        let mut left = Vec::new();
+        for mut stream in open {
+            if stream.write_all(b"x").await.is_ok() {
+                left.push(stream);
+            }
+        }
+        open = left;
+    }
+    opened
+}
+
+/// A control group of version 1 around one process; undone when dropped.
+#[derive(Debug)]
+pub(super) struct Group {
+    folder: PathBuf,
+    controller: &'static str,
+    pid: u32,
+}
+
+impl Group {
+    fn around(world: &mut World, node: usize, controller: &'static str) -> Result<Group, Skipped> {
+        let pid = world.cluster.node(node).pid().ok_or_else(|| Skipped::NotNow("it has ended".to_owned()))?;
+        let root = Path::new(CONTROLLERS).join(controller);
+        if !root.join("cgroup.procs").exists() {
+            return Err(Skipped::NotHere(format!("there is no controller at {}", root.display())));
+        }
+        let folder = root.join(format!("fhc-{pid}"));
+        fs::create_dir_all(&folder).map_err(|error| Skipped::NotHere(format!("{}: {error}", folder.display())))?;
+        let group = Group { folder, controller, pid };
+        group.write("cgroup.procs", &pid.to_string()).map_err(Skipped::NotHere)?;
+        Ok(group)
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), String> {
+        fs::write(self.folder.join(file), text).map_err(|error| format!("{}/{file}: {error}", self.folder.display()))
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.join(file)).unwrap_or_default()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for pid in self.read("cgroup.procs").lines() {
+            // It may have ended meanwhile.
+            drop(fs::write(Path::new(CONTROLLERS).join(self.controller).join("cgroup.procs"), pid));
+        }
+        drop(run_line(&format!("rmdir {}", self.folder.display())));
+    }
+}

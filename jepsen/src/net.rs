@@ -1,0 +1,128 @@
+//! A network of our own: each node in a namespace, the clients in that of the machine, and between them a switch that this
+//! program is, so that it can lose, hold and swap packets as it likes.
+
+mod link;
+mod packet;
+mod switch;
+
+pub(crate) use link::{Link, Overlay};
+pub(crate) use switch::Switch;
+
+use crate::{
+    shell::{is_alive, run_line},
+    sys,
+};
+use std::{fs::File, process};
+
+/// Where the clients are, among the places of the network; the nodes follow, by their ids.
+pub(crate) const CLIENTS: usize = 0;
+/// The last byte of the clients' address.
+const CLIENTS_HOST: usize = 250;
+/// Packets that a device holds before it drops: enough that only faults lose some.
+const DEVICE_QUEUE: usize = 5_000;
+
+/// The namespaces and the switch; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Network {
+    subnet: u8,
+    nodes: usize,
+    pub(crate) switch: Switch,
+}
+
+impl Network {
+    /// Makes a namespace for each node; in words why that is not possible.
+    pub(crate) fn create(nodes: usize) -> Result<Network, String> {
+        remove_leftovers();
+        let subnet = free_subnet()?;
+        let made = devices(subnet, nodes).and_then(|tuns| Switch::start(tuns).map_err(|error| format!("the switch: {error}")));
+        match made {
+            Ok(switch) => Ok(Network { subnet, nodes, switch }),
+            Err(why) => {
+                remove_namespaces(process::id());
+                Err(why)
+            }
+        }
+    }
+
+    /// The address of a node.
+    pub(crate) fn address(&self, node: usize) -> String {
+        format!("10.77.{}.{node}", self.subnet)
+    }
+
+    /// The namespace of a node, as a file.
+    pub(crate) fn namespace(&self, node: usize) -> String {
+        format!("/run/netns/{}", namespace(node))
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        remove_namespaces(process::id());
+    }
+}
+
+fn namespace(node: usize) -> String {
+    format!("fhc-{}-{node}", process::id())
+}
+
+fn devices(subnet: u8, nodes: usize) -> Result<Vec<File>, String> {
+    let mut tuns = Vec::with_capacity(nodes + 1);
+    for place in 0..=nodes {
+        let device = format!("fhc{}-{place}", process::id() % 1_000_000);
+        let tun = sys::open_tun(&device).map_err(|error| format!("no network device of our own (/dev/net/tun): {error}"))?;
+        if place == CLIENTS {
+            run_line(&format!("ip addr add 10.77.{subnet}.{CLIENTS_HOST}/24 dev {device}"))?;
+            run_line(&format!("ip link set {device} txqueuelen {DEVICE_QUEUE} up"))?;
+        } else {
+            let name = namespace(place);
+            run_line(&format!("ip netns add {name}"))?;
+            run_line(&format!("ip link set {device} netns {name}"))?;
+            run_line(&format!("ip -n {name} link set lo up"))?;
+            run_line(&format!("ip -n {name} addr add 10.77.{subnet}.{place}/24 dev {device}"))?;
+            run_line(&format!("ip -n {name} link set {device} txqueuelen {DEVICE_QUEUE} up"))?;
+        }
+        tuns.push(tun);
+    }
+    Ok(tuns)
+}
+
+/// The place that an address of the network belongs to.
+fn place_of(last_byte: u8, nodes: usize) -> Option<usize> {
+    match usize::from(last_byte) {
+        CLIENTS_HOST => Some(CLIENTS),
+        node if (1..=nodes).contains(&node) => Some(node),
+        _ => None,
+    }
+}
+
+fn free_subnet() -> Result<u8, String> {
+    let taken = run_line("ip -o -4 addr")?;
+    let begin = process::id() % 256;
+    let candidates = (0..256).filter_map(|step| u8::try_from((begin + step) % 256).ok());
+    let mut free = candidates.filter(|subnet| !taken.contains(&format!(" 10.77.{subnet}.")));
+    free.next().ok_or_else(|| "every network 10.77.0.0/24 to 10.77.255.0/24 is taken".to_owned())
+}
+
+fn remove_namespaces(of: u32) {
+    let names = run_line("ip netns list").unwrap_or_default();
+    let begin = format!("fhc-{of}-");
+    for name in names.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| name.starts_with(&begin)) {
+        if let Err(why) = run_line(&format!("ip netns del {name}")) {
+            crate::say(&format!("left behind: {why}"));
+        }
+    }
+}
+
+/// Removes what runs that were killed have left.
+fn remove_leftovers() {
+    let names = run_line("ip netns list").unwrap_or_default();
+    let pids = names.lines().filter_map(|line| line.strip_prefix("fhc-")?.split('-').next()?.parse().ok());
+    for pid in pids.filter(|pid| !is_alive(*pid)) {
+        remove_namespaces(pid);
+    }
+}

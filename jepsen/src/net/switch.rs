@@ -1,0 +1,225 @@
+//! The switch: takes packets from each place and brings them to the one that they are for, as far as the faults let it.
+
+use super::{Link, Overlay, packet, place_of};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read, Write},
+    ops::Deref,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Larger than any packet of our devices.
+const PACKET_BYTES_MAX: usize = 65_536;
+/// Packets that are on their way at a time; more are lost, as in a switch whose memory is full.
+const ON_THE_WAY_MAX: usize = 20_000;
+
+/// A running switch; it stops when dropped.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    remote: Remote,
+}
+
+/// What the switch is told by.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    places: usize,
+    faults: Mutex<Faults>,
+    /// Packets that a fault did something to.
+    touched: AtomicU64,
+    way: Mutex<Way>,
+    /// A packet has come that was not there when the bringer began to wait.
+    news: Condvar,
+    over: AtomicBool,
+}
+
+/// Packets that are held, by when they are due.
+#[derive(Debug, Default)]
+struct Way {
+    packets: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Faults {
+    overlays: BTreeMap<u64, Overlay>,
+    next: u64,
+    links: Vec<Link>,
+}
+
+impl Shared {
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        // What it guards is whole after every statement that can panic.
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn later(&self, due: Instant, to: usize, packet: &[u8]) {
+        let mut way = self.way();
+        if way.packets.len() < ON_THE_WAY_MAX {
+            let number = way.next;
+            way.next += 1;
+            way.packets.insert((due, number), (to, packet.to_vec()));
+            self.news.notify_one();
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.remote.0.over.store(true, Ordering::Relaxed);
+        self.remote.0.news.notify_all();
+    }
+}
+
+impl Switch {
+    /// Carries packets between the devices, in threads of its own.
+    pub(super) fn start(tuns: Vec<File>) -> io::Result<Switch> {
+        let places = tuns.len();
+        let faults = Faults { overlays: BTreeMap::new(), next: 0, links: vec![Link::default(); places * places] };
+        let shared = Arc::new(Shared {
+            places,
+            faults: Mutex::new(faults),
+            touched: AtomicU64::new(0),
+            way: Mutex::new(Way::default()),
+            news: Condvar::new(),
+            over: AtomicBool::new(false),
+        });
+        let tuns = Arc::new(tuns);
+        for place in 0..places {
+            let (tuns, shared) = (Arc::clone(&tuns), Arc::clone(&shared));
+            thread::Builder::new().name(format!("switch-{place}")).spawn(move || carry(place, &tuns, &shared))?;
+        }
+        let for_bringer = Arc::clone(&shared);
+        thread::Builder::new().name("switch-delay".to_owned()).spawn(move || bring(&tuns, &for_bringer))?;
+        Ok(Switch { remote: Remote(shared) })
+    }
+
+    /// Another hand on it.
+    pub(crate) fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+}
+
+impl Deref for Switch {
+    type Target = Remote;
+
+    fn deref(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+impl Remote {
+    /// Lets a fault take effect, until it is lifted.
+    pub(crate) fn lay(&self, overlay: Overlay) -> u64 {
+        let mut faults = self.0.faults();
+        let id = faults.next;
+        faults.next += 1;
+        faults.overlays.insert(id, overlay);
+        faults.join(self.0.places);
+        id
+    }
+
+    /// Ends a fault.
+    pub(crate) fn lift(&self, id: u64) {
+        let mut faults = self.0.faults();
+        faults.overlays.remove(&id);
+        faults.join(self.0.places);
+    }
+
+    /// How many packets a fault has lost, held or doubled so far.
+    pub(crate) fn touched(&self) -> u64 {
+        self.0.touched.load(Ordering::Relaxed)
+    }
+}
+
+impl Faults {
+    fn join(&mut self, places: usize) {
+        self.links.fill(Link::default());
+        for (from, to, link) in self.overlays.values().flat_map(|Overlay(links)| links) {
+            let of_pair = &mut self.links[from * places + to];
+            *of_pair = of_pair.and(*link);
+        }
+    }
+}
+
+/// Reads one device until it goes away with its namespace.
+fn carry(place: usize, tuns: &[File], shared: &Shared) {
+    let mut random = SmallRng::seed_from_u64(place as u64);
+    let mut buffer = vec![0; PACKET_BYTES_MAX];
+    let mut device = &tuns[place];
+    loop {
+        match device.read(&mut buffer) {
+            Ok(length) => forward(&buffer[..length], place, tuns, shared, &mut random),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &Shared, random: &mut SmallRng) {
+    let Some(to) = packet::route(packet).and_then(|(_, to)| place_of(to, shared.places - 1)) else { return };
+    let link = shared.faults().links[from * shared.places + to];
+    if link == Link::default() {
+        return deliver(&tuns[to], packet);
+    }
+    let lost = link.cut
+        || (link.data_lost && packet::has_data(packet))
+        || (link.loss_permille > 0 && random.random_range(0..1_000) < link.loss_permille);
+    if lost {
+        shared.touched.fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    let copies = 1 + u32::from(link.twice_permille > 0 && random.random_range(0..1_000) < link.twice_permille);
+    for _ in 0..copies {
+        let jitter = if link.jitter_us > 0 { random.random_range(0..link.jitter_us) } else { 0 };
+        let delay = Duration::from_micros(link.delay_us + jitter);
+        if copies > 1 || !delay.is_zero() {
+            shared.touched.fetch_add(1, Ordering::Relaxed);
+        }
+        if delay.is_zero() {
+            deliver(&tuns[to], packet);
+        } else {
+            shared.later(Instant::now() + delay, to, packet);
+        }
+    }
+}
+
+/// Brings packets that were held to where they go, when it is time.
+fn bring(tuns: &[File], shared: &Shared) {
+    let mut way = shared.way();
+    while !shared.over.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        let Some(((due, _), _)) = way.packets.first_key_value() else {
+            way = shared.news.wait(way).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        if *due > now {
+            let wait = *due - now;
+            way = shared.news.wait_timeout(way, wait).unwrap_or_else(PoisonError::into_inner).0;
+        } else if let Some((_, (to, packet))) = way.packets.pop_first() {
+            drop(way);
+            deliver(&tuns[to], &packet);
+            way = shared.way();
+        }
+    }
+}
+
+fn deliver(mut device: &File, packet: &[u8]) {
+    // A device that is full or going away loses packets, as a network does.
+    drop(device.write(packet));
+}

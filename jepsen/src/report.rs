@@ -1,0 +1,63 @@
+//! What a run has shown, as text and as a page with a picture.
+
+mod text;
+
+pub(crate) use text::text;
+
+use crate::{
+    check::{Check, Cover},
+    history::History,
+};
+use std::collections::BTreeMap;
+
+/// What comes out of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing that was promised was broken, and the run proves it.
+    Valid,
+    /// The run proves nothing.
+    Invalid,
+    /// A promise was broken.
+    Broken,
+}
+
+impl Verdict {
+    /// As it is printed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::Valid => "VALID",
+            Verdict::Invalid => "INVALID",
+            Verdict::Broken => "BROKEN",
+        }
+    }
+}
+
+/// All that a report says.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    /// The command that makes such a run again.
+    pub(crate) command: String,
+    pub(crate) history: &'a History,
+    pub(crate) checks: &'a [Check],
+    pub(crate) covers: &'a [Cover],
+    /// What makes the run prove nothing.
+    pub(crate) lacks: &'a [String],
+    /// What went wrong besides.
+    pub(crate) complaints: &'a [String],
+    pub(crate) not_covered: &'a BTreeMap<&'static str, String>,
+    /// How long the checkers took, in milliseconds.
+    pub(crate) check_millis: u128,
+}
+
+impl Report<'_> {
+    /// What comes out of it.
+    pub(crate) fn verdict(&self) -> Verdict {
+        if !self.complaints.is_empty() || self.checks.iter().any(|check| !check.broken.is_empty()) {
+            Verdict::Broken
+        } else if !self.lacks.is_empty() || self.checks.iter().any(|check| !check.undecided.is_empty()) {
+            Verdict::Invalid
+        } else {
+            Verdict::Valid
+        }
+    }
+}

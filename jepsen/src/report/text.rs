@@ -1,0 +1,84 @@
+//! The report as text.
+
+use super::Report;
+use crate::{
+    check::longest_gap,
+    history::{Call, Outcome},
+};
+use std::fmt::{self, Write};
+
+/// All of it, with the verdict in the last line.
+pub(crate) fn text(report: &Report<'_>) -> String {
+    let mut out = String::new();
+    write_text(report, &mut out).expect("writing to a String cannot fail");
+    out
+}
+
+fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
+    let history = report.history;
+    let count = |outcome: Outcome| history.ops.iter().filter(|op| op.outcome == outcome).count();
+    let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
+    successes.sort_unstable();
+    writeln!(out, "{}", report.command)?;
+    writeln!(
+        out,
+        "{:.1} s: {} operations: {} ok, {} failed, {} unknown; {} grants; {} events told; {} leaders; longest gap {} ms",
+        seconds(history.length),
+        history.ops.len(),
+        count(Outcome::Ok),
+        count(Outcome::Fail),
+        count(Outcome::Unknown),
+        history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()).count(),
+        history.told.iter().map(Vec::len).max().unwrap_or(0),
+        history.leaders.len(),
+        longest_gap(&successes, 0, history.length) / 1_000,
+    )?;
+    if !history.resource.is_empty() {
+        let refused = history.resource.iter().filter(|write| !write.accepted).count();
+        writeln!(
+            out,
+            "resource outside: {} writes, {refused} refused for an old token; without a comparison {} were lost",
+            history.resource.len(),
+            history.lost_without_fence,
+        )?;
+    }
+    writeln!(out, "\n{:<18} {:>6} {:>8} {:>8} {:>8} {:>12}", "fault", "times", "asked", "ok", "grants", "longest gap")?;
+    for cover in report.covers {
+        writeln!(
+            out,
+            "{:<18} {:>6} {:>8} {:>8} {:>8} {:>9} ms",
+            cover.fault.name(),
+            cover.times,
+            cover.asked,
+            cover.succeeded,
+            cover.grants,
+            cover.longest_gap / 1_000,
+        )?;
+    }
+    for (fault, why) in report.not_covered {
+        writeln!(out, "{fault:<18} not covered here: {why}")?;
+    }
+    writeln!(out, "\nchecks ({} ms)", report.check_millis)?;
+    for check in report.checks {
+        let verdict = match (check.broken.len(), check.undecided.len()) {
+            (0, 0) => "holds",
+            (0, _) => "UNDECIDED",
+            (_, _) => "BROKEN",
+        };
+        writeln!(out, "{verdict:<10} {:<28} {:>8} looked at: {}", check.name, check.looked_at, check.promise)?;
+        for finding in check.broken.iter().chain(&check.undecided) {
+            writeln!(out, "           - {finding}")?;
+        }
+    }
+    for complaint in report.complaints {
+        writeln!(out, "BROKEN     {complaint}")?;
+    }
+    for lack in report.lacks {
+        writeln!(out, "INVALID    {lack}")?;
+    }
+    writeln!(out, "\nverdict: {}", report.verdict().word())
+}
+
+fn seconds(micros: u64) -> f64 {
+    std::time::Duration::from_micros(micros).as_secs_f64()
+}

@@ -1,0 +1,76 @@
+//! A resource outside of the cluster, as a database would be one: it refuses a token that is older than one it has seen. Beside
+//! it the same without a comparison: what is lost there shows that there was something to be refused.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What all writers share.
+#[derive(Debug, Default)]
+pub(crate) struct Resource {
+    places: Mutex<HashMap<String, Place>>,
+    lost_without_fence: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    newest: u64,
+    value: u64,
+    unfenced: u64,
+}
+
+impl Resource {
+    fn places(&self) -> MutexGuard<'_, HashMap<String, Place>> {
+        // What it guards is whole after every statement that can panic.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values there; the token is known from now on.
+    pub(crate) fn read(&self, key: &str, token: u64) -> (u64, u64) {
+        let mut places = self.places();
+        let place = places.entry(key.to_owned()).or_default();
+        place.newest = place.newest.max(token);
+        (place.value, place.unfenced)
+    }
+
+    /// Writes a value; whether the token let it in. Where nothing is compared it is written in any case: `unfenced` is what the
+    /// writer had read there.
+    pub(crate) fn write(&self, key: &str, token: u64, value: u64, unfenced: u64) -> bool {
+        let mut places = self.places();
+        let place = places.entry(key.to_owned()).or_default();
+        if place.unfenced != unfenced {
+            self.lost_without_fence.fetch_add(1, Ordering::Relaxed);
+        }
+        place.unfenced = unfenced + 1;
+        let accepted = token >= place.newest;
+        if accepted {
+            (place.newest, place.value) = (token, value);
+        }
+        accepted
+    }
+
+    /// How many writes were lost where nothing was compared.
+    pub(crate) fn lost_without_fence(&self) -> u64 {
+        self.lost_without_fence.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_token_is_refused_and_lost_where_nothing_is_compared() {
+        let resource = Resource::default();
+        let slept = resource.read("a", 5);
+        let newer = resource.read("a", 9);
+        assert!(resource.write("a", 9, newer.0 + 1, newer.1));
+        assert!(!resource.write("a", 5, slept.0 + 1, slept.1));
+        assert_eq!(resource.read("a", 9).0, 1);
+        assert_eq!(resource.lost_without_fence(), 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! One run: start, torment, heal, come to rest, judge, report.
+
+use crate::{
+    check::{self, Demands},
+    client::Shared,
+    cluster::{Cluster, READY_WITHIN, leader_of},
+    history::{self, History, Recorder},
+    http::{Http, Request},
+    nemesis::{Fault, Rhythm, World},
+    net::Network,
+    report::{self, Report, Verdict},
+    resource::Resource,
+    workload::{self, Workload},
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::task::JoinHandle;
+
+/// How often it is looked who leads.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A client that was told to end has ended by then: after its last request, and a sleep.
+const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
+/// The watches have told everything by then.
+const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
+/// The least number of successes in each second of a run, whatever the faults.
+const SUCCESSES_PER_SECOND: u64 = 5;
+/// The least number of successes while a fault lasts.
+const SUCCESSES_PER_FAULT: usize = 10;
+
+/// What a run is to do.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) workloads: Vec<Workload>,
+    pub(crate) faults: Vec<Fault>,
+    /// The faults as they were asked for.
+    pub(crate) nemesis: String,
+    pub(crate) length: Duration,
+    pub(crate) nodes: usize,
+    pub(crate) clients: u64,
+    pub(crate) seed: u64,
+    pub(crate) folder: PathBuf,
+    pub(crate) fairhold: PathBuf,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) verdict: Verdict,
+    pub(crate) text: String,
+    pub(crate) folder: PathBuf,
+}
+
+/// What a run has left.
+struct Outcome {
+    history: History,
+    not_covered: BTreeMap<&'static str, String>,
+    complaints: Vec<String>,
+}
+
+/// Makes a run; in words why none could be made.
+pub(crate) fn run(plan: &Plan) -> Result<Done, String> {
+    fs::create_dir_all(&plan.folder).map_err(|error| format!("{}: {error}", plan.folder.display()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let outcome = runtime.block_on(live(plan))?;
+    history::write_files(&outcome.history, &plan.folder).map_err(|error| format!("the history: {error}"))?;
+    judge(plan, &outcome)
+}
+
+async fn live(plan: &Plan) -> Result<Outcome, String> {
+    let network = Network::create(plan.nodes)?;
+    let cluster = Cluster::plan(&network, &plan.fairhold, &plan.folder)?;
+    for node in &cluster.nodes {
+        let parent = node.data.parent().unwrap_or(&plan.folder);
+        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+    }
+    let recorder = Arc::new(Recorder::new(plan.nodes));
+    let mut world = World::new(cluster, network, Arc::clone(&recorder), plan.seed, plan.folder.clone());
+    world.prepare(&plan.faults);
+    let started = world.cluster.start_all().await;
+    let outcome = match started {
+        Ok(()) => Ok(torment(plan, &mut world, &recorder).await),
+        Err(why) => Err(why),
+    };
+    world.tidy();
+    outcome
+}
+
+async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Outcome {
+    let shared = Arc::new(Shared {
+        recorder: Arc::clone(recorder),
+        resource: Resource::default(),
+        over: AtomicBool::new(false),
+        processes: AtomicU64::new(0),
+    });
+    let http = world.cluster.http.clone();
+    let (at_rest, rest) = tokio::sync::watch::channel(0);
+    let watches: Vec<JoinHandle<()>> = (1..=plan.nodes)
+        .map(|node| tokio::spawn(workload::follow(node, http.clone(), Arc::clone(&shared), rest.clone())))
+        .collect();
+    let lookout = tokio::spawn(look_out(http.clone(), Arc::clone(recorder)));
+    let mut clients = Vec::new();
+    for workload in &plan.workloads {
+        clients.extend(workload::start(*workload, plan.clients, &http, &shared, plan.seed));
+    }
+    world.torment(&plan.faults, plan.length, rhythm(plan)).await;
+    shared.over.store(true, Ordering::SeqCst);
+    let mut complaints = Vec::new();
+    if !all_end(clients, CLIENTS_END_WITHIN).await {
+        complaints.push(format!("a client still waits for an answer {CLIENTS_END_WITHIN:?} after everything was healed"));
+    }
+    match come_to_rest(world).await {
+        Ok(revision) => {
+            at_rest.send_replace(revision);
+            // What a watch has not told by then is left to its checker.
+            all_end(watches, WATCHES_END_WITHIN).await;
+        }
+        Err(why) => complaints.push(why),
+    }
+    lookout.abort();
+    complaints.append(&mut world.complaints);
+    let history = recorder.finish(shared.resource.lost_without_fence());
+    Outcome { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
+}
+
+/// In short runs faults are short, so that each comes, and quiet is as well.
+fn rhythm(plan: &Plan) -> Rhythm {
+    let rounds = u32::try_from(plan.faults.len().max(1)).unwrap_or(u32::MAX);
+    let each = plan.length / rounds;
+    let fault = (each / 2).clamp(Duration::from_millis(2_000), Duration::from_secs(5));
+    Rhythm { fault, quiet: (each / 5).clamp(Duration::from_millis(500), Duration::from_secs(3)) }
+}
+
+async fn look_out(http: Http, recorder: Arc<Recorder>) {
+    loop {
+        if let Some((node, term)) = leader_of(&http).await {
+            recorder.leads(node, term);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether all have ended by then; those that have not are ended.
+async fn all_end(tasks: Vec<JoinHandle<()>>, within: Duration) -> bool {
+    let until = tokio::time::Instant::now() + within;
+    let mut all = true;
+    for mut task in tasks {
+        if tokio::time::timeout_at(until, &mut task).await.is_err() {
+            task.abort();
+            all = false;
+        }
+    }
+    all
+}
+
+/// Waits until all nodes have the same state: its revision.
+async fn come_to_rest(world: &mut World) -> Result<u64, String> {
+    let ids: Vec<usize> = world.cluster.nodes.iter().map(|node| node.id).collect();
+    for id in &ids {
+        world.cluster.ready(*id, READY_WITHIN).await?;
+    }
+    let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
+    let started = Instant::now();
+    loop {
+        let mut seen = Vec::new();
+        for id in &ids {
+            let cluster = world.cluster.http.ask(*id, &look).await.json;
+            seen.push((cluster["digest_revision"].as_u64(), cluster["digest"].as_str().map(str::to_owned)));
+        }
+        if let Some((Some(revision), Some(_))) = seen.first().filter(|first| seen.iter().all(|other| other == *first)) {
+            return Ok(*revision);
+        }
+        let first = seen.first().and_then(|(revision, _)| *revision);
+        if first.is_some() && seen.iter().all(|(revision, _)| *revision == first) {
+            return Err(format!("the nodes differ at the same revision: {seen:?}"));
+        }
+        if started.elapsed() > READY_WITHIN {
+            return Err(format!("the nodes do not come to the same state: {seen:?}"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn judge(plan: &Plan, outcome: &Outcome) -> Result<Done, String> {
+    let began = Instant::now();
+    let Outcome { history, not_covered, complaints } = outcome;
+    let true_clocks = !plan.faults.iter().any(|fault| fault.bends_time());
+    let checks = check::all(history, true_clocks);
+    let successes = usize::try_from(plan.length.as_secs() * SUCCESSES_PER_SECOND).unwrap_or(usize::MAX);
+    let demands = Demands { faults: &plan.faults, not_covered, successes, successes_each: SUCCESSES_PER_FAULT };
+    let (covers, lacks) = check::coverage(history, &demands);
+    let report = Report {
+        command: command(plan),
+        history,
+        checks: &checks,
+        covers: &covers,
+        lacks: &lacks,
+        complaints,
+        not_covered,
+        check_millis: began.elapsed().as_millis(),
+    };
+    let text = report::text(&report);
+    let write = |name: &str, text: &str| fs::write(plan.folder.join(name), text).map_err(|error| format!("{name}: {error}"));
+    write("report.txt", &text)?;
+    Ok(Done { verdict: report.verdict(), text, folder: plan.folder.clone() })
+}
+
+/// The command that makes such a run again.
+fn command(plan: &Plan) -> String {
+    let workloads: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
+    format!(
+        "fairhold-jepsen --workload {} --nemesis {} --seconds {} --nodes {} --clients {} --seed {}",
+        workloads.join(","),
+        if plan.nemesis.is_empty() { "none" } else { &plan.nemesis },
+        plan.length.as_secs(),
+        plan.nodes,
+        plan.clients,
+        plan.seed,
+    )
+}

@@ -1,0 +1,117 @@
+//! What the clients do: one sort of use each.
+
+mod locks;
+mod registers;
+mod sessions;
+mod watching;
+
+pub(crate) use locks::PERMITS;
+pub(crate) use watching::follow;
+
+use crate::{client::Client, client::Shared, http::Http};
+use clap::ValueEnum;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tokio::task::JoinHandle;
+
+/// Acquires, or writes, of one key before another is taken: the checker that tries all orders is given short histories.
+const USES_OF_A_KEY: u64 = 120;
+
+/// A sort of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// Exclusive locks, waited for
+    Mutex,
+    /// The same, with a resource outside that compares tokens, a node that is written under the fence, and holders that sleep
+    FencedMutex,
+    /// Readers and writers
+    RwLock,
+    /// Permits, one or two of three
+    Semaphore,
+    /// Many that wait for one lock
+    FairOrder,
+    /// Locks that are not waited for, or not for long
+    TryLock,
+    /// Candidates, a leader that proclaims values, and others who ask who leads
+    Election,
+    /// Sessions that are kept alive, forgotten or closed, with a node and a lock each
+    SessionExpiry,
+    /// Nodes that are read, written, and written where they have a version
+    Registers,
+    /// Many nodes written at once, and a watch at each server that must tell all of it
+    Watches,
+}
+
+impl Workload {
+    /// Its name on the command line, which its keys begin with.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Workload::Mutex => "mutex",
+            Workload::FencedMutex => "fenced-mutex",
+            Workload::RwLock => "rw-lock",
+            Workload::Semaphore => "semaphore",
+            Workload::FairOrder => "fair-order",
+            Workload::TryLock => "try-lock",
+            Workload::Election => "election",
+            Workload::SessionExpiry => "session-expiry",
+            Workload::Registers => "registers",
+            Workload::Watches => "watches",
+        }
+    }
+
+    /// How many keys are in use at a time.
+    fn keys(self) -> u64 {
+        match self {
+            Workload::FairOrder | Workload::Semaphore | Workload::Election => 1,
+            Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => 2,
+            Workload::Registers | Workload::SessionExpiry => 3,
+            Workload::Watches => 50,
+        }
+    }
+}
+
+/// Gives out keys: a few at a time, each for a while.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    workload: Workload,
+    given: AtomicU64,
+}
+
+impl Keys {
+    fn next(&self) -> String {
+        let given = self.given.fetch_add(1, Ordering::Relaxed);
+        let of = self.workload.keys();
+        format!("{}-{}-{}", self.workload.name(), given % of, given / of / USES_OF_A_KEY)
+    }
+
+    /// The one that was given last.
+    fn current(&self) -> String {
+        let given = self.given.load(Ordering::Relaxed);
+        let of = self.workload.keys();
+        format!("{}-{}-{}", self.workload.name(), given % of, given / of / USES_OF_A_KEY)
+    }
+}
+
+/// Starts so many clients, which go on until they are told to end.
+pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
+    let keys = Arc::new(Keys { workload, given: AtomicU64::new(0) });
+    let clients = (0..count).map(|number| {
+        let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (workload as u64) << 32;
+        let (client, keys) = (Client::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
+        match workload {
+            Workload::Registers => tokio::spawn(registers::run(client, keys)),
+            Workload::Watches => tokio::spawn(watching::write(client, keys)),
+            Workload::SessionExpiry => tokio::spawn(sessions::run(client, number)),
+            Workload::Mutex
+            | Workload::FencedMutex
+            | Workload::RwLock
+            | Workload::Semaphore
+            | Workload::FairOrder
+            | Workload::TryLock
+            | Workload::Election => tokio::spawn(locks::run(client, keys, workload, number)),
+        }
+    });
+    clients.collect()
+}

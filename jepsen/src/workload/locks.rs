@@ -1,0 +1,85 @@
+//! Those who take a lock, hold it for a moment, and give it back; some sleep for longer than their lease.
+
+use super::{Keys, Workload};
+use crate::client::{Client, Held, TTL, Wish};
+use rand::RngExt;
+use std::{sync::Arc, time::Duration};
+
+/// Permits of a semaphore, all together.
+pub(crate) const PERMITS: u32 = 3;
+/// How long somebody waits for a lock.
+const WAIT: Duration = Duration::from_millis(1_500);
+/// How long somebody waits who does not want to wait.
+const SHORT_WAIT_MS_MAX: u64 = 150;
+/// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+const SLEEPERS_PERMILLE: u32 = 40;
+/// How long they sleep.
+const SLEEP: Duration = Duration::from_millis(2_600);
+
+pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload, number: u64) {
+    while !client.is_over() {
+        if workload == Workload::Election && number % 3 == 2 {
+            client.leader(&keys.current()).await;
+            pause(&mut client, 10).await;
+            continue;
+        }
+        let wish = wish(&mut client, &keys, workload);
+        let Some(mut held) = client.acquire(&wish).await else {
+            pause(&mut client, 10).await;
+            continue;
+        };
+        // The lease counts from when it was asked for, which may be long ago.
+        let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
+        if late && !client.renew(&mut held).await {
+            client.release(&held).await;
+            continue;
+        }
+        match workload {
+            Workload::FencedMutex => write_under_fence(&mut client, &mut held).await,
+            Workload::Election => {
+                client.proclaim(&held).await;
+                pause(&mut client, 20).await;
+            }
+            Workload::FairOrder => pause(&mut client, 3).await,
+            _other => pause(&mut client, 15).await,
+        }
+        client.release(&held).await;
+    }
+}
+
+fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
+    let wait = match workload {
+        Workload::TryLock => Duration::from_millis(client.random.random_range(0..SHORT_WAIT_MS_MAX)),
+        _other => WAIT,
+    };
+    Wish {
+        key: keys.next(),
+        election: workload == Workload::Election,
+        shared: workload == Workload::RwLock && client.random.random_range(0..10) < 6,
+        permits: (workload == Workload::Semaphore).then(|| (client.random.random_range(1..=2), PERMITS)),
+        wait,
+        session: None,
+    }
+}
+
+async fn write_under_fence(client: &mut Client, held: &mut Held) {
+    client.read_resource(held);
+    client.write_resource(held);
+    client.write_fenced(held).await;
+    if client.random.random_range(0..1_000) < SLEEPERS_PERMILLE {
+        tokio::time::sleep(SLEEP).await;
+    } else {
+        pause(client, 15).await;
+    }
+    // It does not look whether its lease is over: the fence has to.
+    client.write_resource(held);
+    if !client.believes_in(held) {
+        client.write_fenced(held).await;
+    }
+}
+
+/// Up to so many milliseconds.
+pub(super) async fn pause(client: &mut Client, milliseconds: u64) {
+    let length = client.random.random_range(0..=milliseconds * 1_000);
+    tokio::time::sleep(Duration::from_micros(length)).await;
+}

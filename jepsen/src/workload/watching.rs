@@ -1,0 +1,82 @@
+//! Those who write many nodes, and one who watches at each server and goes on after every break.
+
+use super::{Keys, locks::pause};
+use crate::{
+    client::{Client, Shared},
+    history::{Event, Outcome},
+    http::{Http, Request},
+};
+use rand::RngExt;
+use std::{sync::Arc, time::Duration};
+
+/// Before a watch that broke is begun again.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// A stream on which nothing came for so long is left: there is a bookmark every 10 s.
+const SILENT_AFTER: Duration = Duration::from_secs(12);
+/// A node that does not begin to answer by then is asked again.
+const BEGINS_WITHIN: Duration = Duration::from_secs(3);
+
+pub(super) async fn write(mut client: Client, keys: Arc<Keys>) {
+    while !client.is_over() {
+        let key = format!("chaos/{}", keys.next());
+        if client.random.random_range(0..4) == 0 {
+            client.read(&key).await;
+        } else if client.write(&key, None).await == Outcome::Ok {
+            pause(&mut client, 4).await;
+        }
+    }
+}
+
+/// Watches everything at one server, until it has told the revision at which all has come to rest.
+pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut rest: tokio::sync::watch::Receiver<u64>) {
+    let mut from = None;
+    loop {
+        let followed = one_stream(node, &http, &shared, &mut from);
+        let enough = async {
+            loop {
+                let at_rest = *rest.borrow_and_update();
+                if at_rest > 0 && shared.recorder.last_told(node - 1).0 >= at_rest {
+                    return;
+                }
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        };
+        tokio::select! {
+            () = followed => {}
+            () = enough => return,
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+/// One answer that goes on: what it tells is written down. Afterwards `from` says where to go on.
+async fn one_stream(node: usize, http: &Http, shared: &Shared, from: &mut Option<u64>) {
+    let begin = from.unwrap_or(1);
+    let request = Request::get(format!("/v1/watch?from={begin}"));
+    let opened = tokio::time::timeout(BEGINS_WITHIN, http.open(node, &request)).await;
+    let Ok(Ok(mut response)) = opened else { return };
+    if response.status() != 200 {
+        return;
+    }
+    // What has been told of this revision comes again, in the same order.
+    let (last, told) = shared.recorder.last_told(node - 1);
+    let mut again = if last == begin { told } else { 0 };
+    let mut text = Vec::new();
+    while let Ok(Ok(Some(chunk))) = tokio::time::timeout(SILENT_AFTER, response.chunk()).await {
+        text.extend_from_slice(&chunk);
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            let Ok(line) = serde_json::from_slice::<serde_json::Value>(&line) else { return };
+            let revision = line["revision"].as_u64().unwrap_or(0);
+            match line["type"].as_str().unwrap_or_default() {
+                "bookmark" | "goaway" => *from = Some(revision + 1),
+                "error" => return,
+                _change if revision == begin && again > 0 => again -= 1,
+                _change => {
+                    *from = Some(revision);
+                    shared.recorder.told(node - 1, Event { at: shared.recorder.now(), revision, line });
+                }
+            }
+        }
+    }
+}
