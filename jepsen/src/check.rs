@@ -5,7 +5,7 @@ mod fencing;
 mod leases;
 mod order;
 #[cfg(test)]
-mod plant;
+pub(crate) mod plant;
 mod queue;
 mod replay;
 mod watches;

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) over: AtomicBool,
     /// The next process.
     pub(crate) processes: AtomicU64,
+    /// The next owner of a grant.
+    pub(crate) attempts: AtomicU64,
 }
 
 /// A client.
@@ -124,14 +126,16 @@ impl Client {
     /// Asks for a grant. Where nobody knows whether it was given, it is given back.
     pub(crate) async fn acquire(&mut self, wish: &Wish) -> Option<Held> {
         let id = new_key();
+        // The watch tells of an owner: so each request has one of its own.
+        let owner = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));
         let collection = if wish.election { "elections" } else { "locks" };
-        let mut path = format!("/v1/{collection}/{}?wait={}ms&owner=p{}", wish.key, wish.wait.as_millis(), self.process);
+        let mut path = format!("/v1/{collection}/{}?wait={}ms&owner={owner}", wish.key, wish.wait.as_millis());
         match &wish.session {
             Some(session) => path.push_str(&format!("&session={session}")),
             None => path.push_str(&format!("&ttl={}ms", TTL.as_millis())),
         }
         if wish.election {
-            path.push_str(&format!("&value=p{}", self.process));
+            path.push_str(&format!("&value={owner}"));
         }
         if wish.shared {
             path.push_str("&mode=shared");
@@ -141,8 +145,9 @@ impl Client {
         }
         let describe = |op: &mut Op| {
             (op.shared, op.permits) = (wish.shared, wish.permits.map(|(permits, _)| permits));
-            (op.ttl, op.grant) = (Some(micros(TTL)), Some(op.index));
-            op.value = Some(format!("p{}", op.process));
+            // A session's grants live as long as it does.
+            op.ttl = wish.session.is_none().then_some(micros(TTL));
+            (op.grant, op.value) = (Some(op.index), Some(owner));
         };
         let request = Request::post(path, &id).within(WORK, wish.wait);
         let (running, reply) = self

@@ -1,7 +1,9 @@
 //! What a run has shown, as text and as a page with a picture.
 
+mod page;
 mod text;
 
+pub(crate) use page::page;
 pub(crate) use text::text;
 
 use crate::{

@@ -99,6 +99,7 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Ou
         resource: Resource::default(),
         over: AtomicBool::new(false),
         processes: AtomicU64::new(0),
+        attempts: AtomicU64::new(0),
     });
     let http = world.cluster.http.clone();
     let (at_rest, rest) = tokio::sync::watch::channel(0);
@@ -209,6 +210,7 @@ fn judge(plan: &Plan, outcome: &Outcome) -> Result<Done, String> {
     let text = report::text(&report);
     let write = |name: &str, text: &str| fs::write(plan.folder.join(name), text).map_err(|error| format!("{name}: {error}"));
     write("report.txt", &text)?;
+    write("report.html", &report::page(&report))?;
     Ok(Done { verdict: report.verdict(), text, folder: plan.folder.clone() })
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn check(history: &History) -> Check {
             newest = newest.max((*revision, *index));
             next += 1;
         }
-        let Some((revision, is_new)) = place(op).or_else(|| Some((op.revision?, false))) else { continue };
+        let Some((revision, is_new)) = place(op).or_else(|| Some((seen_at(op)?, false))) else { continue };
         check.looked_at += 1;
         if revision < newest.0 || (is_new && revision == newest.0) {
             check.broken(|| {
@@ -45,6 +45,11 @@ fn place(op: &Op) -> Option<(u64, bool)> {
         Call::FencedWrite | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim => Some((op.revision?, true)),
         Call::Release | Call::Renew | Call::Read | Call::Open | Call::Keepalive | Call::Close | Call::Leader => None,
     }
+}
+
+/// The revision that a read reflects. What only acknowledges something shows nothing of the state, and may carry an older one.
+fn seen_at(op: &Op) -> Option<u64> {
+    op.revision.filter(|_| matches!(op.call, Call::Read | Call::Leader))
 }
 
 /// Tokens of exclusive grants differ, and a fenced write is done before the next token of its lock is given out.

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_write_on_a_version_that_is_gone_is_found() {
-        let on = |wanted| write(wanted + 1, "c").with(|op| (op.call, op.number) = (Call::Cas, u64::try_from(wanted).ok()));
+        let on = |wanted: i64| write(wanted + 1, "c").with(|op| (op.call, op.number) = (Call::Cas, u64::try_from(wanted).ok()));
         let both = |wanted| Planted::new().op(write(0, "a").at(0, 10)).op(write(1, "b").at(11, 20)).op(on(wanted).at(21, 30));
         assert_eq!(check(&both(1).done()).broken, Vec::<String>::new());
         assert_eq!(check(&both(0).done()).broken.len(), 1);
