@@ -155,12 +155,27 @@ def whole(value):
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def has_whole_floats(value):
+    if isinstance(value, dict):
+        return any(map(has_whole_floats, value.values()))
+    if isinstance(value, list):
+        return any(map(has_whole_floats, value))
+    return isinstance(value, float) and value.is_integer()
+
+
+def keep_to_different_locks(case):
+    """Each lock is named once."""
+    if case.operation.path == "/v1/locks" and isinstance(case.body, dict) and isinstance(case.body.get("locks"), list):
+        names = {lock["name"]: lock for lock in case.body["locks"]}
+        if len(names) < len(case.body["locks"]):
+            case.body["locks"] = list(names.values())
+
+
 def keep_to_the_words(case, parameters):
     # The coverage of a pattern may begin with nothing, which is no value of these.
     for name in ("If-Match", "Fairhold-Fence"):
         if (case.headers or {}).get(name) == "":
             del case.headers[name]
-    case.body = whole(case.body)
     # What it is to be newer than is a revision that was.
     parameters.drop("after")
     if case.operation.path.startswith("/v1/elections/"):
@@ -199,6 +214,8 @@ def keep_to_the_words(case, parameters):
 def before_call(context, case, kwargs):
     drop_null(case)
     keep_to_one_place(case)
+    if is_positive(case) and isinstance(case.body, dict) and has_whole_floats(case.body):
+        case.body = whole(case.body)
     parameters = Parameters(case)
     if is_one_of_a_sequence(case):
         # A redirect says nothing of what became of what was made before.
@@ -208,6 +225,7 @@ def before_call(context, case, kwargs):
     # Without what was dropped it may have become right.
     if right or is_positive(case):
         keep_to_one_place(case)
+        keep_to_different_locks(case)
         keep_to_the_words(case, parameters)
     elif (case.headers or {}).get("Fairhold-Route") == "redirect":
         # A redirect comes before the request is read: the leader is the one who refuses it.

@@ -144,3 +144,34 @@ fn who_asks_to_be_redirected_is_sent_to_the_leader() {
         assert!(cluster.client(leader).queue("signpost").await.is_empty(), "who was redirected stands nowhere");
     });
 }
+
+/// The lines of a page that begin with `$ curl`, without what is said of them.
+fn lines_of(page: &str) -> Vec<String> {
+    let joined = page.replace("\\\n", "");
+    let lines = joined.lines().filter_map(|line| line.strip_prefix("$ curl "));
+    lines.map(|line| line.split_once("  #").map_or(line, |(line, _)| line).trim().to_owned()).collect()
+}
+
+#[test]
+fn each_line_of_the_page_of_locks_is_understood() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let lines = lines_of(include_str!("../../docs/locks.md"));
+        for (index, line) in lines.iter().enumerate() {
+            let grant = client.acquire(&format!("own-{index}"), "").await;
+            let session = client.open_session("60s", "page").await;
+            let line =
+                ["30s", "60s", "10m"].iter().fold(line.clone(), |line, wait| line.replace(&format!("wait={wait}"), "wait=50ms"));
+            let line = line.replace("after=57", "after=1").replace("grants/ID", &format!("grants/{}", grant.id));
+            let line =
+                line.replace("sessions/ID", &format!("sessions/{}", session.id)).replace(r#""ID""#, &format!("{:?}", session.id));
+            let line = line.replace("sessions/41", &format!("sessions/{}", session.number));
+            // A stream ends when its reader has had enough; that is no failure of the line.
+            let whole = format!("AUTH='x: y'; curl -s -o /dev/null -w '%{{http_code}}' --max-time 2 {line} || test $? = 28");
+            let status = shell(&whole, &cluster.nodes[index % NODES].url).await;
+            assert!(["200", "201", "202", "204", "304", "409"].contains(&status.as_str()), "{status}: {line}");
+        }
+        assert!(lines.len() > 25, "the page has {} lines for curl", lines.len());
+    });
+}

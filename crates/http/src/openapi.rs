@@ -185,4 +185,20 @@ mod tests {
             assert!(value["responses"].as_object().is_some_and(|answers| answers.len() > 1), "{path}");
         }
     }
+
+    #[test]
+    fn every_answer_about_locks_and_sessions_has_an_example() {
+        let mut describe = Describer::new();
+        let areas = areas(&mut describe);
+        let bare = areas.iter().flat_map(|Operation { value, path, method }| {
+            let answers = value["responses"].as_object().unwrap().iter().filter(|(status, _)| status.starts_with('2'));
+            let bodies = answers.filter_map(|(status, answer)| Some((status, answer["content"].as_object()?)));
+            let bodies = bodies.flat_map(|(status, bodies)| bodies.iter().map(move |(sort, body)| (status, sort, body)));
+            let bare = bodies.filter(|(_, _, body)| body["example"].is_null());
+            bare.map(move |(status, sort, _)| format!("{method} {path} {status} {sort}")).collect::<Vec<_>>()
+        });
+        let about = ["/v1/locks", "/v1/grants", "/v1/elections", "/v1/sessions", "/v1/watch"];
+        let bare: Vec<String> = bare.filter(|answer| about.iter().any(|path| answer.contains(path))).collect();
+        assert!(bare.is_empty(), "without an example: {bare:?}");
+    }
 }

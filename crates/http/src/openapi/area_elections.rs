@@ -3,7 +3,7 @@
 use super::{
     area_grants,
     area_locks::{consistency, lock_name},
-    area_watch::with_long_poll,
+    area_watch::{as_event, with_long_poll},
     describe::{Describer, Kind, Operation},
     parameter::{form, integer, text},
 };
@@ -78,6 +78,10 @@ fn leader(describe: &mut Describer) -> Operation {
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
+    let seen = json!({
+        "revision": 61, "type": "elected", "token": 61, "value": "http://10.0.0.9:8080", "version": 0, "number": 57, "session": 57,
+        "owner": "ci-9",
+    });
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
     let from = "Of a stream: begin with this revision; the next one is the last that may be named.";
     describe
@@ -92,7 +96,9 @@ fn leader(describe: &mut Describer) -> Operation {
         .header("Last-Event-ID", "Of a stream: go on after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)
+        .example(StatusCode::OK, "application/x-ndjson", seen.clone())
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
+        .example(StatusCode::OK, "text/event-stream", as_event(61, &seen))
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
         .done(Kind::Read)

@@ -127,7 +127,8 @@ fn history(describe: &mut Describer) -> Operation {
         .about(
             "Newest first, and those who hold it now before all. It outlives restarts and the lock itself: the newest 1,000 \
              times of holding of each lock and 100,000 of all together, for at least a week. Times are those of the servers \
-             that took the requests; revisions are exact. One who ends between two pages may be on both.",
+             that took the requests; revisions are exact. A grant that changed its mode has an entry for each. One who ends \
+             between two pages may be on both.",
         )
         .in_path("name", NAME, lock_name())
         .query(
@@ -139,8 +140,9 @@ fn history(describe: &mut Describer) -> Operation {
                 consistency(),
             ],
         )
-        .json::<dto::Page<dto::Holding>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
+        .json::<dto::Page<dto::Holding>>(StatusCode::OK, "A page.", json!({ "items": [item.clone()], "next_cursor": null }))
         .content(StatusCode::OK, "", "application/x-ndjson", line)
+        .example(StatusCode::OK, "application/x-ndjson", item)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .done(Kind::Read)
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::watch::WATCH;
 use fairhold_types::{Code, limits::WAIT_MAX, watch::Line};
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 const TAG: &str = "watch";
@@ -25,8 +25,16 @@ pub(super) fn with_long_poll(mut others: Vec<Parameter>) -> Vec<Parameter> {
     others
 }
 
+/// A line as a server-sent event.
+pub(super) fn as_event(revision: u64, line: &Value) -> Value {
+    format!("id: {revision}\ndata: {line}\n\n").into()
+}
+
 fn watch(describe: &mut Describer) -> Operation {
     let line = describe.schema::<Line>();
+    let granted = json!({
+        "revision": 58, "type": "granted", "lock": "deploy", "number": 57, "token": 58, "session": 57, "owner": "ci-7",
+    });
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Tell what happens, as it happens.")
         .about(
@@ -52,7 +60,9 @@ fn watch(describe: &mut Describer) -> Operation {
         )
         .header("Last-Event-ID", "Go on after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
         .content(StatusCode::OK, "Lines, for as long as the caller listens.", "application/x-ndjson", line)
+        .example(StatusCode::OK, "application/x-ndjson", granted.clone())
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
+        .example(StatusCode::OK, "text/event-stream", as_event(58, &granted))
         .codes(&[Code::Compacted])
         .done(Kind::Read)
 }

@@ -186,6 +186,12 @@ impl Call<'_> {
         self
     }
 
+    /// An example of an answer that was described.
+    pub(super) fn example(mut self, status: StatusCode, sort: &str, example: Value) -> Self {
+        self.answer(status, "")["content"][sort]["example"] = example;
+        self
+    }
+
     /// An answer that says all by its status.
     pub(super) fn empty(mut self, status: StatusCode, about: &str) -> Self {
         self.answer(status, about);
@@ -195,10 +201,20 @@ impl Call<'_> {
     /// How a request to hold something is answered: it is held, or streamed, or waits on as `Prefer` wished.
     pub(super) fn held_or_waiting(self, held: &str, example: Value, line: Value) -> Self {
         let prefer = json!({ "type": "string", "example": "respond-async" });
+        let waits = json!({
+            "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "queued", "mode": "exclusive", "owner": "ci-7",
+            "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 57, "session": 57, "permits": 1, "position": 2,
+            "queued_at": "2026-01-01T12:00:00.000Z",
+        });
         self.header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", Value::Null)
+            .example(
+                StatusCode::OK,
+                "application/x-ndjson",
+                json!({ "event": "held", "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "token": 43 }),
+            )
+            .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
     }
 
@@ -234,6 +250,8 @@ impl Call<'_> {
 
     /// Adds what all calls of its kind have in common, and ends the description.
     pub(super) fn done(mut self, kind: Kind) -> Operation {
+        // Told before it is looked at what is asked for.
+        self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         let timeout = parameter::span(
             "Fairhold-Timeout",
             "How long the server may work on it, hops included; `wait` is not counted.",
