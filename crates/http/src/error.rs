@@ -244,10 +244,8 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
         Rejection::IdempotencyMismatch { field } => (Code::IdempotencyMismatch, Facts { field: Some(field), ..Facts::default() }),
-        Rejection::LimitMismatch { limit } => (Code::LimitMismatch, limited(limit.into())),
-        Rejection::PermitsOverLimit { permits: _, limit } | Rejection::SharedWithLimit { limit } => {
-            (Code::BadRequest, limited(limit.into()))
-        }
+        Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
+        Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
         Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
         Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
         Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
@@ -265,6 +263,8 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         }
         Rejection::NoNode { path } => (Code::NoNode, about(path)),
         Rejection::ReadOnly { path } => (Code::Denied, about(path)),
+        // What a grant of several locks cannot do, lies in the grant and not in the request.
+        Rejection::Unsupported { what: _ } if matches!(asked, Asked::Change) => (Code::KindMismatch, Facts::default()),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
         Rejection::Step { part, index, reason } => {
             let mut problem = of_rejection(*reason, detail, asked);
@@ -473,7 +473,7 @@ mod tests {
             ),
             (Rejection::LimitMismatch { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
             (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
-            (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
+            (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
             (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
             (Rejection::SessionsFull { max: 5 }, Asked::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
             (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
@@ -520,6 +520,7 @@ mod tests {
             (Rejection::NoNode { path: path() }, Asked::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
             (Rejection::ReadOnly { path: path() }, Asked::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
             (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
+            (Rejection::Unsupported { what: "x".to_owned() }, Asked::Change, 409, "kind_mismatch", false, json!({})),
             (Rejection::NotHeld, Asked::Change, 409, "not_held", true, json!({})),
             (
                 Rejection::WouldDeadlock {

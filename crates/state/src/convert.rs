@@ -131,7 +131,7 @@ impl Change<'_> {
     /// A second leader beside one that shares would be the end of an election.
     fn refuse_election(&self, lock: &LockName) -> Result<(), Rejection> {
         match self.state.is_election(lock) {
-            Some(true) => Err(Rejection::Unsupported { what: "another mode for the leader of an election".to_owned() }),
+            Some(true) => Err(Rejection::OtherUse { election: true }),
             Some(false) | None => Ok(()),
         }
     }

@@ -208,7 +208,7 @@ fn downgrade(describe: &mut Describer) -> Operation {
         .in_path("id", "The grant's secret id.", grant_id())
         .form(&DOWNGRADE, vec![], None, None)
         .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", held())
-        .codes(&[Code::NotHeld, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
+        .codes(&[Code::NotHeld, Code::KindMismatch, Code::LimitMismatch, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
         .done(Kind::Keyed)
 }
 
@@ -231,6 +231,8 @@ fn upgrade(describe: &mut Describer) -> Operation {
         .codes(&[
             Code::LockHeld,
             Code::NotHeld,
+            Code::KindMismatch,
+            Code::LimitMismatch,
             Code::WaitTimeout,
             Code::WouldDeadlock,
             Code::GrantGone,

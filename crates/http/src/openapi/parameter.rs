@@ -177,6 +177,8 @@ pub(super) fn body(parameters: &[Parameter], rules: Option<Value>, example: Opti
     if !required.is_empty() {
         schema["required"] = json!(required);
     }
+    let is_one_needed =
+        rules.as_ref().and_then(Value::as_array).is_some_and(|rules| rules.iter().any(|rule| rule.get("anyOf").is_some()));
     if let Some(rules) = rules {
         schema["allOf"] = rules;
     }
@@ -184,5 +186,7 @@ pub(super) fn body(parameters: &[Parameter], rules: Option<Value>, example: Opti
     if let Some(example) = example {
         content["example"] = example;
     }
-    json!({ "required": !required.is_empty(), "content": { "application/json": content } })
+    // One that must be given, or one of several.
+    let is_needed = !required.is_empty() || is_one_needed;
+    json!({ "required": is_needed, "content": { "application/json": content } })
 }

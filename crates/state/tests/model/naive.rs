@@ -977,7 +977,7 @@ impl Naive {
         }
         Naive::refuse_several(&stand)?;
         if stand.value.is_some() {
-            return Err(Rejection::Unsupported { what: "another mode for the leader of an election".to_owned() });
+            return Err(Rejection::OtherUse { election: true });
         }
         self.refuse_semaphore(&stand.lock)?;
         let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
