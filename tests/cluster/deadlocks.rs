@@ -24,8 +24,8 @@ const SEED: u64 = 0x0f0_2c5;
 /// Who waits for longer than this stands in a circle that was not seen.
 const FOR_EVER: &str = "30s";
 
-/// For how long a philosopher thinks at most with a fork in hand, in milliseconds: longer than all the others take to eat, or they
-/// would fall into step, in which no circle ever closes.
+/// For how long a philosopher thinks at most with a fork in hand, in milliseconds: longer than all the others take to eat, or
+/// they would fall into step, in which no circle ever closes.
 const THINKS: u64 = 300;
 
 /// Which fork is held by whom, looked at from outside.

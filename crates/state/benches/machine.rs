@@ -1,7 +1,7 @@
 //! What commands cost the machine, one at a time, and what their bytes cost: `cargo bench -p fairhold-state`.
 //!
-//! Each sample is one command, so the medians are those of a command and not of a mean over many. What has to be done before it, and
-//! what undoes it, is not measured. A keepalive is no command: all of it that concerns the machine is to find the session.
+//! Each sample is one command, so the medians are those of a command and not of a mean over many. What has to be done before it,
+//! and what undoes it, is not measured. A keepalive is no command: all of it that concerns the machine is to find the session.
 
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_state::{
@@ -153,7 +153,7 @@ fn measure(
     bencher.with_inputs(prepare).bench_local_values(|command| world.borrow_mut().state.apply(command));
 }
 
-/// What else is in the state: nothing, or 100,000 held locks and 10,000 who wait, all of which have nothing to do with the command.
+/// What else is in the state: nothing, or 100,000 held locks and 10,000 who wait, which have nothing to do with the command.
 const ALONE: &str = "alone";
 const CROWDED: &str = "100,000 held, 10,000 wait";
 const AROUND: [&str; 2] = [ALONE, CROWDED];

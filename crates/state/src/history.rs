@@ -1,9 +1,9 @@
 //! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
 //!
-//! A grant that changes its mode leaves one entry for each mode: with an upgrade's token the second is another entry by right, and
-//! who asks what was held then is told the mode of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept grows old by the
-//! leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule reads one. A lock's
-//! history stays when its node goes.
+//! A grant that changes its mode leaves one entry for each mode, so that whoever asks what was held then is told the mode and the
+//! token of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept
+//! grows old by the leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule
+//! reads one. A lock's history stays when its node goes.
 
 use crate::{
     State,

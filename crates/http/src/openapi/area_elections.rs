@@ -79,8 +79,8 @@ fn leader(describe: &mut Describer) -> Operation {
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
     let seen = json!({
-        "revision": 61, "type": "elected", "token": 61, "value": "http://10.0.0.9:8080", "version": 0, "number": 57, "session": 57,
-        "owner": "ci-9",
+        "revision": 61, "type": "elected", "token": 61, "value": "http://10.0.0.9:8080", "version": 0, "number": 57,
+        "session": 57, "owner": "ci-9",
     });
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
     let from = "Of a stream: begin with this revision; the next one is the last that may be named.";

@@ -203,8 +203,8 @@ impl Call<'_> {
         let prefer = json!({ "type": "string", "example": "respond-async" });
         let waits = json!({
             "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "queued", "mode": "exclusive", "owner": "ci-7",
-            "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 57, "session": 57, "permits": 1, "position": 2,
-            "queued_at": "2026-01-01T12:00:00.000Z",
+            "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 57, "session": 57, "permits": 1,
+            "position": 2, "queued_at": "2026-01-01T12:00:00.000Z",
         });
         self.header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
             .json::<dto::Grant>(StatusCode::OK, held, example)

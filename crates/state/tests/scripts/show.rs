@@ -204,7 +204,8 @@ pub(crate) fn statistics(state: &State, lock: Option<&str>) -> Printed {
         |counted| {
             let spans = |spans: &fairhold_state::statistics::Histogram| format!("{} in {}s", spans.total(), spans.sum_ms / 1_000);
             format!(
-                "waited {}, held {}, {} hand-overs; released {}, expired {}, broken {}, abandoned {}, gave up {}, changed mode {}",
+                "waited {}, held {}, {} hand-overs; released {}, expired {}, broken {}, abandoned {}, gave up {}, \
+                 changed mode {}",
                 spans(&counted.waited),
                 spans(&counted.held),
                 counted.hand_overs,
