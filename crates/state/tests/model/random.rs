@@ -316,7 +316,8 @@ impl Commands {
 
     /// The same id with another request.
     fn vary(&mut self, acquire: &mut Acquire) {
-        match self.rng.random_range(0..10) {
+        let fields = if self.profile == Profile::Elections { 10 } else { 9 };
+        match self.rng.random_range(0..fields) {
             0 => acquire.wants[0].lock = self.lock(),
             1 => acquire.wants[0].mode = Mode::Shared,
             2 => acquire.limit = Some(self.rng.random_range(1..4)),
@@ -361,13 +362,7 @@ impl Commands {
         } else {
             Claimant::Session(self.session_id())
         };
-        let mut wants = self.wants(shared);
-        // A reader comes while another waits to be the only one, which is rare by itself.
-        let upgraded = LOCKS.map(|name| LockName::parse(name).expect("a fixed name")).into_iter();
-        let upgraded = upgraded.filter(|name| state.lock(name).holders.iter().any(|holder| holder.upgrading)).last();
-        if let Some(lock) = upgraded.filter(|_| self.profile == Profile::Readers && self.one_in(2)) {
-            wants = vec![Want { lock, mode: Mode::Shared }];
-        }
+        let wants = self.wants(shared);
         // Most come for what the name is used for.
         let election = self.profile == Profile::Elections && (wants[0].lock.as_str().starts_with('a') != self.one_in(15));
         Acquire {
