@@ -74,12 +74,12 @@ def fairhold_version(binary, root):
 def write(figures, page):
     """The page, and its pictures in a folder of its name."""
     pictures = page.with_suffix("")
-    loads = figures["loads"]
-    systems = [system for system in NAMES if any(system in by_system for by_system in loads.values())]
+    loads = figures["loads"] = {load: by_system for load, by_system in figures["loads"].items() if any(by_system.values())}
+    systems = [system for system in NAMES if any(by_system.get(system) for by_system in loads.values())]
     parts = [head(figures)]
     if loads:
         parts += [table(figures, systems), picture_links(loads, systems, pictures), ratios(figures), processors(loads, systems)]
-    parts += [profile(figures), failover(figures), sessions(figures), how(figures)]
+    parts += [profile(figures), failover(figures), sessions(figures), problems(figures), how(figures)]
     page.write_text("\n".join(part for part in parts if part))
 
 
@@ -290,6 +290,13 @@ def sessions(figures):
     lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases that share one connection; those of")
     lines.append("ZooKeeper and Redis have a connection each.")
     return "\n".join(lines) + "\n"
+
+
+def problems(figures):
+    """What could not be measured."""
+    if not figures["problems"]:
+        return ""
+    return "## What went wrong\n\n" + "".join(f"- {problem}\n" for problem in figures["problems"])
 
 
 def how(figures):

@@ -25,9 +25,12 @@ def say(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
+class Trouble(Exception):
+    """Something cannot be measured, in words for whoever runs this."""
+
+
 def fail(text):
-    say(text)
-    sys.exit(1)
+    raise Trouble(text)
 
 
 class Tools:

@@ -14,8 +14,9 @@ use std::{error::Error, fmt::Display, process::ExitCode, time::Duration};
 
 /// Bytes of each value.
 const VALUE: [u8; 100] = [b'v'; 100];
-/// How long an operation that does not wait for others may take, where a node may be away.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client waits for an answer where a server is killed, before it asks again. A server that was asked while none led may
+/// never answer, so a longer time would be part of the gap.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What was asked for.
 #[derive(Debug, Parser)]

@@ -9,8 +9,9 @@ use super::{
 use crate::remote::Failure;
 use std::time::Duration;
 
-/// How long a client waits at one node before it asks the next.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a client waits at one node before it asks the next. What is measured is when the cluster writes again, so this is well
+/// below that.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Bytes of each value.
 const VALUE_BYTES: usize = 100;
 
