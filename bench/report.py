@@ -287,7 +287,7 @@ def sessions(figures):
     lines += ["| | memory a session | sessions | processor |", "|---|---|---|---|"]
     for system, cost in figures["sessions"].items():
         lines.append(f"| {NAMES[system]} | {cost['bytes_each'] / 1024:.1f} KiB | {cost['sessions']:,} | {cost['cores'] * 100:.1f} % of a core |")
-    lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases that share one connection; those of")
+    lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases of one client; those of")
     lines.append("ZooKeeper and Redis have a connection each.")
     return "\n".join(lines) + "\n"
 
