@@ -204,11 +204,12 @@ class Cluster:
         return sum(server.resident() for server in self.servers)
 
 
-def http(url, body=None):
+def http(url, body=None, timeout=2):
     """The JSON of an answer, or nothing where there is none."""
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data), timeout=2) as answer:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
             text = answer.read()
             return json.loads(text) if text[:1] == b"{" else {"text": text}
     except (OSError, urllib.error.URLError, ValueError):
