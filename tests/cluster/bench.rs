@@ -85,8 +85,8 @@ fn each_other_load_runs_and_leaves_nothing() {
         assert_eq!((count(&figures, "missed"), count(&figures, "events")), (0, 3 * count(&figures, "writes")), "{figures}");
         let figures = bench(&cluster, &["sessions", "--sessions", "50", "--seconds", "0.3"]).await;
         assert_eq!(count(&figures, "sessions"), 50);
-        let figures = bench(&cluster, &["failover", "--clients", "2", "--seconds", "0.3"]).await;
-        assert!(figures["longest_gap_ms"].as_f64().is_some_and(|gap| gap < 300.0), "it wrote all the time: {figures}");
+        let figures = bench(&cluster, &["failover", "--clients", "2", "--seconds", "1"]).await;
+        assert!(figures["longest_gap_ms"].as_f64().is_some_and(|gap| gap < 1_000.0), "it wrote: {figures}");
         let folder = tempfile::tempdir().expect("a folder");
         let (directory, port) = (folder.path().join("log"), free_ports(&[0, 1, 2]).to_string());
         let directory = directory.to_str().expect("text");
