@@ -1,5 +1,5 @@
-//! The loads of `fairhold bench` on ZooKeeper, etcd and Redis, each by the Rust client that people use for it. They are driven and
-//! measured by the same code, and write the same JSON.
+//! The loads of `fairhold bench` on ZooKeeper, etcd and Redis, each by the Rust client that people use for it. They are driven
+//! and measured by the same code, and write the same JSON.
 
 mod etcd;
 // The very file of `fairhold bench`.
@@ -14,8 +14,8 @@ use std::{error::Error, fmt::Display, process::ExitCode, time::Duration};
 
 /// Bytes of each value.
 const VALUE: [u8; 100] = [b'v'; 100];
-/// How long a client waits for an answer where a server is killed, before it asks again. A server that was asked while none led may
-/// never answer, so a longer time would be part of the gap.
+/// How long a client waits for an answer where a server is killed, before it asks again. A server that was asked while none led
+/// may never answer, so a longer time would be part of the gap.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What was asked for.

@@ -1,5 +1,5 @@
-//! Redis: `SET NX PX` with a token, and a script that deletes the key only where the token is its own, as its documentation has it.
-//! There is no queue: who finds the lock taken asks again after a while, so a lock that many want is not fair.
+//! Redis: `SET NX PX` with a token, and a script that deletes the key only where the token is its own, as its documentation has
+//! it. There is no queue: who finds the lock taken asks again after a while, so a lock that many want is not fair.
 
 use crate::{Args, Failure, Outcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use redis::{Client, Script, aio::MultiplexedConnection, cmd};

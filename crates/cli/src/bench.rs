@@ -17,7 +17,7 @@ mod watch;
 mod wire;
 
 use crate::remote::{self, Api, ConnectArgs, Failure, RemoteArgs, Request, form::Form};
-use clap::Subcommand;
+use clap::{Subcommand, builder::RangedU64ValueParser};
 use fairhold_client::Client;
 use measure::{Outcome, Plan, Work};
 use serde_json::{Map, Value};
@@ -27,14 +27,12 @@ use wire::{Hosts, Wire};
 /// The longest run.
 const SECONDS_MAX: f64 = 86_400.0;
 /// The most clients of one run.
-const CLIENTS_MAX: usize = 100_000;
+const CLIENTS_MAX: u64 = 100_000;
 
 /// What `bench` was told.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Times are in milliseconds. It writes to the cluster: locks and nodes whose names begin with bench/. What it does \
-                  not remove at the end, locks that nobody holds, goes by itself."
-)]
+#[command(after_help = "Times are in milliseconds. It writes to the cluster: locks and nodes whose names begin with bench/.\n\
+                  What it does not remove at the end, locks that nobody holds, goes by itself.")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     workload: Workload,
@@ -64,7 +62,7 @@ enum Workload {
 #[derive(Debug, Clone, clap::Args)]
 struct LoadArgs {
     /// Clients at work at a time, each with a connection of its own
-    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=CLIENTS_MAX as u64))]
+    #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = up_to(CLIENTS_MAX))]
     clients: usize,
     /// How long to measure
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
@@ -77,7 +75,7 @@ struct LoadArgs {
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
     /// Threads of the load itself
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(64))]
     threads: usize,
     /// What the clients are made of
     #[arg(long, value_enum, default_value_t = Kind::Http)]
@@ -109,6 +107,11 @@ impl Kind {
             Kind::Rust => "rust",
         }
     }
+}
+
+/// A number from one on.
+fn up_to(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 fn number(text: &str, unit: &str) -> Result<f64, String> {

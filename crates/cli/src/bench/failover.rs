@@ -1,5 +1,5 @@
-//! Small writes while nodes come and go: what counts is the longest time in which none was done. Whoever runs it hurts the cluster
-//! meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
+//! Small writes while nodes come and go: what counts is the longest time in which none was done. Whoever runs it hurts the
+//! cluster meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
 
 use super::{
     Ground, Kind, LoadArgs,
@@ -9,8 +9,8 @@ use super::{
 use crate::remote::Failure;
 use std::time::Duration;
 
-/// How long a client waits at one node before it asks the next. What is measured is when the cluster writes again, so this is well
-/// below that.
+/// How long a client waits at one node before it asks the next. What is measured is when the cluster writes again, so this is
+/// well below that.
 const PATIENCE: Duration = Duration::from_millis(250);
 /// Bytes of each value.
 const VALUE_BYTES: usize = 100;

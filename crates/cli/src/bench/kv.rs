@@ -3,6 +3,7 @@
 use super::{
     Ground, Kind, LoadArgs,
     measure::{Outcome, Steps, Work},
+    up_to,
     wire::Wire,
 };
 use crate::remote::{Failure, api::node_path};
@@ -16,7 +17,7 @@ pub(super) struct KvArgs {
     #[arg(long, value_enum, default_value_t = Operation::Write)]
     pub(super) operation: Operation,
     /// Bytes of each value
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_048_576))]
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = up_to(1_048_576))]
     pub(super) value_bytes: usize,
     #[command(flatten)]
     pub(super) load: LoadArgs,

@@ -1,10 +1,11 @@
-//! The replicated log alone: three nodes within this process, over real connections and real disks, with no HTTP and with commands
-//! that the machine refuses. Each commit is on the disk of a majority before it is answered, so this is the floor under every write.
+//! The replicated log alone: three nodes within this process, over real connections and real disks, with no HTTP and with
+//! commands that the machine refuses. Each commit is on the disk of a majority before it is answered, so this is the floor under
+//! every write.
 
 use super::{
     drive,
     measure::{Outcome, Plan, Steps, Work},
-    seconds,
+    seconds, up_to,
 };
 use crate::remote::Failure;
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
@@ -44,7 +45,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
     /// Commits at a time
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = up_to(100_000))]
     clients: usize,
     /// How long to measure
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]

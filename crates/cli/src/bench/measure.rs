@@ -222,7 +222,8 @@ impl Outcome {
         let steps: Map<String, Value> = tally.steps.all.iter().map(|(step, times)| ((*step).to_owned(), times.json())).collect();
         let micros_each = load_cpu.as_micros() as f64 / tally.done.max(1) as f64;
         let value = json!({
-            "workload": workload, "client": client, "clients": plan.clients, "seconds": plan.time.as_secs_f64(), "rate": plan.rate,
+            "workload": workload, "client": client, "clients": plan.clients, "seconds": plan.time.as_secs_f64(),
+            "rate": plan.rate,
             "done": tally.done, "failed": tally.failed, "in_all": tally.in_all, "first_failure": tally.first_failure,
             "per_second": round(self.per_second()), "latency_ms": tally.latency.json(), "steps_ms": steps,
             "longest_gap_ms": round(longest_gap.as_secs_f64() * 1_000.0),

@@ -1,5 +1,5 @@
-//! Where the time of a cycle goes: what the client measured, less what the leader's own histograms say of each part within it. The
-//! parts lie within one another, so their differences add up to the whole.
+//! Where the time of a cycle goes: what the client measured, less what the leader's own histograms say of each part within it.
+//! The parts lie within one another, so their differences add up to the whole.
 
 use super::{
     Ground,
@@ -56,7 +56,7 @@ impl Profile {
 }
 
 fn parts(whole: f64, before: &Page, after: &Page) -> Value {
-    // Of one cycle; entries of the log and writes to the disk are shared by commands that come together, so these are means of them.
+    // Of one cycle. Entries of the log and writes to the disk are shared by commands that come together: these are means of them.
     let cycle = |part: fn(&Page) -> Times| {
         let (before, after) = (part(before), part(after));
         REQUESTS * 1_000.0 * (after.sum - before.sum) / (after.count - before.count).max(1.0)

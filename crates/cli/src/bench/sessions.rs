@@ -3,7 +3,7 @@
 use super::{
     Ground,
     measure::{Times, round},
-    seconds,
+    seconds, up_to,
     wire::{Answer, Wire},
 };
 use crate::{
@@ -31,7 +31,7 @@ const JSON: &str = "content-type: application/json\r\n";
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionsArgs {
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = up_to(1_000_000))]
     sessions: usize,
     /// How long they live without a keepalive; each gets three in that time
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
@@ -64,7 +64,8 @@ pub(super) async fn run(ground: &Ground, args: &SessionsArgs, asked: Option<Form
     join_all(shares.iter_mut().map(Share::close)).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
     let bytes = (after - before) / args.sessions as f64;
     let figures = json!({
-        "workload": "sessions", "sessions": args.sessions, "opened_per_second": round(args.sessions as f64 / opened.as_secs_f64()),
+        "workload": "sessions", "sessions": args.sessions,
+        "opened_per_second": round(args.sessions as f64 / opened.as_secs_f64()),
         "resident_bytes_before": before, "resident_bytes_after": after, "bytes_each": round(bytes),
         "keepalive_ms": keepalives.json(),
     });

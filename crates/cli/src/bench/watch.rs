@@ -82,7 +82,8 @@ pub(super) async fn run(ground: &Ground, load: &LoadArgs, asked: Option<Form>) -
         "events_per_second": told as f64 / plan.time.as_secs_f64(), "latency_ms": latency.json(),
     });
     let text = format!(
-        "{counted} writes at {rate} a second, {} watchers: {told} events ({} missed), told after {:.2} ms (p50), {:.2} ms (p99)\n",
+        "{counted} writes at {rate} a second, {} watchers: {told} events ({} missed), \
+         told after {:.2} ms (p50), {:.2} ms (p99)\n",
         load.clients,
         figures["missed"],
         latency.percentile(50.0),
