@@ -21,6 +21,8 @@ pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// How often something is looked at that no event announces.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Characters of a log that are shown.
+const LOG_CHARS_MAX: usize = 240;
 /// What a watch may have to go back to: all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";
 
@@ -113,7 +115,7 @@ impl Cluster {
         let readyz = Request::get("/readyz").within(Duration::from_millis(500), Duration::ZERO);
         loop {
             if self.nodes[id - 1].has_ended() {
-                let log = self.nodes[id - 1].last_lines(3);
+                let log = self.nodes[id - 1].last_line();
                 return Err(format!("node {id} ended before it was ready: {log}"));
             }
             if self.http.ask(id, &readyz).await.status == 200 {
@@ -205,11 +207,10 @@ impl Node {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// The end of its log.
-    pub(crate) fn last_lines(&self, count: usize) -> String {
+    /// The last line of its log, or the beginning of it.
+    pub(crate) fn last_line(&self) -> String {
         let text = std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(count)..].join(" | ")
+        text.lines().last().unwrap_or_default().chars().take(LOG_CHARS_MAX).collect()
     }
 }
 

@@ -9,7 +9,9 @@ mod recorder;
 pub(crate) use export::write_files;
 pub(crate) use recorder::{Recorder, Running};
 
+use crate::client::TTL;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -126,7 +128,7 @@ pub(crate) struct Event {
     /// The revision of the change.
     pub(crate) revision: u64,
     /// The line, as it came.
-    pub(crate) line: serde_json::Value,
+    pub(crate) line: Arc<serde_json::Value>,
 }
 
 impl Event {
@@ -178,6 +180,8 @@ pub(crate) struct FaultSpan {
     pub(crate) start: u64,
     /// Until when all that was done was undone.
     pub(crate) end: u64,
+    /// Whether clocks ran at a wrong rate: then nothing is promised of leases.
+    pub(crate) bends_time: bool,
     /// Whether it was seen to take effect; in words why not.
     pub(crate) effect: Result<String, String>,
 }
@@ -210,4 +214,17 @@ pub(crate) struct History {
     pub(crate) leaders: Vec<Leadership>,
     /// How long the run took, in microseconds.
     pub(crate) length: u64,
+}
+
+impl History {
+    /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may have been counted by them.
+    pub(crate) fn time_was_bent(&self, from: u64, to: u64) -> bool {
+        let echo = 2 * u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
+        self.faults.iter().any(|span| span.bends_time && span.start <= to && from <= span.end.saturating_add(echo))
+    }
+
+    /// What was told by the watch that told most.
+    pub(crate) fn longest_told(&self) -> &[Event] {
+        self.told.iter().max_by_key(|told| told.len()).map_or(&[], Vec::as_slice)
+    }
 }

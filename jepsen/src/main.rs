@@ -23,6 +23,7 @@ mod workload;
 use clap::Parser;
 use nemesis::FAULTS;
 use report::Verdict;
+use run::NotRun;
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -35,10 +36,12 @@ use workload::Workload;
 const EXIT_BROKEN: u8 = 1;
 /// The exit code where the run proves nothing, or could not be made.
 const EXIT_INVALID: u8 = 2;
+/// The exit code where this machine cannot make any run.
+const EXIT_NOT_HERE: u8 = 3;
 
 /// Runs a cluster of real processes under faults, and judges what its clients were told. Needs root.
 #[derive(Debug, Parser)]
-#[command(name = "fairhold-jepsen")]
+#[command(name = "fairhold-jepsen", args_override_self = true)]
 struct Args {
     /// What the clients do; several, separated by commas, at once
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
@@ -101,7 +104,11 @@ fn main() -> ExitCode {
                 Verdict::Invalid => ExitCode::from(EXIT_INVALID),
             }
         }
-        Err(why) => fail(&why),
+        Err(NotRun::Failed(why)) => fail(&why),
+        Err(NotRun::NotHere(why)) => {
+            say(&format!("fairhold-jepsen: not covered here, which needs root and `ip netns`: {why}"));
+            ExitCode::from(EXIT_NOT_HERE)
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, VecDeque},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -25,6 +25,10 @@ use std::{
 
 /// After everything is healed a client must succeed by then.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
+/// The least number of successes while a fault lasts that leaves a majority.
+pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
+/// How many times its length a fault may last until there were so many.
+const PATIENCE: u64 = 4;
 /// How often it is looked whether a node has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A node that has ended is started again after that, as a supervisor does it.
@@ -148,24 +152,39 @@ impl World {
         }
     }
 
-    /// For so long, faults and quiet take turns; the first round has the first fault, later ones also pairs.
+    /// For so long, faults and quiet take turns: each fault alone first, for which there is more time if need be, then also
+    /// pairs.
     pub(crate) async fn torment(&mut self, faults: &[Fault], length: Duration, rhythm: Rhythm) {
-        let until = self.recorder.now() + micros(length);
-        let mut tried = BTreeSet::new();
+        let (start, length) = (self.recorder.now(), micros(length));
+        let mut pending: VecDeque<Fault> = faults.iter().copied().collect();
         self.quiet(rhythm.quiet).await;
-        while self.recorder.now() + micros(rhythm.fault) < until && !faults.is_empty() {
-            let chosen = plan::choose(faults, &tried, &self.not_covered, &mut self.random);
-            if chosen.is_empty() {
-                break;
+        loop {
+            let left = (start + length).saturating_sub(self.recorder.now());
+            pending.retain(|fault| !self.not_covered.contains_key(fault.name()));
+            let overtime = self.recorder.now() > start + 2 * length;
+            if faults.is_empty() || (left < micros(rhythm.fault) && (pending.is_empty() || overtime)) {
+                break self.quiet(Duration::from_micros(left)).await;
             }
-            tried.extend(chosen.iter().copied());
-            self.round(&chosen, rhythm).await;
+            match pending.pop_front() {
+                // What could not be done now is tried again later.
+                Some(fault) => {
+                    if !self.round(&[fault], rhythm).await && !self.not_covered.contains_key(fault.name()) {
+                        pending.push_back(fault);
+                    }
+                }
+                None => {
+                    let chosen = plan::choose(faults, &self.not_covered, &mut self.random);
+                    if chosen.is_empty() {
+                        break self.quiet(Duration::from_micros(left)).await;
+                    }
+                    self.round(&chosen, rhythm).await;
+                }
+            }
         }
-        let left = until.saturating_sub(self.recorder.now());
-        self.quiet(Duration::from_micros(left)).await;
     }
 
-    async fn round(&mut self, chosen: &[Fault], rhythm: Rhythm) {
+    /// Does faults together, and heals them: whether any took effect.
+    async fn round(&mut self, chosen: &[Fault], rhythm: Rhythm) -> bool {
         let mut active = Vec::new();
         for fault in chosen {
             let start = self.recorder.now();
@@ -182,32 +201,45 @@ impl World {
             }
         }
         self.hold(rhythm.fault, &active).await;
-        let healed_any = !active.is_empty();
+        let (healed_any, mut took_effect) = (!active.is_empty(), false);
         for one in active.into_iter().rev() {
             let effect = self.heal(one.undo).await;
             let end = self.recorder.now();
+            took_effect |= effect.is_ok();
             let told = match &effect {
                 Ok(what) => format!("healed ({what})"),
                 Err(why) => format!("healed; it had no effect: {why}"),
             };
             say(&format!("{:7.1} s  {}: {told}", seconds(end), one.fault.name()));
-            self.recorder.fault(FaultSpan { fault: one.fault.name(), detail: one.detail, start: one.start, end, effect });
+            self.recorder.fault(FaultSpan {
+                fault: one.fault.name(),
+                detail: one.detail,
+                start: one.start,
+                end,
+                bends_time: one.fault.bends_time(),
+                effect,
+            });
         }
         if healed_any {
             self.recovered().await;
         }
         self.quiet(rhythm.quiet).await;
+        took_effect
     }
 
-    /// A fault lasts; nodes that it ends are left as they are, others are started again.
+    /// A fault lasts, and longer where clients should have success and had too little yet: on a busy machine all takes longer.
     async fn hold(&mut self, length: Duration, active: &[Active]) {
-        let until = self.recorder.now() + micros(length);
-        while self.recorder.now() < until {
+        let start = self.recorder.now();
+        let alone = active.len() == 1 && active[0].fault.leaves_majority();
+        let until = start + micros(length);
+        let at_most = if alone { start + PATIENCE * micros(length) } else { until };
+        let enough = |world: &World| world.recorder.successes_since(start) >= SUCCESSES_PER_FAULT;
+        while self.recorder.now() < until || (self.recorder.now() < at_most && !enough(self)) {
             tokio::time::sleep(LOOK_EVERY).await;
             for id in self.nodes() {
                 if self.cluster.node(id).has_ended() {
                     let explained = active.iter().any(|one| one.fault.may_end_nodes());
-                    let log = self.cluster.node(id).last_lines(2);
+                    let log = self.cluster.node(id).last_line();
                     if explained {
                         say(&format!("          node {id} has ended: {log}"));
                     } else {
@@ -225,7 +257,7 @@ impl World {
             tokio::time::sleep(LOOK_EVERY.min(length)).await;
             for id in self.nodes() {
                 if self.cluster.node(id).has_ended() {
-                    let log = self.cluster.node(id).last_lines(2);
+                    let log = self.cluster.node(id).last_line();
                     self.complaints.push(format!("node {id} has ended by itself, with nothing wrong: {log}"));
                     tokio::time::sleep(RESTART_AFTER).await;
                     self.restart(&[id]).await;

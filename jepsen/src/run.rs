@@ -6,7 +6,7 @@ use crate::{
     cluster::{Cluster, READY_WITHIN, leader_of},
     history::{self, History, Recorder},
     http::{Http, Request},
-    nemesis::{Fault, Rhythm, World},
+    nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
     net::Network,
     report::{self, Report, Verdict},
     resource::Resource,
@@ -32,8 +32,6 @@ const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
 /// The least number of successes in each second of a run, whatever the faults.
 const SUCCESSES_PER_SECOND: u64 = 5;
-/// The least number of successes while a fault lasts.
-const SUCCESSES_PER_FAULT: usize = 10;
 
 /// What a run is to do.
 #[derive(Debug)]
@@ -65,17 +63,32 @@ struct Outcome {
     complaints: Vec<String>,
 }
 
+/// Why there was no run.
+#[derive(Debug)]
+pub(crate) enum NotRun {
+    /// This machine cannot: no root, no namespaces.
+    NotHere(String),
+    /// Something went wrong.
+    Failed(String),
+}
+
+impl From<String> for NotRun {
+    fn from(why: String) -> NotRun {
+        NotRun::Failed(why)
+    }
+}
+
 /// Makes a run; in words why none could be made.
-pub(crate) fn run(plan: &Plan) -> Result<Done, String> {
+pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
     fs::create_dir_all(&plan.folder).map_err(|error| format!("{}: {error}", plan.folder.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let outcome = runtime.block_on(live(plan))?;
     history::write_files(&outcome.history, &plan.folder).map_err(|error| format!("the history: {error}"))?;
-    judge(plan, &outcome)
+    Ok(judge(plan, &outcome)?)
 }
 
-async fn live(plan: &Plan) -> Result<Outcome, String> {
-    let network = Network::create(plan.nodes)?;
+async fn live(plan: &Plan) -> Result<Outcome, NotRun> {
+    let network = Network::create(plan.nodes).map_err(NotRun::NotHere)?;
     let cluster = Cluster::plan(&network, &plan.fairhold, &plan.folder)?;
     for node in &cluster.nodes {
         let parent = node.data.parent().unwrap_or(&plan.folder);
@@ -87,7 +100,7 @@ async fn live(plan: &Plan) -> Result<Outcome, String> {
     let started = world.cluster.start_all().await;
     let outcome = match started {
         Ok(()) => Ok(torment(plan, &mut world, &recorder).await),
-        Err(why) => Err(why),
+        Err(why) => Err(why.into()),
     };
     world.tidy();
     outcome
@@ -192,8 +205,7 @@ async fn come_to_rest(world: &mut World) -> Result<u64, String> {
 fn judge(plan: &Plan, outcome: &Outcome) -> Result<Done, String> {
     let began = Instant::now();
     let Outcome { history, not_covered, complaints } = outcome;
-    let true_clocks = !plan.faults.iter().any(|fault| fault.bends_time());
-    let checks = check::all(history, true_clocks);
+    let checks = check::all(history);
     let successes = usize::try_from(plan.length.as_secs() * SUCCESSES_PER_SECOND).unwrap_or(usize::MAX);
     let demands = Demands { faults: &plan.faults, not_covered, successes, successes_each: SUCCESSES_PER_FAULT };
     let (covers, lacks) = check::coverage(history, &demands);

@@ -73,7 +73,9 @@ fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {
     let within = |time: u64| spans.iter().any(|span| (span.start..=span.end).contains(&time));
     let asked: Vec<_> = history.ops.iter().filter(|op| within(op.start)).collect();
     let succeeded = || asked.iter().filter(|op| op.is_ok());
-    let gaps = spans.iter().map(|span| longest_gap(successes, span.start, (span.end + AFTER_FAULT).min(history.length)));
+    // When the clients have come to an end there are no successes either.
+    let last = history.ops.last().map_or(0, |op| op.start);
+    let gaps = spans.iter().map(|span| longest_gap(successes, span.start, (span.end + AFTER_FAULT).min(last)));
     Cover {
         fault,
         times: spans.len(),
@@ -98,12 +100,11 @@ pub(crate) fn longest_gap(successes: &[u64], start: u64, end: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::plant::{Planted, write};
+    use crate::check::plant::{Planted, fault, write};
 
     fn run(effect: Result<String, String>, write_at: u64) -> Vec<String> {
         let mut history = Planted::new().op(write("x", 1).at(write_at, write_at + 1)).done();
-        let span = FaultSpan { fault: "kill-leader", detail: String::new(), start: 100, end: 200, effect };
-        history.faults.push(span);
+        history.faults.push(FaultSpan { start: 100, end: 200, effect, ..fault("kill-leader", false) });
         let not_covered = BTreeMap::new();
         let demands = Demands { faults: &[Fault::KillLeader], not_covered: &not_covered, successes: 1, successes_each: 1 };
         coverage(&history, &demands).1

@@ -34,6 +34,7 @@ pub(crate) fn check(history: &History) -> Check {
         let last = ops.iter().filter(|op| op.end <= *at).max_by_key(|op| op.start);
         if let Some(last) = last
             && *at < last.start + last.ttl.unwrap_or(0)
+            && !history.time_was_bent(last.start, *at)
         {
             let early = last.start + last.ttl.unwrap_or(0) - at;
             check.broken(|| {
@@ -67,7 +68,7 @@ fn first_told(history: &History) -> HashMap<u64, (u64, u64)> {
 
 /// A session's node goes at the revision of its end.
 fn ephemerals(history: &History, check: &mut Check) {
-    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return };
+    let told = history.longest_told();
     let mut ends: HashMap<u64, u64> = HashMap::new();
     let mut deleted: HashMap<&str, u64> = HashMap::new();
     for event in told {
@@ -120,7 +121,7 @@ mod tests {
         let mut history = session(160, Some(node));
         assert_eq!(check(&history).broken.len(), 1);
         let line = json!({"type": "deleted", "path": "/chaos/s"});
-        history.told[0].push(crate::history::Event { at: 160, revision: 9, line });
+        history.told[0].push(crate::history::Event { at: 160, revision: 9, line: line.into() });
         assert_eq!(check(&history).broken, Vec::<String>::new());
     }
 }

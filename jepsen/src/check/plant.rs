@@ -1,6 +1,6 @@
 //! Histories made up for the tests of the checkers.
 
-use crate::history::{Call, Event, History, Op, Outcome, Recorder, ResourceWrite};
+use crate::history::{Call, Event, FaultSpan, History, Op, Outcome, Recorder, ResourceWrite};
 use serde_json::Value;
 
 /// A history that is made up.
@@ -32,7 +32,7 @@ impl Planted {
         if self.0.told.len() <= watch {
             self.0.told.resize(watch + 1, Vec::new());
         }
-        self.0.told[watch].push(Event { at, revision, line });
+        self.0.told[watch].push(Event { at, revision, line: line.into() });
         self
     }
 
@@ -76,4 +76,9 @@ pub(crate) fn grant(key: &str, token: u64) -> Op {
 /// A write.
 pub(crate) fn write(key: &str, revision: u64) -> Op {
     op(Call::Write, key).with(|op| op.revision = Some(revision))
+}
+
+/// A fault from 0 to 100.
+pub(crate) fn fault(name: &'static str, bends_time: bool) -> FaultSpan {
+    FaultSpan { fault: name, detail: String::new(), start: 0, end: 100, bends_time, effect: Ok("seen".to_owned()) }
 }

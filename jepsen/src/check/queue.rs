@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("fair order", "nobody is granted a lock before one who stood earlier in the line");
-    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    let told = history.longest_told();
     let mut waiting: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for event in told {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };

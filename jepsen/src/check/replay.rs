@@ -17,7 +17,7 @@ struct Holder {
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("exclusion", "holders exclude each other, and who was told that he holds does");
-    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    let told = history.longest_told();
     let asked: HashMap<(&str, &str), &Op> = history
         .ops
         .iter()

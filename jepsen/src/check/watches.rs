@@ -13,7 +13,7 @@ pub(crate) fn check(history: &History) -> Check {
             check.broken(|| format!("the watch at node {} told revision {earlier} after {later}", index + 1));
         }
     }
-    let Some(longest) = history.told.iter().max_by_key(|told| told.len()) else { return check };
+    let longest = history.longest_told();
     for (index, told) in history.told.iter().enumerate() {
         let differs = longest.iter().zip(told).position(|(a, b)| (a.revision, &a.line) != (b.revision, &b.line));
         if let Some(place) = differs {

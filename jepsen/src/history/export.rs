@@ -36,8 +36,15 @@ pub(crate) fn write_files(history: &History, folder: &Path) -> io::Result<()> {
 fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
     let ops = history.ops.iter().map(Line::Op);
     let resource = history.resource.iter().map(Line::Resource);
-    let told = history.told.iter().enumerate();
-    let told = told.flat_map(|(index, events)| events.iter().map(move |event| Line::Told { watch: index + 1, event }));
+    // What all watches told alike stands there once.
+    let longest = history.longest_told();
+    let is_longest = |told: &Vec<Event>| std::ptr::eq(told.as_slice(), longest);
+    let told = history.told.iter().enumerate().flat_map(|(index, told)| {
+        let places = told.iter().enumerate();
+        let shown = places
+            .filter(move |(place, event)| is_longest(told) || longest.get(*place).is_none_or(|other| other.line != event.line));
+        shown.map(move |(_, event)| Line::Told { watch: index + 1, event })
+    });
     let faults = history.faults.iter().map(Line::Fault);
     let leaders = history.leaders.iter().map(Line::Leads);
     for line in ops.chain(resource).chain(told).chain(faults).chain(leaders) {

@@ -78,8 +78,15 @@ impl Recorder {
     }
 
     /// A watch told something.
-    pub(crate) fn told(&self, watch: usize, event: Event) {
-        self.history().told[watch].push(event);
+    pub(crate) fn told(&self, watch: usize, mut event: Event) {
+        let mut history = self.history();
+        let place = history.told[watch].len();
+        // All watches should tell the same: it is kept once.
+        let same = history.told.iter().filter_map(|told| told.get(place)).find(|other| other.line == event.line);
+        if let Some(same) = same {
+            event.line = same.line.clone();
+        }
+        history.told[watch].push(event);
     }
 
     /// The last revision that a watch has told, and how many of its events.

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// The size of a node's file system. A sparse file: it takes what is written.
-const DISK_BYTES: u64 = 768 * 1024 * 1024;
+const DISK_BYTES: u64 = 400 * 1024 * 1024;
 const SYNC_DELAY_US: i64 = 100_000;
 /// Bytes that a torn log loses.
 const TORN_BYTES: u64 = 37;
@@ -166,7 +166,11 @@ pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, U
         }
         Fault::TornLog => spoil(world, "log", ".log", tear).await,
         Fault::FlippedLog => spoil(world, "log", ".log", flip).await,
-        Fault::FlippedSnapshot => spoil(world, "snapshot", "", flip).await,
+        Fault::FlippedSnapshot => {
+            let done = super::process::inject(world, Fault::TakeSnapshots).await?;
+            drop(done);
+            spoil(world, "snapshot", ".snap", flip).await
+        }
         Fault::WipedData => wipe(world).await,
         other => Err(Skipped::NotHere(format!("{} is not a fault of disks", other.name()))),
     }
@@ -311,13 +315,19 @@ async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Re
                 world.cluster.node(node).kill().await?;
             }
             run("rm", &["-rf", &data.to_string_lossy()])?;
-            fs::rename(saved, &data).map_err(|error| error.to_string())?;
+            put_back(saved, &data)?;
             world.restart(&[node]).await;
             return Ok(format!("{what}; it refused to start: {why}"));
         }
     };
     run("rm", &["-rf", &saved.to_string_lossy()])?;
     Ok(seen)
+}
+
+/// Puts files back so that they stay, whatever happens to the power afterwards: what is lost later is to be the node's doing.
+fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
+    fs::rename(saved, data).map_err(|error| error.to_string())?;
+    run("sync", &["-f", &data.to_string_lossy()]).map(|_| ())
 }
 
 async fn unwipe(world: &mut World, node: usize, saved: &Path) -> Result<String, String> {
@@ -330,7 +340,7 @@ async fn unwipe(world: &mut World, node: usize, saved: &Path) -> Result<String, 
         world.cluster.node(node).kill().await?;
     }
     run("rm", &["-rf", &data.to_string_lossy()])?;
-    fs::rename(saved, &data).map_err(|error| error.to_string())?;
+    put_back(saved, &data)?;
     world.restart(&[node]).await;
     Ok("it came back empty, and was refused".to_owned())
 }

@@ -13,7 +13,7 @@ const CONTROLLERS: &str = "/sys/fs/cgroup";
 /// A tenth of a processor: 10 ms of each 100 ms.
 const CPU_QUOTA_US: u32 = 10_000;
 /// What a process that is squeezed may have more than it has.
-const MEMORY_HEADROOM: u64 = 8 * 1024 * 1024;
+const MEMORY_HEADROOM: u64 = 4 * 1024 * 1024;
 const SLOW_CLIENTS: usize = 300;
 /// How often each of them sends a byte.
 const BYTE_EVERY: Duration = Duration::from_secs(1);
@@ -45,9 +45,9 @@ pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, U
         Fault::MemorySqueeze => {
             let follower = world.follower().await?;
             let group = Group::around(world, follower, "memory")?;
-            let limit = resident(group.pid) + MEMORY_HEADROOM;
-            group.write("memory.limit_in_bytes", &limit.to_string()).map_err(Skipped::NotHere)?;
-            let detail = format!("node {follower} has {} MiB at most", limit / 1024 / 1024);
+            // What it had before it came into the group is not counted there.
+            group.write("memory.limit_in_bytes", &MEMORY_HEADROOM.to_string()).map_err(Skipped::NotHere)?;
+            let detail = format!("node {follower} gets {} MiB more at most", MEMORY_HEADROOM / 1024 / 1024);
             Ok((detail, Undo::Squeeze(Squeezed::Memory { node: follower, group })))
         }
         Fault::SlowClients => {
@@ -88,12 +88,6 @@ pub(super) async fn heal(world: &mut World, squeezed: Squeezed) -> Result<String
     }
 }
 
-fn resident(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    line.unwrap_or(0) * 1024
-}
-
 /// Clients that each send a request byte by byte, and never come to its end.
 async fn attack(address: String, mut stopped: oneshot::Receiver<()>) -> usize {
     let mut open = Vec::new();
@@ -122,7 +116,6 @@ async fn attack(address: String, mut stopped: oneshot::Receiver<()>) -> usize {
 pub(super) struct Group {
     folder: PathBuf,
     controller: &'static str,
-    pid: u32,
 }
 
 impl Group {
@@ -134,7 +127,7 @@ impl Group {
         }
         let folder = root.join(format!("fhc-{pid}"));
         fs::create_dir_all(&folder).map_err(|error| Skipped::NotHere(format!("{}: {error}", folder.display())))?;
-        let group = Group { folder, controller, pid };
+        let group = Group { folder, controller };
         group.write("cgroup.procs", &pid.to_string()).map_err(Skipped::NotHere)?;
         Ok(group)
     }

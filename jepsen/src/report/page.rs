@@ -141,7 +141,7 @@ fn faults(history: &History, picture: &mut Picture) {
 
 /// Who held which lock, as the watch told it.
 fn grants(history: &History, picture: &mut Picture) {
-    let Some(told) = history.told.iter().max_by_key(|told| told.len()) else { return };
+    let told = history.longest_told();
     let mut begun: BTreeMap<(&str, u64), (u64, &str)> = BTreeMap::new();
     let mut held: BTreeMap<&str, Vec<(u64, u64, String)>> = BTreeMap::new();
     for event in told {

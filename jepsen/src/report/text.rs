@@ -31,7 +31,7 @@ fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
         history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()).count(),
         history.told.iter().map(Vec::len).max().unwrap_or(0),
         history.leaders.len(),
-        longest_gap(&successes, 0, history.length) / 1_000,
+        longest_gap(&successes, 0, history.ops.last().map_or(0, |op| op.start)) / 1_000,
     )?;
     if !history.resource.is_empty() {
         let refused = history.resource.iter().filter(|write| !write.accepted).count();

@@ -40,10 +40,13 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
                 client.proclaim(&held).await;
                 pause(&mut client, 20).await;
             }
-            Workload::FairOrder => pause(&mut client, 3).await,
-            _other => pause(&mut client, 15).await,
+            Workload::FairOrder => pause(&mut client, 8).await,
+            _other => pause(&mut client, 25).await,
         }
         client.release(&held).await;
+        if workload == Workload::TryLock {
+            pause(&mut client, 25).await;
+        }
     }
 }
 

@@ -17,6 +17,6 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>) {
                 }
             }
         }
-        pause(&mut client, 8).await;
+        pause(&mut client, 30).await;
     }
 }

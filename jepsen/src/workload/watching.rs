@@ -22,7 +22,7 @@ pub(super) async fn write(mut client: Client, keys: Arc<Keys>) {
         if client.random.random_range(0..4) == 0 {
             client.read(&key).await;
         } else if client.write(&key, None).await == Outcome::Ok {
-            pause(&mut client, 4).await;
+            pause(&mut client, 25).await;
         }
     }
 }
@@ -74,7 +74,7 @@ async fn one_stream(node: usize, http: &Http, shared: &Shared, from: &mut Option
                 _change if revision == begin && again > 0 => again -= 1,
                 _change => {
                     *from = Some(revision);
-                    shared.recorder.told(node - 1, Event { at: shared.recorder.now(), revision, line });
+                    shared.recorder.told(node - 1, Event { at: shared.recorder.now(), revision, line: line.into() });
                 }
             }
         }
