@@ -78,6 +78,9 @@ enum Undo {
     Nothing(String),
 }
 
+/// What was done, in words, and what is to be done at its end.
+type Injected = Result<(String, Undo), Skipped>;
+
 /// Why a fault was not done.
 enum Skipped {
     /// This machine cannot.
@@ -280,13 +283,49 @@ impl World {
         }
     }
 
-    async fn inject(&mut self, fault: Fault) -> Result<(String, Undo), Skipped> {
-        match fault.class() {
-            Class::Process => process::inject(self, fault).await,
-            Class::Network => network::inject(self, fault).await,
-            Class::Clock => clock::inject(self, fault).await,
-            Class::Disk => disk::inject(self, fault).await,
-            Class::Squeeze => squeeze::inject(self, fault).await,
+    async fn inject(&mut self, fault: Fault) -> Injected {
+        match fault {
+            Fault::KillLeader => process::kill_leader(self).await,
+            Fault::KillFollower => process::kill_follower(self).await,
+            Fault::KillAll => process::kill_all(self).await,
+            Fault::StopLeader => process::stop_leader(self).await,
+            Fault::PauseLeader => process::pause_leader(self).await,
+            Fault::PauseFollower => process::pause_follower(self).await,
+            Fault::FreezeLeader => process::freeze_leader(self).await,
+            Fault::RollingRestart => process::rolling_restart(self).await,
+            Fault::TransferLeader => process::transfer_leader(self).await,
+            Fault::TakeSnapshots => process::take_snapshots(self).await,
+            Fault::CutLeader => network::cut_leader(self).await,
+            Fault::IsolateLeader => network::isolate_leader(self).await,
+            Fault::CutFollower => network::cut_follower(self).await,
+            Fault::SplitAll => network::split_all(self),
+            Fault::OneWayOut => network::one_way_out(self).await,
+            Fault::OneWayIn => network::one_way_in(self).await,
+            Fault::Bridge => network::bridge(self).await,
+            Fault::Flapping => network::flapping(self),
+            Fault::LostAnswers => network::lost_answers(self),
+            Fault::Delay => network::delay(self),
+            Fault::Loss => network::loss(self),
+            Fault::Reorder => network::reorder(self),
+            Fault::Duplicate => network::duplicate(self),
+            Fault::WallForward => clock::wall_forward(self).await,
+            Fault::WallBack => clock::wall_back(self).await,
+            Fault::WallStrobe => clock::wall_strobe(self),
+            Fault::FastClock => clock::fast_clock(self).await,
+            Fault::SlowClock => clock::slow_clock(self).await,
+            Fault::FullDisk => disk::full_disk(self).await,
+            Fault::SlowSync => disk::slow_sync(self).await,
+            Fault::SyncError => disk::sync_error(self).await,
+            Fault::FrozenDisk => disk::frozen_disk(self).await,
+            Fault::PowerLoss => disk::power_loss_one(self).await,
+            Fault::PowerLossAll => disk::power_loss_all(self).await,
+            Fault::TornLog => disk::torn_log(self).await,
+            Fault::FlippedLog => disk::flipped_log(self).await,
+            Fault::FlippedSnapshot => disk::flipped_snapshot(self).await,
+            Fault::WipedData => disk::wiped_data(self).await,
+            Fault::CpuSqueeze => squeeze::cpu(self).await,
+            Fault::MemorySqueeze => squeeze::memory(self).await,
+            Fault::SlowClients => squeeze::slow_clients(self).await,
         }
     }
 

@@ -98,7 +98,7 @@ impl Keys {
 pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys { workload, given: AtomicU64::new(0) });
     let clients = (0..count).map(|number| {
-        let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (workload as u64) << 32;
+        let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((workload as u64) << 32);
         let (client, keys) = (Client::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),

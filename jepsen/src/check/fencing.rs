@@ -50,7 +50,18 @@ fn refused_too_early(history: &History, check: &mut Check) {
                     check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
                 }
             }
-            _other => {}
+            Call::Acquire
+            | Call::Renew
+            | Call::FencedWrite
+            | Call::Read
+            | Call::Write
+            | Call::Cas
+            | Call::Open
+            | Call::Keepalive
+            | Call::Close
+            | Call::Ephemeral
+            | Call::Proclaim
+            | Call::Leader => {}
         }
     }
 }

@@ -18,10 +18,10 @@ pub(crate) fn check(history: &History) -> Check {
         {
             number_of.insert(op.index, number);
         }
-        let number = match op.call {
-            Call::Acquire | Call::Renew => op.grant.and_then(|grant| number_of.get(&grant).copied()),
-            Call::Open | Call::Keepalive => op.number,
-            _other => None,
+        let number = if matches!(op.call, Call::Acquire | Call::Renew) {
+            op.grant.and_then(|grant| number_of.get(&grant).copied())
+        } else {
+            op.number.filter(|_| matches!(op.call, Call::Open | Call::Keepalive))
         };
         if let (Some(number), Some(_)) = (number, op.ttl) {
             renewed.entry(number).or_default().push(op);

@@ -71,19 +71,17 @@ pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> Answer {
         if seen.len() > STATES_MAX {
             return Answer::TooMany;
         }
-        let is_taken = |index: usize| place.taken[index / 64] >> (index % 64) & 1 == 1;
+        let is_taken = |index: usize| (place.taken[index / 64] >> (index % 64)) & 1 == 1;
         let first = (place.first..items.len()).find(|index| !is_taken(*index)).unwrap_or(items.len());
         // Whatever comes next began before all that is left and necessary had ended.
         let mut until = u64::MAX;
         let mut next = Vec::new();
-        for index in first..items.len() {
-            if items[index].start > until {
+        for (index, item) in items.iter().enumerate().skip(first).filter(|(index, _)| !is_taken(*index)) {
+            if item.start > until {
                 break;
             }
-            if !is_taken(index) {
-                next.push(index);
-                until = until.min(items[index].end.unwrap_or(u64::MAX));
-            }
+            next.push(index);
+            until = until.min(item.end.unwrap_or(u64::MAX));
         }
         // Those that must happen are tried first: they are on top.
         next.retain(|index| items[*index].start <= until);

@@ -1,6 +1,6 @@
 //! Faults of clocks, by a library that is loaded into the nodes. The same library makes a disk slow or break its syncs.
 
-use super::{Class, Fault, Skipped, Undo, World};
+use super::{Class, Fault, Injected, Skipped, Undo, World};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     fs::{self, File, OpenOptions},
@@ -84,29 +84,39 @@ fn compile(folder: &Path) -> Result<PathBuf, String> {
     if run.status.success() { Ok(library) } else { Err(format!("the library: {}", String::from_utf8_lossy(&run.stderr))) }
 }
 
-pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
-    let (nodes, detail) = match fault {
-        Fault::WallForward | Fault::FastClock | Fault::SlowClock => {
-            let leader = world.leader().await?;
-            (vec![leader], format!("node {leader}"))
-        }
-        Fault::WallBack => {
-            let follower = world.follower().await?;
-            (vec![follower], format!("node {follower}"))
-        }
-        Fault::WallStrobe => (world.nodes(), "all nodes".to_owned()),
-        other => return Err(Skipped::NotHere(format!("{} is not a fault of clocks", other.name()))),
-    };
+pub(super) async fn wall_forward(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    skew(world, leader, |control| control.shift_wall(HOUR_NS))
+}
+
+pub(super) async fn wall_back(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    skew(world, follower, |control| control.shift_wall(-HOUR_NS))
+}
+
+pub(super) async fn fast_clock(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    skew(world, leader, |control| control.run_at(2 * TRUE_RATE))
+}
+
+pub(super) async fn slow_clock(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    skew(world, leader, |control| control.run_at(TRUE_RATE / 2))
+}
+
+pub(super) fn wall_strobe(world: &World) -> Injected {
+    let nodes = world.nodes();
     let seen = seen(world, &nodes);
-    let mut strobe = None;
-    match fault {
-        Fault::WallForward => set(world, &nodes, |control| control.shift_wall(HOUR_NS))?,
-        Fault::WallBack => set(world, &nodes, |control| control.shift_wall(-HOUR_NS))?,
-        Fault::FastClock => set(world, &nodes, |control| control.run_at(2 * TRUE_RATE))?,
-        Fault::SlowClock => set(world, &nodes, |control| control.run_at(TRUE_RATE / 2))?,
-        _other => strobe = Some(start_strobe(world, &nodes)?),
-    }
-    Ok((detail, Undo::Clock(Skewed { nodes, seen, strobe })))
+    let strobe = Some(start_strobe(world, &nodes)?);
+    Ok(("all nodes".to_owned(), Undo::Clock(Skewed { nodes, seen, strobe })))
+}
+
+fn skew(world: &World, node: usize, change: impl Fn(&Control) -> io::Result<()>) -> Injected {
+    let nodes = vec![node];
+    let seen = seen(world, &nodes);
+    let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
+    change(&control).map_err(|error| Skipped::NotHere(error.to_string()))?;
+    Ok((format!("node {node}"), Undo::Clock(Skewed { nodes, seen, strobe: None })))
 }
 
 fn start_strobe(world: &World, nodes: &[usize]) -> Result<(tokio::task::JoinHandle<()>, oneshot::Sender<()>), Skipped> {
@@ -140,14 +150,6 @@ pub(super) async fn heal(world: &mut World, skewed: Skewed) -> Result<String, St
         control.shift_wall(0).and_then(|()| control.run_at(TRUE_RATE)).map_err(|error| error.to_string())?;
     }
     if asked == 0 { Err("no clock was asked".to_owned()) } else { Ok(format!("asked {asked} times")) }
-}
-
-fn set(world: &World, nodes: &[usize], change: impl Fn(&Control) -> io::Result<()>) -> Result<(), Skipped> {
-    for id in nodes {
-        let control = Control::of(&world.folder, *id).map_err(Skipped::NotHere)?;
-        change(&control).map_err(|error| Skipped::NotHere(error.to_string()))?;
-    }
-    Ok(())
 }
 
 /// How often the nodes have looked at a clock or synced while something was wrong.

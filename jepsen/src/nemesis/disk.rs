@@ -1,7 +1,7 @@
 //! Faults of disks. Each node has a small file system of its own where one is wanted: then a disk can be really full, frozen,
 //! or lose what was not synced.
 
-use super::{Fault, Skipped, Undo, World, clock::Control};
+use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
 use crate::{
     shell::{is_alive, run, run_line},
     sys,
@@ -128,52 +128,55 @@ fn remove_leftovers() {
     }
 }
 
-pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
-    match fault {
-        Fault::FullDisk => {
-            let node = world.leader().await?;
-            let disk = disk_of(world, node);
-            let ballast = disk.join("ballast");
-            fill(&ballast).map_err(Skipped::NotHere)?;
-            Ok((format!("node {node}"), Undo::Disk(Damaged::Full { node, ballast })))
-        }
-        Fault::SlowSync => {
-            let node = world.leader().await?;
-            let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
-            let seen = control.seen().and_then(|seen| control.delay_syncs(SYNC_DELAY_US).map(|()| seen));
-            let seen = seen.map_err(|error| Skipped::NotHere(error.to_string()))?;
-            Ok((format!("node {node}"), Undo::Disk(Damaged::Slow { node, seen })))
-        }
-        Fault::SyncError => {
-            let node = world.leader().await?;
-            let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
-            control.fail_syncs(1).map_err(|error| Skipped::NotHere(error.to_string()))?;
-            Ok((format!("node {node}"), Undo::Disk(Damaged::Failing { node })))
-        }
-        Fault::FrozenDisk => {
-            let node = world.follower().await?;
-            let mount = disk_of(world, node);
-            run("fsfreeze", &["-f", &mount.to_string_lossy()]).map_err(Skipped::NotHere)?;
-            Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))
-        }
-        Fault::PowerLoss => {
-            let leader = world.leader().await?;
-            power_loss(world, vec![leader]).await
-        }
-        Fault::PowerLossAll => {
-            let all = world.cluster.running();
-            power_loss(world, all).await
-        }
-        Fault::TornLog => spoil(world, "log", ".log", tear).await,
-        Fault::FlippedLog => spoil(world, "log", ".log", flip).await,
-        Fault::FlippedSnapshot => {
-            let done = super::process::inject(world, Fault::TakeSnapshots).await?;
-            drop(done);
-            spoil(world, "snapshot", ".snap", flip).await
-        }
-        Fault::WipedData => wipe(world).await,
-        other => Err(Skipped::NotHere(format!("{} is not a fault of disks", other.name()))),
-    }
+pub(super) async fn full_disk(world: &mut World) -> Injected {
+    let node = world.leader().await?;
+    let ballast = disk_of(world, node).join("ballast");
+    fill(&ballast).map_err(Skipped::NotHere)?;
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Full { node, ballast })))
+}
+
+pub(super) async fn slow_sync(world: &mut World) -> Injected {
+    let node = world.leader().await?;
+    let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
+    let seen = control.seen().and_then(|seen| control.delay_syncs(SYNC_DELAY_US).map(|()| seen));
+    let seen = seen.map_err(|error| Skipped::NotHere(error.to_string()))?;
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Slow { node, seen })))
+}
+
+pub(super) async fn sync_error(world: &mut World) -> Injected {
+    let node = world.leader().await?;
+    let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
+    control.fail_syncs(1).map_err(|error| Skipped::NotHere(error.to_string()))?;
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Failing { node })))
+}
+
+pub(super) async fn frozen_disk(world: &mut World) -> Injected {
+    let node = world.follower().await?;
+    let mount = disk_of(world, node);
+    run("fsfreeze", &["-f", &mount.to_string_lossy()]).map_err(Skipped::NotHere)?;
+    Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))
+}
+
+pub(super) async fn power_loss_one(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    power_loss(world, vec![leader]).await
+}
+
+pub(super) async fn power_loss_all(world: &mut World) -> Injected {
+    power_loss(world, world.cluster.running()).await
+}
+
+pub(super) async fn torn_log(world: &mut World) -> Injected {
+    spoil(world, "log", ".log", tear).await
+}
+
+pub(super) async fn flipped_log(world: &mut World) -> Injected {
+    spoil(world, "log", ".log", flip).await
+}
+
+pub(super) async fn flipped_snapshot(world: &mut World) -> Injected {
+    process::take_snapshots(world).await?;
+    spoil(world, "snapshot", ".snap", flip).await
 }
 
 /// Writes until nothing more fits.
@@ -189,7 +192,7 @@ fn fill(ballast: &Path) -> Result<(), String> {
     }
 }
 
-async fn power_loss(world: &mut World, ids: Vec<usize>) -> Result<(String, Undo), Skipped> {
+async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     for id in &ids {
         sys::cut_power(&disk_of(world, *id)).map_err(|error| Skipped::NotHere(format!("the power cannot be cut: {error}")))?;
     }
@@ -205,12 +208,7 @@ async fn power_loss(world: &mut World, ids: Vec<usize>) -> Result<(String, Undo)
     Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
 }
 
-async fn spoil(
-    world: &mut World,
-    part: &str,
-    ending: &str,
-    damage: fn(&Path, u64) -> io::Result<String>,
-) -> Result<(String, Undo), Skipped> {
+async fn spoil(world: &mut World, part: &str, ending: &str, damage: fn(&Path, u64) -> io::Result<String>) -> Injected {
     let node = world.follower().await?;
     let data = world.cluster.node(node).data.clone();
     if newest(&data.join(part), ending).is_none() {
@@ -253,7 +251,7 @@ fn flip(file: &Path, place: u64) -> io::Result<String> {
     Ok(format!("byte {place} has another value"))
 }
 
-async fn wipe(world: &mut World) -> Result<(String, Undo), Skipped> {
+pub(super) async fn wiped_data(world: &mut World) -> Injected {
     let node = world.follower().await?;
     world.cluster.node(node).kill().await.map_err(Skipped::NotNow)?;
     let data = world.cluster.node(node).data.clone();

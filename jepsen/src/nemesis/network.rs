@@ -1,7 +1,8 @@
 //! Faults of the network: who does not reach whom, and what happens to packets on their way.
 
-use super::{Fault, Skipped, Undo, World};
+use super::{Injected, Undo, World};
 use crate::net::{CLIENTS, Link, Overlay};
+use rand::RngExt;
 use std::time::Duration;
 
 const DELAY_US: u64 = 40_000;
@@ -11,70 +12,85 @@ const TWICE_PERMILLE: u32 = 333;
 /// How long a node that flaps is cut off, and how long it is back.
 const FLAP_EVERY: Duration = Duration::from_millis(150);
 
-pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
-    let nodes = world.nodes();
-    let everybody: Vec<usize> = std::iter::once(CLIENTS).chain(nodes.iter().copied()).collect();
-    let without = |id: usize| nodes.iter().copied().filter(|other| *other != id).collect::<Vec<_>>();
-    let (detail, overlay) = match fault {
-        Fault::CutLeader => {
-            let leader = world.leader().await?;
-            (format!("node {leader}"), Overlay::both_ways(&[leader], &without(leader), Link::CUT))
-        }
-        Fault::IsolateLeader => {
-            let leader = world.leader().await?;
-            (format!("node {leader}"), Overlay::both_ways(&[leader], &everybody, Link::CUT))
-        }
-        Fault::CutFollower => {
-            let follower = world.follower().await?;
-            (format!("node {follower}"), Overlay::both_ways(&[follower], &without(follower), Link::CUT))
-        }
-        Fault::SplitAll => ("all from one another".to_owned(), Overlay::both_ways(&nodes, &nodes, Link::CUT)),
-        Fault::OneWayOut => {
-            let leader = world.leader().await?;
-            (format!("from node {leader}"), Overlay::one_way(&[leader], &without(leader), Link::CUT))
-        }
-        Fault::OneWayIn => {
-            let leader = world.leader().await?;
-            (format!("to node {leader}"), Overlay::one_way(&without(leader), &[leader], Link::CUT))
-        }
-        Fault::Bridge => bridge(world).await?,
-        Fault::Flapping => return flapping(world).await,
-        Fault::LostAnswers => {
-            let lost = Link { data_lost: true, ..Link::default() };
-            ("to all clients".to_owned(), Overlay::one_way(&nodes, &[CLIENTS], lost))
-        }
-        Fault::Delay => {
-            let slow = Link { delay_us: DELAY_US, ..Link::default() };
-            ("between all nodes".to_owned(), Overlay::both_ways(&nodes, &nodes, slow))
-        }
-        Fault::Loss => {
-            let lossy = Link { loss_permille: LOSS_PERMILLE, ..Link::default() };
-            ("everywhere".to_owned(), Overlay::both_ways(&everybody, &everybody, lossy))
-        }
-        Fault::Reorder => {
-            let unordered = Link { jitter_us: REORDER_US, ..Link::default() };
-            ("everywhere".to_owned(), Overlay::both_ways(&everybody, &everybody, unordered))
-        }
-        Fault::Duplicate => {
-            let twice = Link { twice_permille: TWICE_PERMILLE, ..Link::default() };
-            ("everywhere".to_owned(), Overlay::both_ways(&everybody, &everybody, twice))
-        }
-        other => return Err(Skipped::NotHere(format!("{} is not a fault of the network", other.name()))),
-    };
+fn lay(world: &World, detail: String, overlay: Overlay) -> Injected {
     let touched = world.network.switch.touched();
     Ok((detail, Undo::Lift { overlay: world.network.switch.lay(overlay), touched }))
 }
 
-/// A follower is the only one that sees all: the others are in two parts that do not see each other.
-async fn bridge(world: &mut World) -> Result<(String, Overlay), Skipped> {
-    let middle = world.follower().await?;
-    let others: Vec<usize> = world.nodes().into_iter().filter(|id| *id != middle).collect();
-    let (a, b) = others.split_at(others.len() / 2);
-    Ok((format!("over node {middle}"), Overlay::both_ways(a, b, Link::CUT)))
+fn others(world: &World, id: usize) -> Vec<usize> {
+    world.nodes().into_iter().filter(|other| *other != id).collect()
 }
 
-async fn flapping(world: &mut World) -> Result<(String, Undo), Skipped> {
-    use rand::RngExt;
+fn everybody(world: &World) -> Vec<usize> {
+    std::iter::once(CLIENTS).chain(world.nodes()).collect()
+}
+
+/// The same fault between all, clients too.
+fn everywhere(world: &World, link: Link) -> Injected {
+    let all = everybody(world);
+    lay(world, "everywhere".to_owned(), Overlay::both_ways(&all, &all, link))
+}
+
+pub(super) async fn cut_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    lay(world, format!("node {leader}"), Overlay::both_ways(&[leader], &others(world, leader), Link::CUT))
+}
+
+pub(super) async fn isolate_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    lay(world, format!("node {leader}"), Overlay::both_ways(&[leader], &everybody(world), Link::CUT))
+}
+
+pub(super) async fn cut_follower(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    lay(world, format!("node {follower}"), Overlay::both_ways(&[follower], &others(world, follower), Link::CUT))
+}
+
+pub(super) fn split_all(world: &World) -> Injected {
+    lay(world, "all from one another".to_owned(), Overlay::both_ways(&world.nodes(), &world.nodes(), Link::CUT))
+}
+
+pub(super) async fn one_way_out(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    lay(world, format!("from node {leader}"), Overlay::one_way(&[leader], &others(world, leader), Link::CUT))
+}
+
+pub(super) async fn one_way_in(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    lay(world, format!("to node {leader}"), Overlay::one_way(&others(world, leader), &[leader], Link::CUT))
+}
+
+pub(super) fn lost_answers(world: &World) -> Injected {
+    let lost = Link { data_lost: true, ..Link::default() };
+    lay(world, "to all clients".to_owned(), Overlay::one_way(&world.nodes(), &[CLIENTS], lost))
+}
+
+pub(super) fn delay(world: &World) -> Injected {
+    let slow = Link { delay_us: DELAY_US, ..Link::default() };
+    lay(world, "between all nodes".to_owned(), Overlay::both_ways(&world.nodes(), &world.nodes(), slow))
+}
+
+pub(super) fn loss(world: &World) -> Injected {
+    everywhere(world, Link { loss_permille: LOSS_PERMILLE, ..Link::default() })
+}
+
+pub(super) fn reorder(world: &World) -> Injected {
+    everywhere(world, Link { jitter_us: REORDER_US, ..Link::default() })
+}
+
+pub(super) fn duplicate(world: &World) -> Injected {
+    everywhere(world, Link { twice_permille: TWICE_PERMILLE, ..Link::default() })
+}
+
+/// A follower is the only one that sees all: the others are in two parts that do not see each other.
+pub(super) async fn bridge(world: &mut World) -> Injected {
+    let middle = world.follower().await?;
+    let others = others(world, middle);
+    let (a, b) = others.split_at(others.len() / 2);
+    lay(world, format!("over node {middle}"), Overlay::both_ways(a, b, Link::CUT))
+}
+
+pub(super) fn flapping(world: &mut World) -> Injected {
     let nodes = world.nodes();
     let id = nodes[world.random.random_range(0..nodes.len())];
     let others: Vec<usize> = nodes.into_iter().filter(|other| *other != id).collect();

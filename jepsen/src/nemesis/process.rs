@@ -1,6 +1,6 @@
 //! Faults of processes: they end, stand still, hand over, or start anew.
 
-use super::{Fault, Skipped, Undo, World};
+use super::{Injected, Skipped, Undo, World, squeeze::Squeezed};
 use crate::{http::Request, shell::run_line};
 use rustix::process::Signal;
 use serde_json::json;
@@ -9,47 +9,46 @@ use std::{fs, path::PathBuf, time::Duration};
 /// How often leadership is handed over while that fault lasts.
 const TRANSFERS: usize = 3;
 
-pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
-    match fault {
-        Fault::KillLeader => {
-            let leader = world.leader().await?;
-            kill(world, vec![leader]).await
-        }
-        Fault::KillFollower => {
-            let follower = world.follower().await?;
-            kill(world, vec![follower]).await
-        }
-        Fault::KillAll => kill(world, world.cluster.running()).await,
-        Fault::StopLeader => {
-            let leader = world.leader().await?;
-            let done = world.cluster.node(leader).signal(Signal::TERM);
-            done.map_err(Skipped::NotNow)?;
-            world.cluster.node(leader).exited().await.map_err(Skipped::NotNow)?;
-            Ok((format!("node {leader}"), Undo::Start(vec![leader])))
-        }
-        Fault::PauseLeader => {
-            let leader = world.leader().await?;
-            pause(world, leader)
-        }
-        Fault::PauseFollower => {
-            let follower = world.follower().await?;
-            pause(world, follower)
-        }
-        Fault::FreezeLeader => {
-            let leader = world.leader().await?;
-            let pid = world.cluster.node(leader).pid().ok_or_else(|| Skipped::NotNow("it has ended".to_owned()))?;
-            let group = Freezer::around(pid).map_err(Skipped::NotHere)?;
-            group.freeze().map_err(Skipped::NotHere)?;
-            Ok((format!("node {leader}"), Undo::Squeeze(super::squeeze::Squeezed::frozen(leader, group))))
-        }
-        Fault::RollingRestart => rolling_restart(world).await,
-        Fault::TransferLeader => transfer(world).await,
-        Fault::TakeSnapshots => snapshots(world).await,
-        other => Err(Skipped::NotHere(format!("{} is not a fault of processes", other.name()))),
-    }
+pub(super) async fn kill_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    kill(world, vec![leader]).await
 }
 
-async fn kill(world: &mut World, ids: Vec<usize>) -> Result<(String, Undo), Skipped> {
+pub(super) async fn kill_follower(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    kill(world, vec![follower]).await
+}
+
+pub(super) async fn kill_all(world: &mut World) -> Injected {
+    kill(world, world.cluster.running()).await
+}
+
+pub(super) async fn stop_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    world.cluster.node(leader).signal(Signal::TERM).map_err(Skipped::NotNow)?;
+    world.cluster.node(leader).exited().await.map_err(Skipped::NotNow)?;
+    Ok((format!("node {leader}"), Undo::Start(vec![leader])))
+}
+
+pub(super) async fn pause_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    pause(world, leader)
+}
+
+pub(super) async fn pause_follower(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    pause(world, follower)
+}
+
+pub(super) async fn freeze_leader(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    let pid = world.cluster.node(leader).pid().ok_or_else(|| Skipped::NotNow("it has ended".to_owned()))?;
+    let group = Freezer::around(pid).map_err(Skipped::NotHere)?;
+    group.freeze().map_err(Skipped::NotHere)?;
+    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Frozen { node: leader, group })))
+}
+
+async fn kill(world: &mut World, ids: Vec<usize>) -> Injected {
     for id in &ids {
         world.cluster.node(*id).signal(Signal::KILL).map_err(Skipped::NotNow)?;
     }
@@ -59,7 +58,7 @@ async fn kill(world: &mut World, ids: Vec<usize>) -> Result<(String, Undo), Skip
     Ok((named(&ids), Undo::Start(ids)))
 }
 
-fn pause(world: &mut World, id: usize) -> Result<(String, Undo), Skipped> {
+fn pause(world: &mut World, id: usize) -> Injected {
     world.cluster.node(id).signal(Signal::STOP).map_err(Skipped::NotNow)?;
     Ok((format!("node {id}"), Undo::Continue(vec![id])))
 }
@@ -75,7 +74,7 @@ pub(super) fn wake(world: &mut World, ids: &[usize]) -> Result<String, String> {
     if stopped == 0 { Err("no process stood still".to_owned()) } else { Ok(format!("{stopped} stood still")) }
 }
 
-async fn rolling_restart(world: &mut World) -> Result<(String, Undo), Skipped> {
+pub(super) async fn rolling_restart(world: &mut World) -> Injected {
     for id in world.nodes() {
         if world.cluster.node(id).signal(Signal::TERM).is_ok() {
             let ended = world.cluster.node(id).exited().await;
@@ -86,7 +85,7 @@ async fn rolling_restart(world: &mut World) -> Result<(String, Undo), Skipped> {
     Ok(("each node".to_owned(), Undo::Nothing("all were started anew".to_owned())))
 }
 
-async fn transfer(world: &mut World) -> Result<(String, Undo), Skipped> {
+pub(super) async fn transfer_leader(world: &mut World) -> Injected {
     let mut done = 0;
     for _ in 0..TRANSFERS {
         let leader = world.leader().await?;
@@ -101,7 +100,7 @@ async fn transfer(world: &mut World) -> Result<(String, Undo), Skipped> {
     Ok((format!("{done} times"), Undo::Nothing(format!("{done} new leaders"))))
 }
 
-async fn snapshots(world: &mut World) -> Result<(String, Undo), Skipped> {
+pub(super) async fn take_snapshots(world: &mut World) -> Injected {
     let mut taken = 0;
     for id in world.cluster.running() {
         let request = Request::post("/v1/cluster/snapshot", &crate::new_key());

@@ -1,6 +1,6 @@
 //! Faults of scarcity: processor, memory, connections.
 
-use super::{Fault, Skipped, Undo, World, process::Freezer};
+use super::{Injected, Skipped, Undo, World, process::Freezer};
 use crate::shell::run_line;
 use std::{
     fs,
@@ -27,38 +27,28 @@ pub(super) enum Squeezed {
     Clients { task: tokio::task::JoinHandle<usize>, stop: oneshot::Sender<()> },
 }
 
-impl Squeezed {
-    /// A node stands still in its control group.
-    pub(super) fn frozen(node: usize, group: Freezer) -> Squeezed {
-        Squeezed::Frozen { node, group }
-    }
+pub(super) async fn cpu(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    let group = Group::around(world, leader, "cpu")?;
+    group.write("cpu.cfs_quota_us", &CPU_QUOTA_US.to_string()).map_err(Skipped::NotHere)?;
+    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Cpu(group))))
 }
 
-pub(super) async fn inject(world: &mut World, fault: Fault) -> Result<(String, Undo), Skipped> {
-    match fault {
-        Fault::CpuSqueeze => {
-            let leader = world.leader().await?;
-            let group = Group::around(world, leader, "cpu")?;
-            group.write("cpu.cfs_quota_us", &CPU_QUOTA_US.to_string()).map_err(Skipped::NotHere)?;
-            Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Cpu(group))))
-        }
-        Fault::MemorySqueeze => {
-            let follower = world.follower().await?;
-            let group = Group::around(world, follower, "memory")?;
-            // What it had before it came into the group is not counted there.
-            group.write("memory.limit_in_bytes", &MEMORY_HEADROOM.to_string()).map_err(Skipped::NotHere)?;
-            let detail = format!("node {follower} gets {} MiB more at most", MEMORY_HEADROOM / 1024 / 1024);
-            Ok((detail, Undo::Squeeze(Squeezed::Memory { node: follower, group })))
-        }
-        Fault::SlowClients => {
-            let leader = world.leader().await?;
-            let address = format!("{}:7171", world.network.address(leader));
-            let (stop, stopped) = oneshot::channel();
-            let task = tokio::spawn(attack(address, stopped));
-            Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Clients { task, stop })))
-        }
-        other => Err(Skipped::NotHere(format!("{} is not a fault of scarcity", other.name()))),
-    }
+pub(super) async fn memory(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    let group = Group::around(world, follower, "memory")?;
+    // What it had before it came into the group is not counted there.
+    group.write("memory.limit_in_bytes", &MEMORY_HEADROOM.to_string()).map_err(Skipped::NotHere)?;
+    let detail = format!("node {follower} gets {} MiB more at most", MEMORY_HEADROOM / 1024 / 1024);
+    Ok((detail, Undo::Squeeze(Squeezed::Memory { node: follower, group })))
+}
+
+pub(super) async fn slow_clients(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    let address = format!("{}:7171", world.network.address(leader));
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(attack(address, stopped));
+    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Clients { task, stop })))
 }
 
 /// Ends it: what was seen.

@@ -41,7 +41,13 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
                 pause(&mut client, 20).await;
             }
             Workload::FairOrder => pause(&mut client, 8).await,
-            _other => pause(&mut client, 25).await,
+            Workload::Mutex
+            | Workload::RwLock
+            | Workload::Semaphore
+            | Workload::TryLock
+            | Workload::SessionExpiry
+            | Workload::Registers
+            | Workload::Watches => pause(&mut client, 25).await,
         }
         client.release(&held).await;
         if workload == Workload::TryLock {
@@ -51,9 +57,10 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
 }
 
 fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
-    let wait = match workload {
-        Workload::TryLock => Duration::from_millis(client.random.random_range(0..SHORT_WAIT_MS_MAX)),
-        _other => WAIT,
+    let wait = if workload == Workload::TryLock {
+        Duration::from_millis(client.random.random_range(0..SHORT_WAIT_MS_MAX))
+    } else {
+        WAIT
     };
     Wish {
         key: keys.next(),
