@@ -53,6 +53,16 @@ pub(crate) struct Cluster {
     members: Vec<String>,
 }
 
+/// Where all nodes' data is. The name has this process's number, so that a later run knows what was left behind.
+pub(crate) fn data_of(folder: &Path) -> PathBuf {
+    folder.join(format!("fairhold-chaos-{}", std::process::id()))
+}
+
+/// Where a node's disk is: its data directory is within.
+pub(crate) fn disk_of(folder: &Path, id: usize) -> PathBuf {
+    data_of(folder).join(format!("node-{id}"))
+}
+
 impl Cluster {
     /// Nodes that do not run yet, with their files in a folder.
     pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<Cluster, String> {
@@ -61,7 +71,7 @@ impl Cluster {
         let members = ids.clone().map(|id| format!("{id}={},{}:{PEER_PORT}", url(id), network.address(id))).collect();
         let node = |id: usize| Node {
             id,
-            data: folder.join("data").join(format!("node-{id}")).join("fairhold"),
+            data: disk_of(folder, id).join("fairhold"),
             log: folder.join(format!("node-{id}.log")),
             environment: Vec::new(),
             child: None,

@@ -59,7 +59,6 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     let mut moments: Vec<(u64, u8, usize)> = Vec::with_capacity(history.ops.len() * 2);
     for op in &history.ops {
         moments.push((op.start, 1, op.index));
-        // What was answered in the same microsecond in which something else was asked may have been before it.
         moments.push((if op.outcome == Outcome::Unknown { op.end.min(history.length) } else { op.end }, 2, op.index));
     }
     moments.sort_unstable();

@@ -2,7 +2,10 @@
 
 use super::{Call, Event, FaultSpan, History, Leadership, Op, Outcome, ResourceWrite};
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -10,6 +13,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
+    /// The last moment that was given out.
+    last: AtomicU64,
     history: Mutex<History>,
 }
 
@@ -26,12 +31,19 @@ impl Recorder {
     /// Begins now, with as many watches.
     pub(crate) fn new(watches: usize) -> Recorder {
         let history = History { told: vec![Vec::new(); watches], ..History::default() };
-        Recorder { began: Instant::now(), history: Mutex::new(history) }
+        Recorder { began: Instant::now(), last: AtomicU64::new(0), history: Mutex::new(history) }
     }
 
     /// Microseconds since the run began.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The same, and later than every other moment of an operation: so a history has one order.
+    fn moment(&self) -> u64 {
+        let now = self.now();
+        let before = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
+        before.map_or(now, |last| now.max(last + 1))
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -42,7 +54,7 @@ impl Recorder {
     /// Something is asked: written down before the first byte is sent.
     pub(crate) fn invoke(&self, process: u64, node: usize, call: Call, key: &str, describe: impl FnOnce(&mut Op)) -> Running {
         let mut history = self.history();
-        let (index, start) = (history.ops.len(), self.now());
+        let (index, start) = (history.ops.len(), self.moment());
         let mut op = Op {
             index,
             process,
@@ -70,7 +82,7 @@ impl Recorder {
 
     /// The answer came, or will not come.
     pub(crate) fn complete(&self, running: &Running, outcome: Outcome, describe: impl FnOnce(&mut Op)) {
-        let now = self.now();
+        let now = self.moment();
         let mut history = self.history();
         let op = &mut history.ops[running.index];
         (op.end, op.outcome) = (now, outcome);

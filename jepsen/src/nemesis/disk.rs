@@ -3,6 +3,7 @@
 
 use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
 use crate::{
+    cluster,
     shell::{is_alive, run, run_line},
     sys,
 };
@@ -70,7 +71,7 @@ pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
 
 /// Lets writes go on everywhere: a process that waits for its disk cannot even be killed.
 pub(super) fn thaw(folder: &Path, nodes: usize) {
-    for disk in (1..=nodes).map(|id| folder.join("data").join(format!("node-{id}"))).filter(|disk| is_mounted(disk)) {
+    for disk in (1..=nodes).map(|id| cluster::disk_of(folder, id)).filter(|disk| is_mounted(disk)) {
         // It fails where nothing is frozen.
         drop(run("fsfreeze", &["-u", &disk.to_string_lossy()]));
     }
@@ -79,16 +80,16 @@ pub(super) fn thaw(folder: &Path, nodes: usize) {
 /// Unmounts what `prepare` has mounted, and removes the data of nodes that have ended.
 pub(super) fn tidy(folder: &Path, nodes: usize) {
     for id in 1..=nodes {
-        unmount(&folder.join("data").join(format!("node-{id}")));
+        unmount(&cluster::disk_of(folder, id));
     }
-    if let Err(error) = fs::remove_dir_all(folder.join("data")) {
+    if let Err(error) = fs::remove_dir_all(cluster::data_of(folder)) {
         crate::say(&format!("{}: the data could not be removed: {error}", folder.display()));
     }
 }
 
 /// Where a node's disk is mounted: its data directory is within.
 fn disk_of(world: &World, id: usize) -> PathBuf {
-    world.folder.join("data").join(format!("node-{id}"))
+    cluster::disk_of(&world.folder, id)
 }
 
 fn mount_new(disk: &Path) -> Result<(), String> {
@@ -100,8 +101,14 @@ fn mount_new(disk: &Path) -> Result<(), String> {
     mount(disk)
 }
 
+/// By a block device of its own each time: another mount namespace of the machine may have kept the old one, and with it the file
+/// system as it was when its power was cut.
 fn mount(disk: &Path) -> Result<(), String> {
-    run("mount", &["-o", "loop", &disk.with_extension("image").to_string_lossy(), &disk.to_string_lossy()]).map(|_| ())
+    let device = run("losetup", &["-f", "--show", &disk.with_extension("image").to_string_lossy()])?;
+    let mounted = run("mount", &["-t", "ext4", device.trim(), &disk.to_string_lossy()]);
+    // Detached as soon as nobody uses it any more.
+    run("losetup", &["-d", device.trim()])?;
+    mounted.map(|_| ())
 }
 
 fn is_mounted(disk: &Path) -> bool {

@@ -16,7 +16,8 @@ const ROWS_MAX: usize = 40;
 /// Bars and dots that are drawn: a browser has to show them.
 const MARKS_MAX: usize = 60_000;
 
-const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;color:#222}pre{background:#f6f6f4;padding:1em;overflow:auto}\
+const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;color:#222}\
+    pre{background:#f6f6f4;padding:1em;overflow:auto}\
     svg{background:#fff;border:1px solid #ddd}text{font:11px system-ui,sans-serif}.VALID{color:#176b2c}.BROKEN{color:#b3151f}\
     .INVALID{color:#8a5a00}";
 
