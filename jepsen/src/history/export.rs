@@ -59,7 +59,8 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     let mut moments: Vec<(u64, u8, usize)> = Vec::with_capacity(history.ops.len() * 2);
     for op in &history.ops {
         moments.push((op.start, 1, op.index));
-        moments.push((if op.outcome == Outcome::Unknown { op.end.min(history.length) } else { op.end }, 2, op.index));
+        // One that was given up with the run itself has no end.
+        moments.push((if op.end == u64::MAX { history.length } else { op.end }, 2, op.index));
     }
     moments.sort_unstable();
     for (index, (time, moment, of)) in moments.into_iter().enumerate() {

@@ -135,7 +135,7 @@ impl Recorder {
 
     /// All of it.
     pub(crate) fn finish(&self, lost_without_fence: u64) -> History {
-        let length = self.now();
+        let length = self.moment();
         let mut history = std::mem::take(&mut *self.history());
         history.lost_without_fence = lost_without_fence;
         history.length = length;
