@@ -6,7 +6,7 @@ use crate::{
     history::{Call, Event, History, Op, Outcome},
     workload::PERMITS,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// One who holds.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
     let mut granted: HashMap<(&str, u64), u64> = HashMap::new();
     let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
+    let mut ended: HashSet<(&str, u64)> = HashSet::new();
     for event in told {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         match event.kind() {
@@ -42,11 +43,20 @@ pub(crate) fn check(history: &History) -> Check {
                 }
                 granted.insert((lock, number), event.number("token").unwrap_or(0));
             }
-            "ended" | "cooling" => drop(holders.entry(lock).or_default().remove(&number)),
+            "ended" | "cooling" => {
+                holders.entry(lock).or_default().remove(&number);
+                ended.insert((lock, number));
+            }
             _other => {}
         }
     }
     for op in asked.values() {
+        // Who is told that his grant is gone may have held it, and does not any more.
+        let is_gone = op.error.as_deref().is_some_and(|error| error.starts_with("410"));
+        let number = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default()));
+        if is_gone && number.is_none_or(|number| ended.contains(&(op.key.as_str(), *number))) {
+            continue;
+        }
         judge(op, &granted, &queued, told, &mut check);
     }
     check
@@ -142,6 +152,16 @@ mod tests {
     fn who_holds_after_a_definite_no_is_found() {
         let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn who_is_told_that_his_grant_is_gone_must_not_hold_any_more() {
+        let gone = || {
+            let told_so = |op: &mut Op| (op.outcome, op.error) = (Outcome::Fail, Some("410 grant_gone".to_owned()));
+            told(Planted::new().op(owned(5, "p1").with(told_so)), 5, "p1")
+        };
+        assert_eq!(check(&ended(gone(), 4, 7).done()).broken, Vec::<String>::new());
+        assert_eq!(check(&gone().done()).broken.len(), 1);
     }
 
     #[test]
