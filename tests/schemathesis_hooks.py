@@ -187,6 +187,11 @@ def keep_to_the_words(case, parameters):
         parameters.drop("permits")
     if parameters.get("mode") == "shared":
         parameters.drop("limit", "permits")
+    # As long as one likes, or a second at least.
+    if 0 < (milliseconds(parameters.get("max_hold")) or 0) < 1000:
+        for place in parameters.places:
+            if "max_hold" in place:
+                place["max_hold"] = "1m"
     # Each month has 28 days, and time began in 1970, whatever the zone.
     at = parameters.get("at")
     if isinstance(at, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", at):

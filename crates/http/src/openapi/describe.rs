@@ -240,6 +240,10 @@ impl Call<'_> {
 
     fn answer(&mut self, status: StatusCode, about: &str) -> &mut Value {
         self.answers.entry(status.as_u16()).or_insert_with(|| {
+            // The connection's own answer, before there is a request.
+            if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
+                return json!({ "description": about });
+            }
             let headers: Map<String, Value> = [headers::REVISION, headers::LEADER, headers::REQUEST_ID]
                 .into_iter()
                 .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
