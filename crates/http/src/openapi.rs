@@ -27,8 +27,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 const ABOUT: &str = "Fair locks, sessions and a tree of nodes, agreed upon by three or five servers.\n\n\
     Any server takes any request. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), \
-    times are RFC 3339 in UTC. The parameters of a POST may stand in the query or in a JSON body, each in one of them; `null` stands for one that is not given. A flag is \
-    bare, `=true` or `=false`. An unknown parameter or field is 400 and is named.\n\n\
+    times are RFC 3339 in UTC. The parameters of a POST may stand in the query or in a JSON body, each in one of them; `null` \
+    stands for one that is not given. A flag is bare, `=true` or `=false`. An unknown parameter or field is 400 and is \
+    named.\n\n\
     Errors are problems (RFC 9457) with a stable `code`. `503` means that surely nothing was done: ask again freely. `504` with \
     `\"outcome\":\"unknown\"` means that it may have happened: ask again with the same `Idempotency-Key`.\n\n\
     Limits named in bytes (`x-max-bytes`) count UTF-8.";
