@@ -7,6 +7,10 @@ use std::{
     path::Path,
 };
 
+/// How much of a file is written before that much is made durable. One sync of all of a large file would hold up the
+/// log's own syncs for as long as it takes.
+const SYNC_EVERY_BYTES: usize = 1024 * 1024;
+
 /// Writes a file under a temporary name, makes it durable, and only then gives it its name.
 pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let written = write_all(temporary, parts).map_err(|error| naming(temporary, error));
@@ -45,8 +49,14 @@ pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> io::Error {
 
 fn write_all(temporary: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
-    for part in parts {
-        file.write_all(part)?;
+    let mut unsynced = 0;
+    for piece in parts.iter().flat_map(|part| part.chunks(SYNC_EVERY_BYTES)) {
+        file.write_all(piece)?;
+        unsynced += piece.len();
+        if unsynced >= SYNC_EVERY_BYTES {
+            file.sync_data()?;
+            unsynced = 0;
+        }
     }
     file.sync_all()
 }
