@@ -15,6 +15,7 @@ mod dropped;
 mod elections;
 mod examples;
 mod front_page;
+mod grants;
 mod leader_killed;
 mod many;
 mod paused;

@@ -13,7 +13,10 @@ use fairhold_types::{
     LockName, Mode,
     dto::Meta,
     duration,
-    limits::{LOCK_DELAY_MAX, OWNER_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN},
+    limits::{
+        LOCK_DELAY_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX,
+        SESSION_TIMEOUT_MIN,
+    },
 };
 use futures_util::future::BoxFuture;
 use percent_encoding::utf8_percent_encode;
@@ -39,6 +42,8 @@ pub(crate) struct Wish {
     pub(crate) owner: String,
     pub(crate) meta: Meta,
     pub(crate) lock_delay: Duration,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) reentrant: bool,
     pub(crate) ttl: Duration,
     /// What a candidate is known by when it leads; none for a lock.
     pub(crate) value: Option<String>,
@@ -57,6 +62,12 @@ impl Wish {
         match session {
             Some(session) => body["session"] = json!(session.id().to_hex()),
             None => body["ttl"] = json!(duration::format(self.ttl)),
+        }
+        if let Some(max_hold) = self.max_hold {
+            body["max_hold"] = json!(duration::format(max_hold));
+        }
+        if self.reentrant {
+            body["reentrant"] = json!(true);
         }
         if !self.others.is_empty() {
             let locks = std::iter::once(&self.lock).chain(&self.others);
@@ -106,6 +117,8 @@ pub struct Acquire {
     owner: Option<String>,
     meta: Meta,
     lock_delay: Duration,
+    max_hold: Option<Duration>,
+    reentrant: bool,
     value: Option<String>,
     on_queue: Option<OnQueue>,
 }
@@ -132,6 +145,8 @@ impl Acquire {
             owner: None,
             meta: Meta::new(),
             lock_delay: Duration::ZERO,
+            max_hold: None,
+            reentrant: false,
             value: None,
             on_queue: None,
         }
@@ -183,6 +198,29 @@ impl Acquire {
     /// How long the lock stays blocked if its holder *expires*, up to 1 h: time for what the holder began to come to an end.
     pub fn lock_delay(self, delay: Duration) -> Acquire {
         Acquire { lock_delay: delay, ..self }
+    }
+
+    /// For how long it may be held at most, 1 s to 30 days: then the cluster ends it, and [`Held::lost`] says
+    /// [`Lost::Expired`]. An upgrade begins anew: `client.lock("deploy").max_hold(Duration::from_secs(3600)).await?`.
+    ///
+    /// The cluster counts from the grant. A guard that was granted without waiting counts by itself, from before the first
+    /// request for it was sent, less [`margin`](crate::margin): so it is lost before the cluster ends it, without a network.
+    /// The moment in which one that *waited* was granted is not known here. It counts from the news of the grant, which is
+    /// later by what the news took, and is lost earlier where the cluster says so first, by a watch or at a renewal. Outside a
+    /// session, an answer that took longer than a tenth of this counts as a wait. For what an administrator bounds, and for a
+    /// further hold of a grant ([`reentrant`](Acquire::reentrant)) whose first guard is gone, the cluster's word alone counts.
+    pub fn max_hold(self, max_hold: Duration) -> Acquire {
+        Acquire { max_hold: Some(max_hold), ..self }
+    }
+
+    /// Where this [`owner`](Acquire::owner) of this session holds the lock already, adds a further hold of the same grant, with
+    /// the same token: `session.lock("deploy").owner("ci-7").reentrant().await?`. Each guard gives its own hold back, and the
+    /// lock is free after the last. What was said of the first counts: a `max_hold` of a further hold bounds nothing.
+    ///
+    /// Without a session or a named owner there is nobody who could hold it already: that is [`Error::Invalid`], and so it is
+    /// for several locks at once and for an election.
+    pub fn reentrant(self) -> Acquire {
+        Acquire { reentrant: true, ..self }
     }
 
     /// Before those of lower priority; 0 if not set. Whoever holds is never pushed out.
@@ -261,6 +299,15 @@ impl Acquire {
         if !self.others.is_empty() && self.value.is_some() {
             return Err(Error::Invalid("an election is one name: it is not taken together with others".to_owned()));
         }
+        if self.max_hold.is_some_and(|max_hold| !(MAX_HOLD_MIN..=MAX_HOLD_MAX).contains(&max_hold)) {
+            return Err(Error::Invalid(format!("a lock is held for at most {MAX_HOLD_MIN:?} to {MAX_HOLD_MAX:?}")));
+        }
+        if self.reentrant && (self.session.is_none() || self.owner.is_none()) {
+            return Err(Error::Invalid("a further hold is its owner's in a session: name both, for every hold".to_owned()));
+        }
+        if self.reentrant && (!self.others.is_empty() || self.value.is_some()) {
+            return Err(Error::Invalid("a further hold is of one lock, and not of an election".to_owned()));
+        }
         let others = self.others.iter().map(|name| LockName::parse(name)).collect::<Result<_, _>>();
         let others = others.map_err(|error| Error::Invalid(format!("a lock's name: {error}")))?;
         let owner = self.owner.clone().unwrap_or_else(|| match self.session {
@@ -269,10 +316,14 @@ impl Acquire {
         });
         let (limit, meta, value) = (self.limit, self.meta.clone(), self.value.clone());
         let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
-        // Whole milliseconds, as it travels: the server must not have less than we count with.
-        let ttl = Duration::from_millis(u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX));
-        Ok(Wish { lock, others, mode, limit, permits, priority, owner, meta, lock_delay, ttl, value })
+        let (ttl, max_hold, reentrant) = (as_it_travels(self.ttl), self.max_hold.map(as_it_travels), self.reentrant);
+        Ok(Wish { lock, others, mode, limit, permits, priority, owner, meta, lock_delay, max_hold, reentrant, ttl, value })
     }
+}
+
+/// In whole milliseconds: the server must not have less than we count with.
+fn as_it_travels(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The same owner as one who is alone: whoever names none may be two tasks of a session, one of which goes on while the

@@ -4,7 +4,7 @@ mod nodes;
 
 pub use nodes::Nodes;
 
-use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Watch};
+use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Upgrade, Watch};
 use fairhold_types::FencingToken;
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 use tokio::runtime::Runtime;
@@ -222,6 +222,19 @@ impl Guard {
     /// A fenced write, as [`crate::Held::put`]; made by [`send`](Asking::send).
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
         Asking { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Guard::upgrade`]; made by [`send`](Asking::send): `guard.upgrade().with(|up| up.wait(minute)).send()`.
+    pub fn upgrade(&self) -> Asking<Upgrade> {
+        Asking { builder: crate::Guard::upgrade(self), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`crate::Guard::downgrade`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn downgrade(&self) -> Result<(), Error> {
+        self.runtime.block_on(crate::Guard::downgrade(self))?
     }
 
     /// As [`crate::Guard::release`].

@@ -6,9 +6,11 @@
 //! with the same id, goes to another node too. The first one is left open, because closing it would tell its node that the
 //! caller went away.
 
+mod bound;
 mod quiet;
 mod until;
 
+use bound::Waited;
 pub(crate) use until::Until;
 
 use crate::{
@@ -78,6 +80,9 @@ pub(crate) struct Claim<'a> {
     wish: &'a Wish,
     id: GrantId,
     posts_sent: usize,
+    /// From before the first request was sent.
+    first_sent: Option<Moment>,
+    waited: Waited,
     /// All that was sent was answered: nothing of it may still arrive.
     is_answered: bool,
     is_settled: bool,
@@ -142,7 +147,8 @@ impl UnderWay {
 impl<'a> Claim<'a> {
     /// A claim with an id of its own, of which nothing is sent yet.
     pub(crate) fn new(client: &'a Client, session: Option<&'a Session>, wish: &'a Wish) -> Claim<'a> {
-        Claim { client, session, wish, id: client.inner().ids.make(), posts_sent: 0, is_answered: false, is_settled: false }
+        let (id, first_sent, waited) = (client.inner().ids.make(), None, Waited::No);
+        Claim { client, session, wish, id, posts_sent: 0, first_sent, waited, is_answered: false, is_settled: false }
     }
 
     /// Claims until it is held, surely will not be under this id, or the caller's time is up.
@@ -223,6 +229,10 @@ impl<'a> Claim<'a> {
         way.posts.push(Box::pin(async move { calls.wait_at(&at, &call, wait, work).await }));
         way.at = Some(endpoint);
         self.posts_sent += 1;
+        self.first_sent.get_or_insert_with(Moment::now);
+        if !wait.is_zero() {
+            self.waited = Waited::Perhaps;
+        }
         let now = Instant::now();
         way.post_at = now + POST_AGAIN_AFTER;
         way.probe_at = now + FIRST_PROBE_AFTER.min(renewal_due(self.wish.ttl));
@@ -326,6 +336,7 @@ impl<'a> Claim<'a> {
 
     /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
     async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Moment) -> Pursued {
+        let terms = self.terms(grant, token);
         let lease = match self.session {
             Some(session) => session.lease().clone(),
             None => self.lease(proved).await,
@@ -335,7 +346,7 @@ impl<'a> Claim<'a> {
             return Pursued::Again("it was granted and could not be kept alive");
         }
         self.is_settled = true;
-        Pursued::Held(Guard::new(self.client, self.session, grant, token, lease))
+        Pursued::Held(Guard::new(self.client, self.session, grant, terms, lease))
     }
 
     async fn lease(&self, proved: Moment) -> Lease {

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lost {
-    /// The cluster ended it for want of a keepalive.
+    /// The cluster ended it: for want of a keepalive, or because it was held for as long as it may.
     Expired,
     /// An administrator took it away.
     Broken,
@@ -34,7 +34,7 @@ impl From<EndReason> for Lost {
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Lost::Expired => "it was not kept alive in time, and has ended",
+            Lost::Expired => "it has ended: it was not kept alive in time, or was held for as long as it may",
             Lost::Broken => "an administrator took it away",
             Lost::CutOff => "no keepalive was acknowledged in time, so it may have ended",
             Lost::Released => "this program gave it back",

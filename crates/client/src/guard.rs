@@ -7,6 +7,8 @@ use crate::{
     lease::{Kept, Lease},
     lookout::{self, Ended, Lookout},
     session::Session,
+    terms::Terms,
+    upgrade::{self, Upgrade},
     write::Put,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, dto};
@@ -26,7 +28,7 @@ struct Facts {
     lock: LockName,
     id: GrantId,
     number: GrantNumber,
-    token: FencingToken,
+    terms: Terms,
     lease: Lease,
     /// How this grant alone ended, whatever becomes of the session that keeps it.
     ended: Ended,
@@ -35,19 +37,19 @@ struct Facts {
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Facts { lock, number, token, .. } = &*self.0;
-        f.debug_struct("Held").field("lock", lock).field("number", number).field("token", token).finish_non_exhaustive()
+        let (Facts { lock, number, .. }, token) = (&*self.0, self.0.terms.token());
+        f.debug_struct("Held").field("lock", lock).field("number", number).field("token", &token).finish_non_exhaustive()
     }
 }
 
 impl Held {
     /// The fencing token, to be sent with every write that the lock protects. Each later holder has a larger one, so whoever
-    /// is written to can refuse what comes late.
+    /// is written to can refuse what comes late. After [`Guard::upgrade`] it is the new one.
     ///
     /// # Errors
     /// [`Error::Lost`] once it was lost or given back. The answer comes from this program's clock, without a network.
     pub fn token(&self) -> Result<FencingToken, Error> {
-        self.check().map(|()| self.0.token).map_err(Error::Lost)
+        self.check().map(|()| self.0.terms.token()).map_err(Error::Lost)
     }
 
     /// Whether it may be believed in now.
@@ -57,7 +59,8 @@ impl Held {
     }
 
     /// Waits until it is lost, or given back. It fires by itself, without a network, before the cluster may grant the lock to
-    /// another: no later than the `ttl`, less [`margin`](crate::margin), after the last acknowledged keepalive was sent.
+    /// another: no later than the `ttl`, less [`margin`](crate::margin), after the last acknowledged keepalive was sent; and
+    /// where it has a [`max_hold`](crate::Acquire::max_hold), as is said there.
     pub async fn lost(&self) -> Lost {
         let mut ended = self.0.ended.subscribe();
         tokio::select! {
@@ -67,6 +70,7 @@ impl Held {
                 lost.unwrap_or(Lost::Released)
             }
             lost = self.0.lease.lost() => lost,
+            () = self.0.terms.over() => self.end(Lost::Expired),
         }
     }
 
@@ -89,7 +93,11 @@ impl Held {
     /// How it was lost, or that it was given back.
     pub fn left(&self) -> Result<Duration, Lost> {
         let ended = *self.0.ended.borrow();
-        ended.map_or_else(|| self.0.lease.left(), Err)
+        let left = ended.map_or_else(|| self.0.lease.left(), Err)?;
+        match self.0.terms.left() {
+            Some(Duration::ZERO) => Err(self.end(Lost::Expired)),
+            most => Ok(most.map_or(left, |most| left.min(most))),
+        }
     }
 
     /// The grant's public number, as queues and logs show it.
@@ -113,9 +121,22 @@ impl Held {
         Ok((&self.0.lock, self.token()?, self.0.id))
     }
 
-    /// It has ended, for everybody who has it.
-    pub(crate) fn end(&self, lost: Lost) {
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.0.terms
+    }
+
+    /// It has ended, for everybody who has it; says how, which is how it ended first.
+    pub(crate) fn end(&self, lost: Lost) -> Lost {
         lookout::end(&self.0.ended, lost);
+        self.0.ended.borrow().unwrap_or(lost)
+    }
+
+    /// A fence refused that token. Whoever is refused holds no longer, whatever his clock says, unless it was upgraded while the
+    /// write was under way.
+    pub(crate) fn fenced_out(&self, token: FencingToken) {
+        if self.0.terms.is_surely(token) {
+            self.end(Lost::Fenced);
+        }
     }
 
     fn check(&self) -> Result<(), Lost> {
@@ -150,17 +171,12 @@ impl Deref for Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(
-        client: &Client,
-        session: Option<&Session>,
-        grant: &dto::Grant,
-        token: FencingToken,
-        lease: Lease,
-    ) -> Guard {
+    pub(crate) fn new(client: &Client, session: Option<&Session>, grant: &dto::Grant, terms: Terms, lease: Lease) -> Guard {
         let (inner, ended) = (client.inner(), Ended::new(watch::Sender::new(None)));
         let mut tasks = Vec::new();
         let lookout = session.map_or_else(Arc::default, Session::lookout);
-        lookout.add(grant.number, &ended);
+        let token = terms.token();
+        let terms = lookout.add(grant.number, &ended, terms);
         if session.is_none() {
             let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
             tasks.push(inner.background.keep(keep));
@@ -172,7 +188,7 @@ impl Guard {
             lock: grant.lock.clone(),
             id: grant.id,
             number: grant.number,
-            token,
+            terms,
             lease,
             ended,
             lookout,
@@ -185,6 +201,22 @@ impl Guard {
     #[must_use]
     pub fn held(&self) -> &Held {
         &self.held
+    }
+
+    /// Makes a lock that is shared one that is held alone, as soon as no other holds it: `guard.upgrade().wait(minute).await?`.
+    /// The answer is a new token, which [`token`](Held::token) gives from then on.
+    pub fn upgrade(&self) -> Upgrade {
+        Upgrade::new(self.held.clone())
+    }
+
+    /// Shares a lock that is held alone, with the token that it has: readers join at once. Shared already, it stays so:
+    /// `guard.downgrade().await?`.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, and several locks at once;
+    /// [`Error::OutcomeUnknown`] where no answer came in the client's time: then it may be shared.
+    pub async fn downgrade(&self) -> Result<(), Error> {
+        upgrade::downgrade(&self.held).await
     }
 
     /// Gives it back, and waits until the cluster has said so. Dropping the future does not take that back.
@@ -215,7 +247,7 @@ impl Guard {
     /// Nobody may use it from here on, and no renewal is begun.
     fn stop_renewing(&mut self) {
         self.held.end(Lost::Released);
-        self.held.0.lookout.remove(self.held.0.number);
+        self.held.0.lookout.remove(self.held.0.number, &self.held.0.ended);
         self.tasks.drain(..).for_each(|task| task.abort());
     }
 

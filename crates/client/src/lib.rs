@@ -30,7 +30,7 @@
 //! - [`Client::elect`]: a guard that leads, and is known by a value; [`leader`](Client::leader) and
 //!   [`observe`](Client::observe): who leads, for all others.
 //! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
-//!   [`release`](Guard::release).
+//!   [`release`](Guard::release), and another mode: [`upgrade`](Guard::upgrade), [`downgrade`](Guard::downgrade).
 //! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive, and through which a thousand acquires
 //!   wait over a few connections.
 //! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
@@ -78,7 +78,9 @@ mod problem;
 mod queue;
 pub mod recipes;
 mod session;
+mod terms;
 mod transaction;
+mod upgrade;
 mod watch;
 mod write;
 
@@ -92,5 +94,6 @@ pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;
+pub use upgrade::Upgrade;
 pub use watch::{Tidings, Watch, Watching};
 pub use write::{Create, Delete, Put};

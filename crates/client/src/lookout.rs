@@ -4,14 +4,16 @@
 //!
 //! One watch of a session tells of all its grants, however many they are.
 
-use crate::{backoff::Backoff, calls::Patience, client::Client, error::Lost, exchange::Call, lease::Lease, watch::Tidings};
+use crate::{
+    backoff::Backoff, calls::Patience, client::Client, error::Lost, exchange::Call, lease::Lease, terms::Terms, watch::Tidings,
+};
 use fairhold_types::{
     Code, FencingToken, GrantNumber, Revision, SessionNumber, dto,
     watch::{SessionEnd, What},
 };
 use reqwest::Method;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{
@@ -41,29 +43,42 @@ pub(crate) enum News {
     Ended(Lost),
 }
 
+/// What a guard is told by.
+#[derive(Debug)]
+struct Guarded {
+    ended: Ended,
+    terms: Terms,
+}
+
 /// The guards of a session, and those who wait.
 #[derive(Debug, Default)]
 pub(crate) struct Lookout(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    guards: BTreeMap<GrantNumber, Ended>,
+    /// More than one where a grant has several holds.
+    guards: BTreeMap<GrantNumber, Vec<Guarded>>,
     waiting: BTreeMap<GrantNumber, oneshot::Sender<News>>,
     early: VecDeque<(GrantNumber, News)>,
 }
 
 impl Lookout {
-    /// Looks out for a guard from now on.
-    pub(crate) fn add(&self, number: GrantNumber, ended: &Ended) {
+    /// Looks out for a guard from now on. Says on which terms it holds: where another guard has the grant already, on its.
+    pub(crate) fn add(&self, number: GrantNumber, ended: &Ended, terms: Terms) -> Terms {
         let mut known = self.known();
         let early = known.early.iter().find_map(|(early, news)| match news {
             News::Ended(lost) if *early == number => Some(*lost),
             News::Ended(_) | News::Granted(_) => None,
         });
-        match early {
-            Some(lost) => end(ended, lost),
-            None => drop(known.guards.insert(number, Arc::clone(ended))),
+        if let Some(lost) = early {
+            end(ended, lost);
+            return terms;
         }
+        let guards = known.guards.entry(number).or_default();
+        let common = guards.first().map_or_else(|| terms.clone(), |first| first.terms.clone());
+        common.granted(terms.token());
+        guards.push(Guarded { ended: Arc::clone(ended), terms: common.clone() });
+        common
     }
 
     /// Listens for the next news of a grant that waits.
@@ -78,23 +93,31 @@ impl Lookout {
         Waiting { lookout: Arc::clone(self), number, news: Some(news) }
     }
 
-    /// Its guard is gone.
-    pub(crate) fn remove(&self, number: GrantNumber) {
-        self.known().guards.remove(&number);
+    /// A guard of it is gone.
+    pub(crate) fn remove(&self, number: GrantNumber, ended: &Ended) {
+        let mut known = self.known();
+        if let Entry::Occupied(mut guards) = known.guards.entry(number) {
+            guards.get_mut().retain(|guard| !Arc::ptr_eq(&guard.ended, ended));
+            if guards.get().is_empty() {
+                guards.remove();
+            }
+        }
     }
 
     fn ended(&self, number: GrantNumber, lost: Lost) {
         let mut known = self.known();
         match known.guards.remove(&number) {
-            Some(guard) => end(&guard, lost),
+            Some(guards) => guards.iter().for_each(|guard| end(&guard.ended, lost)),
             None => known.tell(number, News::Ended(lost)),
         }
     }
 
     fn granted(&self, number: GrantNumber, token: FencingToken) {
         let mut known = self.known();
-        if !known.guards.contains_key(&number) {
-            known.tell(number, News::Granted(token));
+        match known.guards.get(&number) {
+            // An upgrade gives a new token.
+            Some(guards) => guards.iter().for_each(|guard| guard.terms.granted(token)),
+            None => known.tell(number, News::Granted(token)),
         }
     }
 
@@ -229,14 +252,34 @@ mod tests {
         Arc::new(watch::Sender::new(None))
     }
 
+    fn terms(token: u64) -> Terms {
+        Terms::new(FencingToken(token), None)
+    }
+
+    #[test]
+    fn holds_of_one_grant_have_its_token_in_common_and_each_hears_of_its_end() {
+        let (lookout, first, second, third) = (Lookout::default(), guard(), guard(), guard());
+        let number = GrantNumber(1);
+        let of_first = lookout.add(number, &first, terms(1));
+        let of_second = lookout.add(number, &second, terms(1));
+        lookout.add(number, &third, terms(1));
+        of_second.granted(FencingToken(5));
+        assert_eq!(of_first.token(), FencingToken(5), "an upgrade through one is one of all");
+        lookout.granted(number, FencingToken(8));
+        assert_eq!((of_first.token(), of_second.token()), (FencingToken(8), FencingToken(8)));
+        lookout.remove(number, &second);
+        lookout.ended(number, Lost::Broken);
+        assert_eq!((*first.borrow(), *second.borrow(), *third.borrow()), (Some(Lost::Broken), None, Some(Lost::Broken)));
+    }
+
     #[test]
     fn a_guard_hears_of_its_own_end_also_where_the_news_was_faster() {
         let (lookout, early, late, gone) = (Lookout::default(), guard(), guard(), guard());
         lookout.ended(GrantNumber(1), Lost::Broken);
-        lookout.add(GrantNumber(1), &early);
-        lookout.add(GrantNumber(2), &late);
-        lookout.add(GrantNumber(3), &gone);
-        lookout.remove(GrantNumber(3));
+        lookout.add(GrantNumber(1), &early, terms(1));
+        lookout.add(GrantNumber(2), &late, terms(2));
+        lookout.add(GrantNumber(3), &gone, terms(3));
+        lookout.remove(GrantNumber(3), &gone);
         assert_eq!((*early.borrow(), *late.borrow()), (Some(Lost::Broken), None));
         [2, 3].into_iter().for_each(|number| lookout.ended(GrantNumber(number), Lost::Released));
         end(&late, Lost::Broken);
@@ -246,10 +289,10 @@ mod tests {
     #[test]
     fn who_is_not_listed_any_more_has_ended_and_who_came_meanwhile_has_not() {
         let (lookout, ended, lives, new) = (Lookout::default(), guard(), guard(), guard());
-        lookout.add(GrantNumber(1), &ended);
-        lookout.add(GrantNumber(2), &lives);
+        lookout.add(GrantNumber(1), &ended, terms(1));
+        lookout.add(GrantNumber(2), &lives, terms(2));
         let before = lookout.guarded();
-        lookout.add(GrantNumber(3), &new);
+        lookout.add(GrantNumber(3), &new, terms(3));
         lookout.keep(&before, &[GrantNumber(2)].into());
         assert_eq!((*ended.borrow(), *lives.borrow(), *new.borrow()), (Some(Lost::Expired), None, None));
         let lookout = Arc::new(lookout);

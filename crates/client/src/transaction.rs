@@ -1,17 +1,9 @@
 //! Several changes in one step: all of them or none.
 
-use crate::{
-    calls::Patience,
-    client::Client,
-    error::{Error, Lost},
-    exchange::Call,
-    guard::Held,
-    nodes,
-    session::Session,
-};
+use crate::{calls::Patience, client::Client, error::Error, exchange::Call, guard::Held, nodes, session::Session};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_types::{
-    Code,
+    Code, FencingToken,
     problem::TransactionPart,
     txn::{self, Condition, Fence, Operation, SessionName, Transacted},
 };
@@ -42,8 +34,8 @@ pub struct Transaction {
     client: Client,
     body: txn::Transaction,
     part: Part,
-    /// Those whose fences are conditions, with the place of each.
-    held: Vec<(usize, Held)>,
+    /// Those whose fences are conditions, with the place of each and the token that it shows.
+    held: Vec<(usize, FencingToken, Held)>,
     invalid: Option<Error>,
 }
 
@@ -80,7 +72,7 @@ impl Transaction {
     pub fn if_held(mut self, held: &Held) -> Transaction {
         match held.fence() {
             Ok((lock, token, id)) => {
-                self.held.push((self.body.conditions.len(), held.clone()));
+                self.held.push((self.body.conditions.len(), token, held.clone()));
                 let fence = Some(Fence { lock: lock.clone(), token, grant: Some(id) });
                 self.condition(None, Condition { fence, ..Condition::default() })
             }
@@ -168,9 +160,8 @@ impl Transaction {
         if let (Some(Code::StaleToken), Some(failed)) = (problem.code, problem.failed)
             && failed.part == TransactionPart::If
         {
-            // Who is refused by his fence holds no longer, whatever his clock says.
-            let fenced = self.held.iter().filter(|(index, _)| u32::try_from(*index).ok() == Some(failed.index));
-            fenced.for_each(|(_, held)| held.end(Lost::Fenced));
+            let fenced = self.held.iter().filter(|(index, ..)| u32::try_from(*index).ok() == Some(failed.index));
+            fenced.for_each(|(_, token, held)| held.fenced_out(*token));
         }
         reply.json()
     }

@@ -4,7 +4,7 @@ use crate::{
     calls::Patience,
     claim::LEVEL,
     client::Client,
-    error::{Error, Lost},
+    error::Error,
     exchange::{Body, Call, Reply, query},
     guard::Held,
     nodes::url_path,
@@ -72,18 +72,20 @@ impl Change {
         let mark = if parameters.is_empty() { "" } else { "?" };
         let target = format!("{}{mark}{}", url_path(&self.path)?, parameters.join("&"));
         let mut call = more(Call::new(method, target).key(inner.ids.make()));
+        let mut shown = None;
         if let Some(held) = &self.held {
             let (lock, token, id) = held.fence()?;
             let lock = utf8_percent_encode(lock.as_str(), LEVEL);
             call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
+            shown = Some((held, token));
         }
         self.client.learn();
         let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
-        // 412 alone is the fence of this write; and who is refused by it holds no longer, whatever his clock says.
-        if let (Some(held), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
-            (&self.held, reply.status, reply.done())
+        // 412 alone is the fence of this write.
+        if let (Some((held, token)), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
+            (shown, reply.status, reply.done())
         {
-            held.end(Lost::Fenced);
+            held.fenced_out(token);
         }
         Ok(reply)
     }

@@ -1,7 +1,7 @@
 //! A claim of a session: the session keeps its place in the queue, and the session's one watch says when it is granted. So no
 //! request is open while it waits, and a thousand waits are a few connections.
 
-use super::{Claim, Pursued, UnderWay, Until};
+use super::{Claim, Pursued, UnderWay, Until, Waited};
 use crate::{
     acquire::OnQueue,
     backoff::{Backoff, jitter},
@@ -65,6 +65,7 @@ impl Claim<'_> {
             return Ok(pursued);
         }
         let grant: dto::Grant = reply.json()?;
+        self.waited = Waited::Yes;
         let mut waiting = lookout.wait_for(grant.number);
         let deadline = if let Until::At(until) = until { Some(until) } else { None };
         let (mut looks, mut look_at) = (FuturesUnordered::new(), Instant::now() + pause(told, true));
@@ -139,6 +140,7 @@ impl Claim<'_> {
                 // Never closed while the client exists.
                 let _place = inner.asks.acquire().await.ok();
                 self.posts_sent += 1;
+                self.first_sent.get_or_insert_with(Moment::now);
                 match inner.calls.try_at(&endpoint, &call, left.min(STAND_WITHIN)).await {
                     Tried::Answered(reply) => {
                         self.is_answered = was_answered && !trouble.may_arrive();

@@ -1,0 +1,136 @@
+//! What a holder may do with a grant: bound it, hold it again, change its mode.
+
+use crate::{
+    SECOND,
+    server::{Act, Seen, Server, held, problem},
+};
+use fairhold_client::{Error, Lost};
+use fairhold_types::{Code, duration};
+use futures_util::future::poll_immediate;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// What a server of one session answers whose grants all have one number, and that answers so to an upgrade.
+fn granting(seen: &Seen, upgrade: Act) -> Act {
+    match &seen.line {
+        line if line.contains("/upgrade ") => upgrade,
+        line if line.starts_with("POST /v1/sessions ") => {
+            let id = "0123456789abcdef0123456789abcdef";
+            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+        }
+        line if line.starts_with("POST /v1/locks") || line.contains("/downgrade ") => held(seen),
+        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
+        line if line.starts_with("PUT") => problem(412, "stale_token"),
+        _ => Act::Hang,
+    }
+}
+
+fn upgraded(seen: &Seen, token: u64) -> Act {
+    let Act::Answer(status, headers, mut grant) = held(seen) else { unreachable!("it answers") };
+    grant["token"] = json!(token);
+    Act::Answer(status, headers, grant)
+}
+
+#[tokio::test]
+async fn a_lock_held_for_as_long_as_it_may_is_lost_before_the_cluster_ends_it() {
+    let server = Server::start(|seen, _| granting(seen, Act::Hang)).await;
+    let client = server.client(10 * SECOND);
+    let before = Instant::now();
+    let guard = client.lock("a").max_hold(SECOND).await.unwrap();
+    assert!(guard.left().unwrap() < SECOND);
+    assert_eq!(guard.lost().await, Lost::Expired);
+    let after = before.elapsed();
+    assert!(after >= SECOND / 2 && after < SECOND + SECOND / 2, "it was lost after {after:?}");
+    assert_eq!(guard.token(), Err(Error::Lost(Lost::Expired)));
+    assert_eq!(server.now("POST /v1/locks")[0].body["max_hold"], "1s");
+    assert!(matches!(client.lock("a").max_hold(SECOND / 2).await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_further_hold_has_an_id_of_its_own_and_each_is_given_back_by_itself() {
+    let server = Server::start(|seen, _| granting(seen, upgraded(seen, 57))).await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let outer = session.lock("a").owner("o").reentrant().await.unwrap();
+    let inner = session.lock("a").owner("o").reentrant().await.unwrap();
+    assert_eq!(outer.token(), inner.token());
+    let posts = server.now("POST /v1/locks");
+    assert!(posts.iter().all(|post| post.body["reentrant"] == true && post.body["owner"] == "o"), "{posts:?}");
+    assert_ne!(posts[0].key, posts[1].key);
+    assert_eq!(inner.upgrade().await.unwrap().0, 57);
+    assert_eq!(outer.token().unwrap().0, 57, "they are one grant");
+    inner.release().await.unwrap();
+    let deletes = server.now("DELETE");
+    assert!(deletes.len() == 1 && deletes[0].line.contains(posts[1].key.as_ref().unwrap()), "{deletes:?}");
+    assert!(outer.is_held());
+
+    for lock in [client.lock("a").owner("o"), session.lock("a"), session.lock("a").owner("o").and("b")] {
+        assert!(matches!(lock.reentrant().await, Err(Error::Invalid(_))));
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_is_repeated_with_its_key_and_its_token_is_the_guards_from_then_on() {
+    let server = Server::start(|seen, before| match before {
+        0 => granting(seen, Act::Close),
+        _ => granting(seen, upgraded(seen, 57)),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let guard = client.read_lock("a").await.unwrap();
+    let held = guard.held().clone();
+    assert_eq!(guard.token().unwrap().0, 42);
+    assert_eq!(guard.upgrade().wait(30 * SECOND).await.unwrap().0, 57);
+    assert_eq!((guard.token().unwrap().0, held.token().unwrap().0), (57, 57));
+    let asked = server.now(&format!("POST /v1/grants/{}/upgrade ", guard.id()));
+    assert!(asked.len() == 2 && asked[0].key.is_some() && asked[0].key == asked[1].key, "{asked:?}");
+    let wait = duration::parse(asked[0].body["wait"].as_str().expect("a time")).expect("a time");
+    assert!(wait > 29 * SECOND && wait <= 30 * SECOND, "{wait:?}");
+    // Its answer names the first token, which is older.
+    guard.downgrade().await.unwrap();
+    assert_eq!(guard.token().unwrap().0, 57);
+    assert!(server.now(&format!("POST /v1/grants/{}/downgrade ", guard.id()))[0].key.is_some());
+}
+
+#[tokio::test]
+async fn a_refused_upgrade_leaves_the_token_and_one_of_a_grant_that_ended_is_its_loss() {
+    let server = Server::start(|seen, before| {
+        let refused = match before {
+            0 => problem(409, "would_deadlock"),
+            1 => problem(409, "lock_held"),
+            _ if seen.body["wait"] != "600s" => problem(409, "wait_timeout"),
+            _ => Act::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "broken"})),
+        };
+        granting(seen, refused)
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let guard = client.read_lock("a").await.unwrap();
+    let circle = guard.upgrade().wait(SECOND).await.unwrap_err();
+    assert!(matches!(circle, Error::Refused { code: Some(Code::WouldDeadlock), .. }), "{circle:?}");
+    let busy = guard.upgrade().wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(busy, Error::LockHeld { .. }), "{busy:?}");
+    let late = guard.upgrade().wait(Duration::from_millis(1)).await.unwrap_err();
+    assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
+    assert_eq!(guard.token().unwrap().0, 42);
+    assert_eq!(guard.upgrade().await, Err(Error::Lost(Lost::Broken)));
+    assert_eq!(guard.token(), Err(Error::Lost(Lost::Broken)));
+    assert_eq!(guard.downgrade().await, Err(Error::Lost(Lost::Broken)));
+}
+
+#[tokio::test]
+async fn who_waits_to_be_upgraded_is_told_of_a_loss_and_is_not_lost_by_his_old_token() {
+    let server = Server::start(|seen, _| granting(seen, Act::Hang)).await;
+    let client = server.client(10 * SECOND);
+    let guard = client.read_lock("a").ttl(2 * SECOND).await.unwrap();
+    let mut upgrade = guard.upgrade().into_future();
+    assert!(poll_immediate(&mut upgrade).await.is_none());
+    let write = guard.put("/x", "1").await;
+    assert!(matches!(write, Err(Error::StaleToken { .. })), "{write:?}");
+    assert!(guard.is_held(), "the upgrade may have made a new token");
+    assert_eq!(upgrade.await, Err(Error::Lost(Lost::CutOff)));
+
+    let other = client.read_lock("a").await.unwrap();
+    assert!(matches!(other.put("/x", "1").await, Err(Error::StaleToken { .. })));
+    assert_eq!(other.token(), Err(Error::Lost(Lost::Fenced)));
+}

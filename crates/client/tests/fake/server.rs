@@ -1,0 +1,126 @@
+//! A server that fails as it is told to, and keeps what it was asked.
+
+use fairhold_client::Client;
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+};
+
+/// A request, as it arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) line: String,
+    pub(crate) key: Option<String>,
+    pub(crate) body: Value,
+}
+
+/// What the server does with it.
+pub(crate) enum Act {
+    Answer(u16, &'static str, Value),
+    Close,
+    Hang,
+}
+
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) seen: Arc<Mutex<Vec<Seen>>>,
+    arrived: Arc<Notify>,
+}
+
+type Script = dyn Fn(&Seen, usize) -> Act + Send + Sync;
+
+impl Server {
+    /// Serves by a script, which is told how many requests with the same beginning came before.
+    pub(crate) async fn start(script: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let server = Server { url, seen: Arc::default(), arrived: Arc::default() };
+        let (serving, script): (Server, Arc<Script>) = (server.clone(), Arc::new(script));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().talk(stream, Arc::clone(&script)));
+            }
+        });
+        server
+    }
+
+    async fn talk(self, mut stream: TcpStream, script: Arc<Script>) {
+        while let Some(seen) = read(&mut stream).await {
+            let before = {
+                let mut all = self.seen.lock().expect("nobody panics with it");
+                all.push(seen.clone());
+                all.iter().filter(|one| one.line == seen.line).count() - 1
+            };
+            self.arrived.notify_waiters();
+            match script(&seen, before) {
+                Act::Answer(status, headers, body) => {
+                    let body = if body.is_null() { String::new() } else { body.to_string() };
+                    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+                    if stream.write_all(format!("{head}{body}").as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+                Act::Close => return,
+                Act::Hang => std::future::pending().await,
+            }
+        }
+    }
+
+    /// The requests whose first line begins so, once there are so many.
+    pub(crate) async fn until(&self, beginning: &str, count: usize) -> Vec<Seen> {
+        let look = async {
+            loop {
+                let arrived = self.arrived.notified();
+                let found = self.now(beginning);
+                if found.len() >= count {
+                    return found;
+                }
+                arrived.await;
+            }
+        };
+        let found = tokio::time::timeout(Duration::from_secs(20), look).await;
+        found.unwrap_or_else(|_| panic!("not {count} of {beginning}: {:?}", self.now("")))
+    }
+
+    pub(crate) fn now(&self, beginning: &str) -> Vec<Seen> {
+        self.seen.lock().expect("nobody panics with it").iter().filter(|one| one.line.starts_with(beginning)).cloned().collect()
+    }
+
+    pub(crate) fn client(&self, timeout: Duration) -> Client {
+        Client::builder().endpoint(&self.url).discover(false).timeout(timeout).build().expect("a client")
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Seen> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    let text = String::from_utf8(head).expect("a head of text");
+    let header = |name: &str| {
+        let found = text.lines().find_map(|line| line.split_once(": ").filter(|(known, _)| known.eq_ignore_ascii_case(name)));
+        found.map(|(_, value)| value.to_owned())
+    };
+    let length: usize = header("content-length").map_or(0, |length| length.parse().expect("a number"));
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Some(Seen { line: text.lines().next().expect("a first line").to_owned(), key: header("idempotency-key"), body })
+}
+
+pub(crate) fn problem(status: u16, code: &str) -> Act {
+    Act::Answer(status, "", json!({"code": code, "detail": "as told"}))
+}
+
+pub(crate) fn held(seen: &Seen) -> Act {
+    let grant = json!({"id": seen.key, "lock": "a", "state": "held", "token": 42, "mode": "exclusive", "owner": "o", "number": 41,
+        "session": 40, "permits": 1, "queued_at": "now"});
+    Act::Answer(200, "", grant)
+}

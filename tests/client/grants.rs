@@ -1,0 +1,89 @@
+//! What a holder may do with a grant: another mode, a second hold, a longest time.
+
+use crate::{
+    harness::{Cluster, SHORT, together},
+    uses::client_of,
+};
+use fairhold_client::{Error, Guard, Lost};
+use fairhold_types::{Code, FencingToken};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn upgrade_or_release(reader: Guard) -> Result<(Guard, FencingToken), Error> {
+    match reader.upgrade().await {
+        Ok(token) => Ok((reader, token)),
+        Err(refused) => {
+            reader.release().await?;
+            Err(refused)
+        }
+    }
+}
+
+#[test]
+fn a_reader_becomes_the_writer_and_a_reader_again() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let reader = client.read_lock("table").await.unwrap();
+        let other = client.read_lock("table").await.unwrap();
+        let old = reader.token().unwrap();
+        let busy = reader.upgrade().wait(Duration::ZERO).await.unwrap_err();
+        assert!(matches!(busy, Error::LockHeld { .. }), "{busy:?}");
+        let late = reader.upgrade().wait(SECOND / 2).await.unwrap_err();
+        assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
+        assert_eq!(reader.token().unwrap(), old);
+
+        // Whoever asks second is refused, and makes room for the other.
+        let upgraded = tokio::join!(upgrade_or_release(reader), upgrade_or_release(other));
+        let ((Ok((writer, token)), Err(refused)) | (Err(refused), Ok((writer, token)))) = upgraded else {
+            panic!("one of two: {upgraded:?}");
+        };
+        assert!(matches!(refused, Error::Refused { code: Some(Code::WouldDeadlock), .. }), "{refused:?}");
+        assert!(token > old && writer.token().unwrap() == token);
+        assert!(matches!(client.read_lock("table").try_now().await, Err(Error::LockHeld { .. })));
+        writer.put("/table", "written").await.unwrap();
+
+        writer.downgrade().await.unwrap();
+        assert_eq!(writer.token().unwrap(), token);
+        let joined = client.read_lock("table").try_now().await.unwrap();
+        writer.put("/table", "written again").await.unwrap();
+        drop((writer, joined));
+        client.settled().await;
+    });
+}
+
+#[test]
+fn an_owner_holds_twice_and_the_lock_is_free_after_both() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let session = client.session().await.unwrap();
+        let outer = session.lock("deploy").owner("ci-7").await.unwrap();
+        let inner = session.lock("deploy").owner("ci-7").reentrant().await.unwrap();
+        assert_eq!((outer.token(), outer.number()), (inner.token(), inner.number()));
+        assert_ne!(outer.id(), inner.id());
+        outer.release().await.unwrap();
+        assert!(inner.is_held());
+        assert!(matches!(client.lock("deploy").try_now().await, Err(Error::LockHeld { .. })));
+        inner.release().await.unwrap();
+        drop(client.lock("deploy").try_now().await.unwrap());
+        client.settled().await;
+    });
+}
+
+#[test]
+fn a_lock_with_a_longest_time_is_lost_then_and_the_next_has_it() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = client_of(&cluster);
+        let guard = client.lock("deploy").max_hold(2 * SECOND).await.unwrap();
+        let next = tokio::spawn(client.lock("deploy").max_hold(2 * SECOND).into_future());
+        assert_eq!(guard.lost().await, Lost::Expired);
+        let next = next.await.unwrap().unwrap();
+        assert!(next.is_held(), "one that waited has its time from the grant on");
+        assert_eq!(next.lost().await, Lost::Expired);
+        drop((guard, next));
+        client.settled().await;
+    });
+}
