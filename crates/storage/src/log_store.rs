@@ -184,10 +184,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        let (removed, last) = {
+        let ((removed, forgotten), last) = {
             let mut tail = self.shared.tail()?;
             (tail.purge(log_id)?, tail.state.last)
         };
+        tokio::task::spawn_blocking(move || drop(forgotten));
         if removed.end == 0 {
             return Ok(());
         }

@@ -41,6 +41,10 @@ pub(crate) struct LogPointers {
     pub(crate) last: Option<LogId>,
 }
 
+/// Entries that left memory. To free them takes long where they are many small pieces: not for whoever others wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten(Vec<TailEntry>);
+
 #[derive(Debug)]
 struct TailEntry {
     entry: Entry,
@@ -142,21 +146,21 @@ impl Tail {
 
     /// Removes the entries through this one. The indexes are those that were removed; they are empty where that was done
     /// before.
-    pub(crate) fn purge(&mut self, through: LogId) -> io::Result<Range<u64>> {
+    pub(crate) fn purge(&mut self, through: LogId) -> io::Result<(Range<u64>, Forgotten)> {
         self.check()?;
         if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {
-            return Ok(0..0);
+            return Ok((0..0, Forgotten::default()));
         }
         let removed = self.state.first..through.index + 1;
-        while self.entries.front().is_some_and(|oldest| oldest.entry.index() < removed.end) {
-            self.forget_oldest();
-        }
+        let count = self.entries.partition_point(|entry| entry.entry.index() < removed.end);
+        let forgotten = Forgotten(self.entries.drain(..count).collect());
+        self.bytes -= forgotten.0.iter().map(|entry| entry.bytes).sum::<usize>();
         if self.state.next_index() <= through.index {
             self.state.last = Some(through);
         }
         self.state.first = removed.end;
         self.state.purged = Some(through);
-        Ok(removed)
+        Ok((removed, forgotten))
     }
 
     /// The changes through this number are on disk: their entries may leave memory.
