@@ -4,6 +4,11 @@
 //! sent: the server gives the full time from its arrival on, which is later. What the server says of its own clock plays no part.
 
 use std::time::Duration;
+use tokio::sync::watch;
+
+/// The clock is looked at this often while somebody waits for the end of something: tokio's time stands still while the
+/// machine is suspended, ours does not.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// By how much a clock may run too fast or too slow, in percent. Working hardware stays below a hundredth of this.
 pub const CLOCK_RATE_BOUND_PERCENT: u32 = 1;
@@ -46,6 +51,19 @@ impl Moment {
 /// Up to when a lease of that length may be believed in, whose keepalive was sent at that moment.
 pub(crate) fn valid_until(sent: Moment, ttl: Duration) -> Moment {
     sent.plus(ttl.saturating_sub(margin(ttl)))
+}
+
+/// Waits until there is nothing left, and says how it ended. What is left is asked again whenever something changes that it
+/// depends on; whoever changes it has to live as long as this wait.
+pub(crate) async fn wait_for_end<T, E>(mut changes: watch::Receiver<T>, left: impl Fn() -> Result<Duration, E>) -> E {
+    loop {
+        changes.mark_unchanged();
+        match left() {
+            Err(ended) => return ended,
+            // Whether it changed or time passed, it is looked at again.
+            Ok(left) => drop(tokio::time::timeout(left.min(LOOK_EVERY), changes.changed()).await),
+        }
+    }
 }
 
 #[cfg(target_os = "linux")]

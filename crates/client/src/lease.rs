@@ -6,7 +6,7 @@
 use crate::{
     backoff::jitter,
     calls::{Calls, Patience},
-    clock::{Moment, margin, valid_until},
+    clock::{self, Moment, margin, valid_until},
     error::{Error, Lost},
     exchange::Call,
 };
@@ -15,9 +15,6 @@ use reqwest::Method;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
-/// The clock is looked at this often while somebody waits for the end of a lease: tokio's time stands still while the machine
-/// is suspended, ours does not.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The part of the ttl after which a renewal is due.
 const RENEWALS_PER_TTL: u32 = 3;
 /// The least part of that time: renewals of many clients spread.
@@ -119,15 +116,7 @@ impl Lease {
 
     /// Waits until it is over.
     pub(crate) async fn lost(&self) -> Lost {
-        let mut beliefs = self.belief.subscribe();
-        loop {
-            beliefs.mark_unchanged();
-            match self.left() {
-                Err(lost) => return lost,
-                // Whether it changed or time passed, it is looked at again. The sending end lives as long as this.
-                Ok(left) => drop(tokio::time::timeout(left.min(LOOK_EVERY), beliefs.changed()).await),
-            }
-        }
+        clock::wait_for_end(self.belief.subscribe(), || self.left()).await
     }
 
     /// How long one node gets to answer a renewal.

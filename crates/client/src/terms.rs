@@ -2,14 +2,10 @@
 //!
 //! All holds of one grant have the same terms: an upgrade through one of them is one of all.
 
-use crate::clock::{Moment, valid_until};
+use crate::clock::{self, Moment, valid_until};
 use fairhold_types::FencingToken;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
-
-/// The clock is looked at this often while somebody waits for the end: tokio's time stands still while the machine is
-/// suspended, ours does not.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The terms of a grant. Clones are the same terms.
 #[derive(Debug, Clone)]
@@ -63,15 +59,11 @@ impl Terms {
 
     /// Waits until it was held for as long as it may.
     pub(crate) async fn over(&self) {
-        let mut changes = self.0.subscribe();
-        loop {
-            changes.mark_unchanged();
-            match self.left() {
-                Some(Duration::ZERO) => return,
-                // Whether it changed or time passed, it is looked at again. The sending end lives as long as this.
-                left => drop(tokio::time::timeout(left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY)), changes.changed()).await),
-            }
-        }
+        let left = || match self.left() {
+            Some(Duration::ZERO) => Err(()),
+            left => Ok(left.unwrap_or(Duration::MAX)),
+        };
+        clock::wait_for_end(self.0.subscribe(), left).await;
     }
 
     /// It was granted with that token, as somebody else than the caller of an upgrade hears: a newer one counts.
@@ -146,10 +138,14 @@ mod tests {
     fn a_bound_is_over_less_its_margin_and_none_never_is() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let since = Moment::now();
-            Terms::new(FencingToken(1), Some((SECOND, since))).over().await;
+            let (since, most) = (Moment::now(), SECOND - crate::margin(SECOND));
+            let terms = Terms::new(FencingToken(1), Some((SECOND, since)));
+            // However late this test gets its turn: of what is left at a time, nothing lies behind the margin.
+            let left = terms.left().unwrap();
+            assert!(left > Duration::ZERO && left <= most, "{left:?}");
+            terms.over().await;
             let after = since.until(Moment::now());
-            assert!(after >= SECOND - crate::margin(SECOND) && after < SECOND, "it was over after {after:?}");
+            assert!(after >= most && terms.left() == Some(Duration::ZERO), "it was over after {after:?}");
             let endless = Terms::new(FencingToken(1), None);
             assert!(endless.left().is_none());
             assert!(futures_util::future::poll_immediate(endless.over()).await.is_none());

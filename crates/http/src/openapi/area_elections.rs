@@ -35,16 +35,6 @@ fn stand(describe: &mut Describer) -> Operation {
         .in_path("name", NAME, lock_name())
         .form(&STAND, parameters, Some(rules), Some(example))
         .held_or_waiting("The caller leads.", area_grants::held(), line)
-        .codes(&[
-            Code::LockHeld,
-            Code::WaitTimeout,
-            Code::KindMismatch,
-            Code::SessionNotFound,
-            Code::GrantGone,
-            Code::Forgotten,
-            Code::QueueFull,
-            Code::TooLarge,
-        ])
         .done(Kind::Keyed)
 }
 

@@ -68,18 +68,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
         .held_or_waiting("It is held.", held(), line)
-        .codes(&[
-            Code::LockHeld,
-            Code::WaitTimeout,
-            Code::WouldDeadlock,
-            Code::LimitMismatch,
-            Code::KindMismatch,
-            Code::SessionNotFound,
-            Code::GrantGone,
-            Code::Forgotten,
-            Code::QueueFull,
-            Code::TooLarge,
-        ])
+        .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
         .done(Kind::Keyed)
 }
 
@@ -153,16 +142,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
         )
         .form(&ACQUIRE_MANY, parameters, Some(rules), Some(example))
         .held_or_waiting("They are held.", both, line)
-        .codes(&[
-            Code::LockHeld,
-            Code::WaitTimeout,
-            Code::WouldDeadlock,
-            Code::SessionNotFound,
-            Code::GrantGone,
-            Code::Forgotten,
-            Code::QueueFull,
-            Code::TooLarge,
-        ])
+        .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
         .done(Kind::Keyed)
 }
 

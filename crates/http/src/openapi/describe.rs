@@ -198,7 +198,7 @@ impl Call<'_> {
         self
     }
 
-    /// How a request to hold something is answered: it is held, or streamed, or waits on as `Prefer` wished.
+    /// How a request to hold something is answered: it is held, or streamed, or waits on as `Prefer` wished, or is refused.
     pub(super) fn held_or_waiting(self, held: &str, example: Value, line: Value) -> Self {
         let prefer = json!({ "type": "string", "example": "respond-async" });
         let waits = json!({
@@ -216,6 +216,16 @@ impl Call<'_> {
             )
             .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+            .codes(&[
+                Code::LockHeld,
+                Code::WaitTimeout,
+                Code::KindMismatch,
+                Code::SessionNotFound,
+                Code::GrantGone,
+                Code::Forgotten,
+                Code::QueueFull,
+                Code::TooLarge,
+            ])
     }
 
     /// A header of that answer.
