@@ -23,8 +23,9 @@ const VALUE_BYTES: usize = 100;
 const GROWERS: usize = 4;
 /// Clients that write while snapshots are taken, each one small value after the other.
 const WRITERS: usize = 4;
-/// How long they write for comparison, with no snapshot asked for.
-const QUIET: Duration = Duration::from_secs(3);
+/// How long they write for comparison, with no snapshot asked for: about as long as three of them take. What the growth of the
+/// tree left to the disks is done meanwhile.
+const QUIET: Duration = Duration::from_secs(10);
 /// A snapshot may take so long.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);
 /// A snapshot may add so much to the slowest of a hundred writes.
@@ -92,17 +93,17 @@ impl Writers {
     }
 }
 
-/// How long writes took, from the quickest to the slowest.
-struct Took(Vec<Duration>);
+/// How long writes took, from the quickest to the slowest, and when the slowest began.
+struct Took(Vec<Duration>, Duration);
 
 impl Took {
     /// Of those that were under way at some time between the two.
     fn between(writes: &[(Instant, Duration)], from: Instant, to: Instant) -> Took {
-        let under_way = writes.iter().filter(|(begun, took)| *begun < to && *begun + *took > from);
-        let mut took: Vec<Duration> = under_way.map(|(_, took)| *took).collect();
-        took.sort_unstable();
-        assert!(took.len() >= trial::size(1, 100), "too few writes to say anything: {}", took.len());
-        Took(took)
+        let mut under_way: Vec<_> = writes.iter().filter(|(begun, took)| *begun < to && *begun + *took > from).collect();
+        under_way.sort_unstable_by_key(|(_, took)| *took);
+        assert!(under_way.len() >= trial::size(1, 100), "too few writes to say anything: {}", under_way.len());
+        let slowest = under_way[under_way.len() - 1].0.saturating_duration_since(from);
+        Took(under_way.iter().map(|(_, took)| *took).collect(), slowest)
     }
 
     fn p99(&self) -> Duration {
@@ -113,7 +114,8 @@ impl Took {
 impl std::fmt::Display for Took {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (count, max) = (self.0.len(), self.0[self.0.len() - 1]);
-        write!(f, "{count} writes, p50 {:.1?}, p99 {:.1?}, slowest {max:.1?}", self.0[count / 2], self.p99())
+        let (p50, p99, at) = (self.0[count / 2], self.p99(), self.1);
+        write!(f, "{count} writes, p50 {p50:.1?}, p99 {p99:.1?}, slowest {max:.1?}, {at:.1?} after its begin")
     }
 }
 

@@ -21,6 +21,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Threads of Raft, peers and clock: one more than needed, so that a long apply does not hold up a heartbeat.
 const RAFT_THREADS: usize = 2;
+/// How long a thread for work that blocks is kept when it has none. Snapshots come every few seconds under load: a thread that
+/// ended after each would leave what it had freed to nobody, and the next one would take memory of its own.
+const IDLE_THREAD_KEPT: Duration = Duration::from_secs(3_600);
 /// The exit code of a node that was asked twice to end.
 const EXIT_AT_ONCE: i32 = 1;
 /// How long work that blocks, a write to the disk, may take at the very end.
@@ -89,7 +92,7 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }
-    builder.thread_name(name).enable_all().build()
+    builder.thread_name(name).thread_keep_alive(IDLE_THREAD_KEPT).enable_all().build()
 }
 
 /// Whoever asks twice does not want to wait. It loses nothing that was acknowledged, as no crash does.

@@ -1,15 +1,26 @@
 //! Files that appear whole or not at all, also after a loss of power.
 
+use rustix::fs::OFlags;
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    time::{Duration, Instant},
 };
 
-/// How much of a file is written before that much is made durable. One sync of all of a large file would hold up the
-/// log's own syncs for as long as it takes.
-const SYNC_EVERY_BYTES: usize = 1024 * 1024;
+/// How much of a file goes to the disk at a time. One sync of all of a large file would hold up the log's own syncs for as
+/// long as it takes.
+const PIECE_BYTES: usize = 512 * 1024;
+
+/// What a disk reads and writes at once, or a multiple of it.
+const BLOCK_BYTES: usize = 4096;
+
+/// How much of a file is freed at a time.
+const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
+
+/// How long the log has the disk to itself between two such steps, at most: a large file on a slow disk must still come to its end.
+const REST_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under a temporary name, makes it durable, and only then gives it its name.
 pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
@@ -21,6 +32,13 @@ pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Resul
     }
     std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
     sync_parent(path)
+}
+
+/// Removes a file of any size, a piece after the other: the file system frees a large one in one go, for which the log's syncs
+/// would wait. `temporary` is its name meanwhile, which an interrupted removal leaves behind.
+pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
+    std::fs::rename(path, temporary).map_err(|error| naming(path, error))?;
+    shorten(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| naming(temporary, error))
 }
 
 /// Makes the names in the directory of `path` durable.
@@ -47,16 +65,122 @@ pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: {what}", path.display()))
 }
 
+fn shorten(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let mut length = file.metadata()?.len();
+    while length > REMOVED_BYTES {
+        length -= REMOVED_BYTES;
+        let begun = Instant::now();
+        file.set_len(length)?;
+        std::thread::sleep(begun.elapsed().min(REST_MAX));
+    }
+    Ok(())
+}
+
+/// How the pieces of a new file get to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Past the page cache, so that neither a sync of all of it nor its removal keeps the file system busy for long.
+    Direct,
+    /// For file systems that cannot do that: each piece is synced.
+    Cached,
+}
+
 fn write_all(temporary: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
-    let mut unsynced = 0;
-    for piece in parts.iter().flat_map(|part| part.chunks(SYNC_EVERY_BYTES)) {
-        file.write_all(piece)?;
-        unsynced += piece.len();
-        if unsynced >= SYNC_EVERY_BYTES {
-            file.sync_data()?;
-            unsynced = 0;
+    match write_pieces(temporary, parts, Way::Direct) {
+        // The answer to a flag or an alignment that the file system does not take.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => write_pieces(temporary, parts, Way::Cached),
+        done => done,
+    }
+}
+
+fn write_pieces(temporary: &Path, parts: &[&[u8]], way: Way) -> io::Result<()> {
+    let flags = match way {
+        Way::Direct => OFlags::DIRECT.bits().cast_signed(),
+        Way::Cached => 0,
+    };
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(temporary)?;
+    let mut piece = Piece::new();
+    for mut part in parts.iter().copied() {
+        while !part.is_empty() {
+            part = piece.fill(part);
+            if piece.length == PIECE_BYTES {
+                piece.write(&mut file, way)?;
+            }
         }
     }
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    piece.write(&mut file, way)?;
+    // The last piece was written up to the end of its block.
+    file.set_len(length as u64)?;
     file.sync_all()
+}
+
+/// What is written at once: a buffer whose address and length fit a disk's blocks.
+struct Piece {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Piece {
+    fn new() -> Piece {
+        let bytes = vec![0; PIECE_BYTES + BLOCK_BYTES];
+        let start = bytes.as_ptr().align_offset(BLOCK_BYTES);
+        Piece { bytes, start, length: 0 }
+    }
+
+    /// Takes what fits, and gives back the rest.
+    fn fill<'a>(&mut self, part: &'a [u8]) -> &'a [u8] {
+        let (taken, rest) = part.split_at(part.len().min(PIECE_BYTES - self.length));
+        let from = self.start + self.length;
+        self.bytes[from..from + taken.len()].copy_from_slice(taken);
+        self.length += taken.len();
+        rest
+    }
+
+    fn write(&mut self, file: &mut File, way: Way) -> io::Result<()> {
+        let begun = Instant::now();
+        file.write_all(&self.bytes[self.start..self.start + self.length.next_multiple_of(BLOCK_BYTES)])?;
+        match way {
+            Way::Direct => {}
+            Way::Cached => file.sync_data()?,
+        }
+        if std::mem::take(&mut self.length) == PIECE_BYTES {
+            // The disk is the log's for as long as it was this file's.
+            std::thread::sleep(begun.elapsed().min(REST_MAX));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_what_was_written_whatever_its_length_and_the_way_to_the_disk() {
+        // Where the tests are built, and where temporary files are: one may be in memory alone.
+        for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()] {
+            let (temporary, path) = (home.path().join("new"), home.path().join("whole"));
+            for length in [0, 1, BLOCK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + BLOCK_BYTES + 7] {
+                let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
+                let (front, back) = bytes.split_at(length / 3);
+                write(&temporary, &path, &[front, &[], back]).unwrap();
+                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes past the cache, or not");
+                write_pieces(&path, &[front, &[], back], Way::Cached).unwrap();
+                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes through the cache");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_file_that_is_removed_leaves_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let (temporary, path) = (home.path().join("going"), home.path().join("old"));
+        std::fs::write(&path, vec![1; 2 * usize::try_from(REMOVED_BYTES).unwrap() + 5]).unwrap();
+        remove(&temporary, &path).unwrap();
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    }
 }

@@ -17,6 +17,7 @@ mod durable;
 pub mod fault;
 mod log_db;
 pub mod log_store;
+mod log_sweeper;
 mod log_tail;
 mod log_writer;
 mod metrics;

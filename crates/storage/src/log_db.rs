@@ -142,15 +142,13 @@ impl LogDb {
         let mut options = WriteOptions::default();
         // Without a sync it is in the kernel's hands: it survives the process, not the power. Only `committed` alone goes so.
         options.set_sync(batch.sync);
-        self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))?;
-        if let Some(end) = batch.purged_end {
-            // The range deletion hides the entries, and compaction would free them in its own time. Table files of nothing
-            // else go at once. What may come back of older entries below them is under `first`, which nobody reads.
-            self.db
-                .delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1)))
-                .map_err(|error| failed(&self.path, &error))?;
-        }
-        Ok(())
+        self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
+    }
+
+    /// Removes the table files of nothing but purged entries. The range deletion hides the entries, and compaction would free
+    /// them in its own time; what may come back of older ones below them is under `first`, which nobody reads.
+    pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
+        self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
     }
 
     fn get<T: DeserializeOwned>(&self, key: &[u8]) -> io::Result<Option<T>> {
@@ -222,6 +220,11 @@ impl Batch {
     /// Whether somebody waits for it to be on disk.
     pub(crate) fn is_synced(&self) -> bool {
         self.sync
+    }
+
+    /// Where it purges entries: no reader needs those before this index any more.
+    pub(crate) fn purged_end(&self) -> Option<u64> {
+        self.purged_end
     }
 
     pub(crate) fn put_entries(&mut self, entries: &[(u64, Vec<u8>)]) {
@@ -369,6 +372,8 @@ fn options(exists: bool) -> Options {
     options.set_target_file_size_base(MEMTABLE_BYTES as u64);
     options.set_max_bytes_for_level_base(8 * MEMTABLE_BYTES as u64);
     options.set_max_background_jobs(2);
+    // A table is made durable as it is written: one sync of all of it would hold up those of the write-ahead log.
+    options.set_bytes_per_sync(MIB as u64);
 
     options.set_block_based_table_factory(&tables);
     // The log has a few dozen tables; sockets need descriptors more.

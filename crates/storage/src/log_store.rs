@@ -10,6 +10,7 @@ use crate::{
     TypeConfig,
     fault::Faults,
     log_db::{self, Batch, LogDb, WriteBatchFn},
+    log_sweeper::{PURGES_MAX, Sweeper},
     log_tail::{Tail, View, invalid},
     log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
     metrics::StorageMetrics,
@@ -38,7 +39,7 @@ type Vote = VoteOf<TypeConfig>;
 /// A read that may be cut short returns about this much, so that a follower that lags does not fill the leader's memory.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The log store. Dropping it writes what waits and ends the writer's thread.
+/// The log store. Dropping it writes what waits and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
     shared: Arc<Shared>,
@@ -46,6 +47,7 @@ pub struct LogStore {
     requests: Option<mpsc::Sender<Request>>,
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
+    sweeper: Option<JoinHandle<()>>,
     metrics: StorageMetrics,
 }
 
@@ -76,13 +78,18 @@ impl LogStore {
         let faults = Faults::default();
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
         let metrics = StorageMetrics::default();
-        let writer = Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write, metrics: metrics.clone() };
+        let (purged, purges) = std::sync::mpsc::sync_channel(PURGES_MAX);
+        let sweeper = Sweeper { db: Arc::clone(&db), purges, tail: Arc::clone(&tail), faults: faults.clone() };
+        let sweeper = std::thread::Builder::new().name("log-sweeper".to_owned()).spawn(move || sweeper.run())?;
+        let writer =
+            Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write, purged, metrics: metrics.clone() };
         let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
             shared: Arc::new(Shared { db, tail, faults }),
             requests: Some(sender),
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
+            sweeper: Some(sweeper),
             metrics,
         })
     }
@@ -111,10 +118,11 @@ impl LogStore {
 impl Drop for LogStore {
     fn drop(&mut self) {
         self.requests = None;
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the log's writer panicked");
+        // The sweeper ends when the writer is gone.
+        for (thread, name) in [(self.writer.take(), "writer"), (self.sweeper.take(), "sweeper")] {
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                tracing::error!("the log's {name} panicked");
+            }
         }
     }
 }

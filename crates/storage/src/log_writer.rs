@@ -72,6 +72,8 @@ pub(crate) struct Writer {
     pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) faults: Faults,
     pub(crate) write: WriteBatchFn,
+    /// Where the sweeper is told what was purged.
+    pub(crate) purged: std::sync::mpsc::SyncSender<u64>,
     pub(crate) metrics: StorageMetrics,
 }
 
@@ -115,9 +117,13 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Batch) -> io::Result<()> {
-        let (bytes, synced, begun) = (batch.bytes(), batch.is_synced(), Instant::now());
+        let (bytes, synced, purged_end, begun) = (batch.bytes(), batch.is_synced(), batch.purged_end(), Instant::now());
         (self.write)(batch)?;
         self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
+        if let Some(end) = purged_end {
+            // Where it has more to do than fits, or has ended, the next purge takes these files along, or nothing is written again.
+            self.purged.try_send(end).ok();
+        }
         Ok(())
     }
 

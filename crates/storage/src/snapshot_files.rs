@@ -109,11 +109,9 @@ impl Directory {
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
         let parts = Parts::of(image)?;
-        let temporary = self.path.join(format!("{number:020}{TEMPORARY_SUFFIX}"));
-        durable::write(&temporary, &self.file(number), &parts.in_order(image))?;
+        durable::write(&self.temporary(number), &self.file(number), &parts.in_order(image))?;
         for number in older {
-            let path = self.file(number);
-            std::fs::remove_file(&path).map_err(|error| durable::naming(&path, error))?;
+            durable::remove(&self.temporary(number), &self.file(number))?;
         }
         Ok(())
     }
@@ -137,6 +135,10 @@ impl Directory {
         }
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    fn temporary(&self, number: u64) -> PathBuf {
+        self.path.join(format!("{number:020}{TEMPORARY_SUFFIX}"))
     }
 
     fn file(&self, number: u64) -> PathBuf {
