@@ -90,7 +90,7 @@ async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<Waiting>) {
                 }
             };
             // Reading changes nothing: where another node leads now, it is asked at once.
-            let moved = core.until(|metrics| (metrics.current_leader != Some(leader.id)).then_some(()));
+            let moved = core.until(|standing| (standing.current_leader != Some(leader.id)).then_some(()));
             let either = async {
                 tokio::select! {
                     biased;

@@ -14,7 +14,9 @@ use crate::{
 };
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
-use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver};
+use openraft::{
+    AsyncRuntime, Instant, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
+};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -81,8 +83,37 @@ impl<RT: AsyncRuntime> Core<RT> {
         look(&self.raft.metrics().borrow_watched())
     }
 
-    /// Waits until something is seen in openraft's metrics; `None` when Raft has stopped without it.
-    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&RaftMetrics<Types<RT>>) -> Option<T>) -> Option<T> {
+    /// Whether Raft has stopped, for whatever reason.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.look(|metrics| metrics.running_state.is_err())
+    }
+
+    /// Looks at who leads and who is a member, as far as this node knows; `None` when Raft has stopped.
+    pub(crate) fn standing<T>(&self, look: impl FnOnce(&Standing<RT>) -> Option<T>) -> Option<T> {
+        if self.has_stopped() { None } else { look(&self.raft.server_metrics().borrow_watched()) }
+    }
+
+    /// Waits until something is seen of who leads and who is a member; `None` when Raft has stopped without it.
+    ///
+    /// openraft tells its other metrics after every message that it handles: whoever waited on those would be woken some six
+    /// times for each log entry.
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&Standing<RT>) -> Option<T>) -> Option<T> {
+        let mut standing = self.raft.server_metrics();
+        loop {
+            let seen = look(&standing.borrow_and_update());
+            if self.has_stopped() {
+                return None;
+            }
+            // Raft's end is the end of these metrics, and was told in the others before.
+            if seen.is_some() || standing.changed().await.is_err() {
+                return seen;
+            }
+        }
+    }
+
+    /// Waits until something is seen in any of openraft's metrics; `None` when Raft has stopped without it. Only for those who
+    /// wait seldom and not for long.
+    pub(crate) async fn until_in_all<T>(&self, mut look: impl FnMut(&RaftMetrics<Types<RT>>) -> Option<T>) -> Option<T> {
         let mut metrics = self.raft.metrics();
         loop {
             let (seen, stopped) = {
@@ -110,11 +141,11 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
-        self.look(leader_in)
+        self.standing(leader_in)
     }
 
     pub(crate) fn leadership(&self) -> Option<Leadership> {
-        self.look(leadership_in)
+        self.standing(leadership_in)
     }
 
     pub(crate) fn route(&self) -> Route {
@@ -127,9 +158,9 @@ impl<RT: AsyncRuntime> Core<RT> {
 
     /// Does work that was handed to the leader of the moment; gives up some time after this node learnt of another leader.
     pub(crate) async fn while_led<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let leader = self.look(|metrics| metrics.current_leader);
+        let leader = self.standing(|standing| standing.current_leader);
         let given_up = async {
-            self.until(|metrics| (metrics.current_leader != leader).then_some(())).await;
+            self.until(|standing| (standing.current_leader != leader).then_some(())).await;
             RT::sleep(GRACE_AFTER_CHANGE).await;
         };
         tokio::select! {
@@ -204,16 +235,16 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 }
 
-pub(crate) fn leader_in<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Option<(NodeId, Member)> {
-    metrics.running_state.as_ref().ok()?;
-    let id = metrics.current_leader?;
-    Some((id, metrics.membership_config.get_node(&id)?.clone()))
+/// Who leads and who is a member, as far as a node knows: the metrics that change seldom.
+pub(crate) type Standing<RT> = RaftServerMetrics<Types<RT>>;
+
+pub(crate) fn leader_in<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<(NodeId, Member)> {
+    let id = standing.current_leader?;
+    Some((id, standing.membership_config.get_node(&id)?.clone()))
 }
 
-pub(crate) fn leadership_in<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Option<Leadership> {
-    let leads = metrics.running_state.is_ok()
-        && metrics.state == ServerState::Leader
-        && metrics.vote.committed
-        && metrics.vote.leader_id.node_id == metrics.id;
-    leads.then_some(Leadership(metrics.vote.leader_id))
+pub(crate) fn leadership_in<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<Leadership> {
+    let leads =
+        standing.state == ServerState::Leader && standing.vote.committed && standing.vote.leader_id.node_id == standing.id;
+    leads.then_some(Leadership(standing.vote.leader_id))
 }

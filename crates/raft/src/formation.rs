@@ -7,7 +7,7 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     peer::{Introduction, PeerError, Refusal, Target},
-    service::{is_empty, known},
+    service::is_empty,
     types::Member,
 };
 use fairhold_state::command::Command;
@@ -85,7 +85,7 @@ enum Found {
 
 /// Waits until this node is part of a cluster, and forms it where that is this node's task.
 pub(crate) async fn form<RT: AsyncRuntime>(core: Arc<Core<RT>>, config: ReplicaConfig) -> Result<(), FormationError> {
-    let formed = core.until(|metrics| (!known(metrics).is_empty()).then_some(()));
+    let formed = core.until(|standing| standing.membership_config.nodes().next().map(drop));
     tokio::select! {
         biased;
         formed = formed => formed.ok_or_else(|| FormationError::Impossible("the node has stopped".to_owned())),

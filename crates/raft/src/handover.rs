@@ -4,7 +4,7 @@
 //! whatever can be known before is looked at before, above all whether the target answers and has nearly all of the log.
 
 use crate::{
-    core::{CallError, Core, Route, leader_in, leadership_in},
+    core::{CallError, Core, Route, leader_in},
     replica::Replica,
     status::silent_for,
     types::Types,
@@ -103,7 +103,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             }
         };
         done?;
-        let leads = core.until(|metrics| (leader_in(metrics)?.0 == to).then_some(()));
+        let leads = core.until(|standing| (leader_in(standing)?.0 == to).then_some(()));
         match RT::timeout_at(deadline, leads).await {
             Ok(Some(())) => Ok(()),
             Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
@@ -114,12 +114,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// for it.
     pub async fn transfer_leadership(&self) {
         let core = &self.core;
+        let leads = core.leadership().is_some();
         let best = core.look(|metrics| {
-            leadership_in(metrics)?;
             let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
             voters.max_by_key(|id| (!is_silent(core, metrics, *id), matched(metrics, *id)))
         });
-        let Some(best) = best else { return };
+        let Some(best) = best.filter(|_| leads) else { return };
         tracing::info!(node = best, "handing the leadership to node {best}");
         if !moved(core, best).await {
             tracing::warn!(node = best, "node {best} did not take the leadership in time; the others will elect a leader");
@@ -138,7 +138,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId, deadlin
 }
 
 fn may_take_over<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, to: NodeId) -> Result<(), HandoverError> {
-    if leadership_in(metrics).is_none() {
+    if core.leadership().is_none() {
         return Err(HandoverError::NoLeader);
     }
     let membership = &metrics.membership_config;
@@ -176,8 +176,8 @@ async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
     if core.raft.trigger().transfer_leader(to).await.is_err() {
         return false;
     }
-    let moved = core.until(|metrics| {
-        let elsewhere = metrics.current_leader.is_some_and(|leader| leader != metrics.id);
+    let moved = core.until(|standing| {
+        let elsewhere = standing.current_leader.is_some_and(|leader| leader != standing.id);
         elsewhere.then_some(())
     });
     let limit: Duration = core.lease * HANDOVER_LEASES;

@@ -132,8 +132,10 @@ impl ReplicaMetrics {
 pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut last = None;
     while let Some(now) = core
-        .until(|metrics| {
-            let now = (metrics.state == ServerState::Candidate).then_some(metrics.current_term);
+        .until(|standing| {
+            // The vote is told when it is on the disk: until then it is the one before.
+            let stands = standing.state == ServerState::Candidate && standing.vote.leader_id.node_id == standing.id;
+            let now = stands.then_some(standing.vote.leader_id.term);
             (now != last).then_some(now)
         })
         .await

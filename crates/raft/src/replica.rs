@@ -175,8 +175,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Waits until this node's leadership is another than the known one. After the replica has stopped it is `None` for ever.
     pub async fn leadership_change(&self, known: Option<Leadership>) -> Option<Leadership> {
-        let changed = self.core.until(|metrics| {
-            let now = leadership_in(metrics);
+        let changed = self.core.until(|standing| {
+            let now = leadership_in(standing);
             (now != known).then_some(now)
         });
         match changed.await {
@@ -224,7 +224,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     async fn call_leader_once(&self, request: &[u8]) -> Result<Vec<u8>, CallError> {
-        if self.core.look(|metrics| metrics.running_state.is_err()) {
+        if self.core.has_stopped() {
             return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
         }
         match self.core.route() {
@@ -258,7 +258,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             }
         };
         let died = async {
-            match self.core.until(|metrics| metrics.running_state.clone().err()).await {
+            self.core.stopped().await;
+            match self.core.look(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
                 Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => FatalReason::Failed(error.to_string()),
             }

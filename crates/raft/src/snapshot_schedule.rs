@@ -34,7 +34,7 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(core: &Core<RT>, deadline: R
     let mut known = core.look(|metrics| metrics.snapshot.map(|id| id.index));
     while known < Some(wanted) {
         core.raft.trigger().snapshot().await.map_err(|_| NotProposed::ShuttingDown)?;
-        let newer = core.until(|metrics| {
+        let newer = core.until_in_all(|metrics| {
             let index = metrics.snapshot.map(|id| id.index);
             (index > known).then_some(index)
         });
