@@ -15,6 +15,7 @@
 
 mod aliases;
 mod barrier;
+mod company;
 mod config;
 mod core;
 pub mod error;
@@ -25,6 +26,7 @@ mod metrics;
 mod network;
 pub mod peer;
 mod proposals;
+mod rank;
 mod replica;
 mod service;
 pub mod snapshot;

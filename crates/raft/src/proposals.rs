@@ -1,4 +1,5 @@
-//! Gathers commands into log entries: many in one entry while others are in flight, and no waiting for more.
+//! Gathers commands into log entries: many in one entry while others are in flight. Where many come at a time, a moment is waited for
+//! them (`company`).
 //!
 //! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
 //! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
@@ -7,13 +8,15 @@
 //! own: a flood of writes holds up no release.
 
 use crate::{
+    company::Company,
     core::{CallError, Core, Route},
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
+    rank::{goes_first, weight},
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
-use fairhold_state::command::{Answer, Command, Operation};
+use fairhold_state::command::{Answer, Command};
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
@@ -30,7 +33,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 /// Entries, or batches to the leader, in flight at a time. More made the slowest answers slower and nothing faster.
-const BATCHES_IN_FLIGHT: usize = 4;
+const BATCHES_IN_FLIGHT: usize = 2;
 /// Commands of one entry.
 const BATCH_COMMANDS_MAX: usize = 1_024;
 /// Bytes of an entry's commands, above which no further one is added.
@@ -41,8 +44,6 @@ const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
 const QUEUE_COMMANDS_MAX: usize = 16_384;
 /// Bytes of the commands that wait to be proposed on one node. Those that go first are small and not refused for it.
 const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What a command is counted with, besides the texts and values in it.
-const COMMAND_BYTES: usize = 128;
 
 pub(crate) type Outcome = Result<Answer, ProposeError>;
 
@@ -82,6 +83,7 @@ pub(crate) struct ProposalQueue {
     urgent: mpsc::Sender<Proposal>,
     ordinary: mpsc::Sender<Proposal>,
     bytes: Arc<AtomicUsize>,
+    company: Arc<Company>,
 }
 
 /// The queues' exit.
@@ -89,6 +91,7 @@ pub(crate) struct ProposalOutlet {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
+    company: Arc<Company>,
 }
 
 /// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
@@ -101,8 +104,9 @@ pub(crate) fn queue() -> (ProposalQueue, ProposalOutlet) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
-    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone() };
-    (queue, ProposalOutlet { urgent, ordinary, bytes })
+    let company = Arc::new(Company::default());
+    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), company: company.clone() };
+    (queue, ProposalOutlet { urgent, ordinary, bytes, company })
 }
 
 impl ProposalQueue {
@@ -117,7 +121,9 @@ impl ProposalQueue {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let proposal = Proposal { command, bytes, forwarded, ticket: ticket.clone(), answer };
         let queue = if urgent { &self.urgent } else { &self.ordinary };
+        self.company.came();
         queue.try_send(proposal).map_err(|error| {
+            self.company.left();
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             match error {
                 mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
@@ -174,6 +180,7 @@ impl ProposalOutlet {
         let mut next = Some(first);
         while let Some(proposal) = next {
             self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
+            self.company.left();
             if proposal.ticket.settle(HANDED_OVER) {
                 bytes += proposal.bytes;
                 batch.push(proposal);
@@ -188,19 +195,36 @@ impl ProposalOutlet {
     pub(crate) async fn run<RT: AsyncRuntime>(mut self, core: Arc<Core<RT>>) {
         let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let mut stopped = std::pin::pin!(core.stopped());
+        // How many came together the last time; and the first of a batch that waits for company.
+        let (mut together, mut begun) = (0, None);
+        let company = Arc::clone(&self.company);
+        let mut gathered = std::pin::pin!(company.gathers::<RT>(0));
         loop {
-            tokio::select! {
+            let batch = tokio::select! {
                 biased;
                 () = &mut stopped => break,
-                Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
-                Some(first) = self.first(), if in_flight.len() < BATCHES_IN_FLIGHT => {
-                    let batch = self.gather(first);
-                    if !batch.is_empty() {
-                        core.shared.metrics.batch.observe_size(batch.len());
-                        in_flight.push(hand_over(core.clone(), batch).boxed());
+                Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
+                () = &mut gathered, if begun.is_some() => match begun.take() {
+                    Some(first) => self.gather(first),
+                    None => continue,
+                },
+                Some(first) = self.first(), if begun.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
+                    if let Some(wanted) = company.wanted_after(together) {
+                        begun = Some(first);
+                        gathered.set(company.gathers::<RT>(wanted));
+                        continue;
                     }
+                    self.gather(first)
                 }
+            };
+            together = batch.len();
+            if !batch.is_empty() {
+                core.shared.metrics.batch.observe_size(batch.len());
+                in_flight.push(hand_over(core.clone(), batch).boxed());
             }
+        }
+        if let Some(first) = begun {
+            first.resolve(Err(NotProposed::ShuttingDown.into()));
         }
         self.urgent.close();
         self.ordinary.close();
@@ -335,52 +359,6 @@ fn tell_each(callers: Vec<Caller>, Answers(answers): Answers) {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
-fn goes_first(command: &Command) -> bool {
-    match command {
-        Command::Release { .. }
-        | Command::Withdraw { .. }
-        | Command::Abandon { .. }
-        | Command::CloseSession { .. }
-        | Command::ExpireSession { .. }
-        | Command::EndCooling { .. }
-        | Command::SetGrantTimeout { .. }
-        | Command::Break(_)
-        | Command::EndSession { .. }
-        | Command::Downgrade { .. }
-        | Command::EndUpgrade { .. }
-        | Command::EndHold { .. }
-        | Command::SetLock(_)
-        | Command::Revoke(_)
-        | Command::FormCluster { .. } => true,
-        Command::OpenSession(_)
-        | Command::Acquire(_)
-        | Command::Upgrade { .. }
-        | Command::Transact(_)
-        | Command::Proclaim(_)
-        | Command::Forget { .. }
-        | Command::ForgetHistory { .. }
-        | Command::ForgetLock { .. }
-        | Command::Sweep { .. } => false,
-    }
-}
-
-/// About how many bytes a command has.
-fn weight(command: &Command) -> usize {
-    let inside = if let Command::Transact(transact) = command {
-        let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
-        operations.map(Operation::weight).sum()
-    } else if let Command::Acquire(acquire) = command {
-        let value = acquire.value.as_ref().map_or(0, Vec::len);
-        value + acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
-    } else if let Command::Proclaim(order) = command {
-        order.value.len()
-    } else {
-        0
-    };
-    COMMAND_BYTES + inside
 }
 
 #[cfg(test)]

@@ -1,0 +1,52 @@
+//! Which commands go before others while they wait, and how heavy each is.
+
+use fairhold_state::command::{Command, Operation};
+
+/// What a command is counted with, besides the texts and values in it.
+const COMMAND_BYTES: usize = 128;
+
+/// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
+pub(crate) fn goes_first(command: &Command) -> bool {
+    match command {
+        Command::Release { .. }
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::EndCooling { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::EndHold { .. }
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::FormCluster { .. } => true,
+        Command::OpenSession(_)
+        | Command::Acquire(_)
+        | Command::Upgrade { .. }
+        | Command::Transact(_)
+        | Command::Proclaim(_)
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLock { .. }
+        | Command::Sweep { .. } => false,
+    }
+}
+
+/// About how many bytes a command has.
+pub(crate) fn weight(command: &Command) -> usize {
+    let inside = if let Command::Transact(transact) = command {
+        let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+        operations.map(Operation::weight).sum()
+    } else if let Command::Acquire(acquire) = command {
+        let value = acquire.value.as_ref().map_or(0, Vec::len);
+        value + acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    } else if let Command::Proclaim(order) = command {
+        order.value.len()
+    } else {
+        0
+    };
+    COMMAND_BYTES + inside
+}
