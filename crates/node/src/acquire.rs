@@ -1,7 +1,7 @@
 //! Taking a grant: one proposal, then waiting at this node until it is granted, given up or abandoned.
 //!
-//! The work runs as a task of its own, because it must outlive a caller that goes away: only when it knows whether and as which
-//! attempt the caller stands in the queue can it take it out again.
+//! The work outlives a caller that goes away, as a task: only when it knows whether and as which attempt the caller stands in the
+//! queue can it take it out again.
 
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
@@ -18,6 +18,7 @@ use fairhold_state::{
     command::{Acquire, Answer as CommandAnswer, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
+use futures_util::FutureExt;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::Future, time::Duration};
 use tokio::sync::oneshot;
@@ -60,16 +61,18 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let request = Request { node: self.clone(), call };
-        self.0.tasks.spawn::<RT>(request.run(answer));
-        match answered.await {
-            Ok(Delivery { answer, taken }) => {
+        let mut work = self.0.tasks.begin::<RT>(request.run(answer));
+        match work.until(|| answered.try_recv().ok()).await {
+            Some(Delivery { answer, taken }) => {
                 // The other end is gone only when the runtime ends.
                 let _nobody_may_care = taken.send(());
+                // It waited only to learn that.
+                work.now_or_never();
                 answer
             }
-            Err(_) => Err(CallError::Detached),
+            None => Err(CallError::Detached),
         }
     }
 

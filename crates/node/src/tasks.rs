@@ -1,12 +1,16 @@
 //! The owner of a node's tasks: no task outlives the node unnoticed.
 
+use futures_util::future::BoxFuture;
 use openraft_rt::AsyncRuntime;
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
+    marker::PhantomData,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::{Context, Poll, ready},
 };
 use tokio::sync::Notify;
 
@@ -31,16 +35,70 @@ impl Drop for Task {
     }
 }
 
+/// Work that its caller drives while it is there. Dropped before its end it becomes a task: that costs a task and its wake-ups
+/// only where a caller does go away.
+pub(crate) struct Work<RT: AsyncRuntime> {
+    /// `None` once it has ended.
+    future: Option<BoxFuture<'static, ()>>,
+    runtime: PhantomData<fn() -> RT>,
+}
+
+impl<RT: AsyncRuntime> Future for Work<RT> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(future) = &mut self.future {
+            ready!(future.as_mut().poll(cx));
+        }
+        self.future = None;
+        Poll::Ready(())
+    }
+}
+
+impl<RT: AsyncRuntime> Work<RT> {
+    /// Drives it until it has brought something about; `None` where it ended without.
+    pub(crate) async fn until<T>(&mut self, mut brought: impl FnMut() -> Option<T>) -> Option<T> {
+        poll_fn(|cx| {
+            let ended = Pin::new(&mut *self).poll(cx).is_ready();
+            match brought() {
+                None if !ended => Poll::Pending,
+                brought => Poll::Ready(brought),
+            }
+        })
+        .await
+    }
+}
+
+impl<RT: AsyncRuntime> Drop for Work<RT> {
+    fn drop(&mut self) {
+        // What panicked cannot go on.
+        if let Some(future) = self.future.take()
+            && !std::thread::panicking()
+        {
+            drop(RT::spawn(future));
+        }
+    }
+}
+
 impl Tasks {
     /// Starts a task that ends by itself.
     pub(crate) fn spawn<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) {
+        // The handle only carries the end, which `Task` reports.
+        drop(RT::spawn(self.counted(future)));
+    }
+
+    /// Begins work that goes on, as a task, also where its caller goes away before its end.
+    pub(crate) fn begin<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) -> Work<RT> {
+        Work { future: Some(Box::pin(self.counted(future))), runtime: PhantomData }
+    }
+
+    fn counted(&self, future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         let task = Task(Arc::clone(&self.0));
-        // The handle only carries the end, which `Task` reports.
-        drop(RT::spawn(async move {
+        async move {
             future.await;
             drop(task);
-        }));
+        }
     }
 
     /// Waits until no task runs.
@@ -52,5 +110,36 @@ impl Tasks {
             }
             ended.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft_rt_tokio::TokioRuntime;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn work_brings_its_result_to_who_drives_it_and_goes_on_without_him() {
+        let (tasks, (first, mut brought), (go, gone), (last, done)) =
+            (Tasks::default(), oneshot::channel(), oneshot::channel::<()>(), oneshot::channel());
+        let mut work = tasks.begin::<TokioRuntime>(async move {
+            first.send(1).unwrap();
+            gone.await.unwrap();
+            last.send(2).unwrap();
+        });
+        assert_eq!(work.until(|| brought.try_recv().ok()).await, Some(1));
+        drop(work);
+        go.send(()).unwrap();
+        assert_eq!(done.await, Ok(2));
+        tasks.ended().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_ends_without_a_result_says_so() {
+        let tasks = Tasks::default();
+        let mut work = tasks.begin::<TokioRuntime>(async {});
+        assert_eq!(work.until(|| None::<()>).await, None);
+        tasks.ended().await;
     }
 }
