@@ -1,7 +1,7 @@
 //! One node as a process: opens the storage, starts every part, waits for the end, and ends in good order.
 //!
-//! Two runtimes: Raft, peers and the node's own clock have threads of their own, so that a flood of requests cannot hold up a
-//! heartbeat.
+//! Three runtimes: Raft with the peers has a thread of its own, and so has the node's clock, so that neither a flood of requests
+//! nor a look at a million sessions can hold up a heartbeat.
 
 mod admin_token;
 mod error;
@@ -19,8 +19,11 @@ use parts::Parts;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads of Raft, peers and clock: one more than needed, so that a long apply does not hold up a heartbeat.
-const RAFT_THREADS: usize = 2;
+/// Threads of Raft and peers. A log entry passes through some twenty tasks that each wake the next: a second thread would be woken
+/// for every other of them, which costs more than it does.
+const RAFT_THREADS: usize = 1;
+/// Threads of the node's clock, and of what else it does by itself.
+const CLOCK_THREADS: usize = 1;
 /// How long a thread for work that blocks is kept when it has none. Snapshots come every few seconds under load: a thread that
 /// ended after each would leave what it had freed to nobody, and the next one would take memory of its own.
 const IDLE_THREAD_KEPT: Duration = Duration::from_secs(3_600);
@@ -37,6 +40,7 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
     let parent_gone = config.exit_with_parent.then(parent::watch).transpose().map_err(ServeError::Runtime)?;
 
     let raft = runtime("fairhold-raft", Some(RAFT_THREADS)).map_err(ServeError::Runtime)?;
+    let clock = runtime("fairhold-clock", Some(CLOCK_THREADS)).map_err(ServeError::Runtime)?;
     let http = runtime("fairhold-http", None).map_err(ServeError::Runtime)?;
     let mut signals = {
         let _context = http.enter();
@@ -55,7 +59,7 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
     let result = http.block_on(async {
         let starting = async {
             let storage = room::open_storage(&config).await?;
-            Parts::start(&config, storage, admin, raft.handle()).await
+            Parts::start(&config, storage, admin, raft.handle(), clock.handle()).await
         };
         let mut parts = tokio::select! {
             biased;
@@ -80,6 +84,7 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
     });
     // Also after a failure: the log's library has threads and globals of its own, and aborts a process that exits between them.
     http.shutdown_timeout(RUNTIME_END_TIMEOUT);
+    clock.shutdown_timeout(RUNTIME_END_TIMEOUT);
     raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
     if result.is_ok() {
         tracing::info!("ended");

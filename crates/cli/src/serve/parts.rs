@@ -32,7 +32,7 @@ pub(super) struct Parts {
     token_watch: Option<JoinHandle<()>>,
 }
 
-/// All that runs on Raft's own threads.
+/// All that runs on Raft's own thread and on the clock's.
 struct Core {
     node: Node<TokioRuntime>,
     replica: Replica<TokioRuntime>,
@@ -54,12 +54,18 @@ pub(super) struct Server {
 
 impl Parts {
     /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
-    pub(super) async fn start(config: &ServeConfig, storage: Storage, admin: Admin, raft: &Handle) -> Result<Parts, ServeError> {
+    pub(super) async fn start(
+        config: &ServeConfig,
+        storage: Storage,
+        admin: Admin,
+        raft: &Handle,
+        clock: &Handle,
+    ) -> Result<Parts, ServeError> {
         let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits);
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
-        let core = raft.spawn(Core::start(config.clone(), storage)).await.map_err(ended)??;
+        let core = raft.spawn(Core::start(config.clone(), storage, clock.clone())).await.map_err(ended)??;
         core.peer.metrics().register(&mut registry);
         core.replica.register_metrics(&mut registry);
         core.node.register_metrics(&mut registry);
@@ -108,7 +114,7 @@ impl Parts {
 }
 
 impl Core {
-    async fn start(config: ServeConfig, storage: Storage) -> Result<Core, ServeError> {
+    async fn start(config: ServeConfig, storage: Storage, clock: Handle) -> Result<Core, ServeError> {
         let listen_error =
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
@@ -125,7 +131,8 @@ impl Core {
         let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
         let replica = Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience).await?;
-        let node = Node::start(prelude, replica.clone());
+        let starting = replica.clone();
+        let node = clock.spawn(async move { Node::start(prelude, starting) }).await.map_err(ended)?;
         let (stop, stopped) = oneshot::channel();
         let serving = server.serve(replica.service(), told(stopped));
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
