@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 /// How many of them send at a time.
-const AT_ONCE_MAX: usize = 32;
+const AT_ONCE_MAX: usize = 256;
 /// How long it is tried before the timeout must do it.
 const TRY_FOR: Duration = Duration::from_secs(600);
 /// A request of a named session that may still arrive is taken back again and again: its id is remembered for no less than 60
