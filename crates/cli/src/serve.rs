@@ -19,8 +19,8 @@ use parts::Parts;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads of Raft and peers. A log entry passes through some twenty tasks that each wake the next: a second thread would be woken
-/// for every other of them, which costs more than it does.
+/// Threads of Raft and peers. A log entry passes through some twenty tasks that each wake the next: a second thread would be
+/// woken for every other of them, which costs more than it does.
 const RAFT_THREADS: usize = 1;
 /// Threads of the node's clock, and of what else it does by itself.
 const CLOCK_THREADS: usize = 1;

@@ -1,8 +1,9 @@
 //! When a batch of commands waits for more, and for how long.
 //!
-//! A log entry costs the cluster three syncs and some hundred task switches, whether it has one command or a hundred. The callers of
-//! the last batch have just been answered, and those who have more to ask are about to: so a batch waits, for a millisecond at most,
-//! until about as many are there as came together the last time. Where few come together, nobody is waited for.
+//! A log entry costs the cluster three syncs and some hundred task switches, whether it has one command or a hundred. The
+//! callers of the last batch have just been answered, and those who have more to ask are about to: so a batch waits, for a
+//! millisecond at most, until about as many are there as came together the last time. Where few come together, nobody is
+//! waited for.
 
 use openraft::AsyncRuntime;
 use std::{

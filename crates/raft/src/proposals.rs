@@ -1,5 +1,5 @@
-//! Gathers commands into log entries: many in one entry while others are in flight. Where many come at a time, a moment is waited for
-//! them (`company`).
+//! Gathers commands into log entries: many in one entry while others are in flight. Where many come at a time, a moment is
+//! waited for them (`company`).
 //!
 //! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
 //! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
