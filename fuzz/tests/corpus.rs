@@ -68,3 +68,8 @@ fn paths() {
 fn requests() {
     replay("requests", 500, fairhold_fuzz::requests::run);
 }
+
+#[test]
+fn machine() {
+    replay("machine", 500, fairhold_fuzz::machine::run);
+}

@@ -3,8 +3,7 @@
 use crate::{
     aliases::{LogId, Members},
     metrics::ReplicaMetrics,
-    snapshot::{SnapshotImage, SnapshotStore},
-    turns::let_others_run,
+    snapshot::{SnapshotImage, SnapshotStore, aside},
     types::{Answers, Batch, Types},
 };
 use bytes::Bytes;
@@ -261,16 +260,17 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotBlocks) -> io::Result<()> {
-        let state = state_of(&snapshot)?;
+        let blocks = snapshot.clone();
+        let state = aside(&*self.keeper.store, move || state_of(&blocks)).await??;
         // Saved first: the log behind it is purged as soon as this returns.
         self.keeper.save::<RT>(meta, &snapshot).await?;
-        {
+        let replaced = {
             let mut current = self.shared.write();
-            if !planted::has(Bug::SnapshotIgnored) {
-                *current = state;
-            }
+            let replaced = if planted::has(Bug::SnapshotIgnored) { state } else { std::mem::replace(&mut *current, state) };
             self.audience.replaced(&current);
-        }
+            replaced
+        };
+        aside(&*self.keeper.store, move || drop(replaced)).await?;
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
@@ -313,12 +313,8 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let begun = RT::Instant::now();
-        let mut blocks = Vec::new();
-        for block in self.state.snapshot_blocks() {
-            blocks.push(Bytes::from(block));
-            // A large state takes long to encode: heartbeats and elections must get their turn in between.
-            let_others_run().await;
-        }
+        let state = self.state.clone();
+        let blocks = aside(&*self.keeper.store, move || state.snapshot_blocks().map(Bytes::from).collect()).await?;
         let snapshot = SnapshotBlocks(blocks);
         self.keeper.save::<RT>(&meta, &snapshot).await?;
         self.metrics.snapshot_build.observe(begun.elapsed());

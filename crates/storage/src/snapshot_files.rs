@@ -101,6 +101,10 @@ impl SnapshotStore for SnapshotFiles {
             tokio::task::spawn_blocking(loading).await.map_err(io::Error::other)?
         })
     }
+
+    fn aside(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move { tokio::task::spawn_blocking(work).await.map_err(io::Error::other) })
+    }
 }
 
 impl Directory {
