@@ -296,7 +296,7 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Renews a grant of its own; says from when on it has its full time.
     async fn renew(&self, standing: Standing, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
         let sent = RT::Instant::now();
-        match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await? {
+        match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await?.value {
             Renewed::Alive { .. } => Ok(sent),
             Renewed::Ended { .. } => Err(self.node.grant_ended(&self.call.acquire.grant, EndReason::Expired)),
             Renewed::SessionOwned { .. } | Renewed::Unproved => Err(UNKNOWN.into()),

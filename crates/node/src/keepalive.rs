@@ -6,7 +6,7 @@
 //! started.
 
 use crate::{
-    api::Renewal,
+    api::{At, Renewal},
     expiry::{LeaderClock, Touched},
     metrics::KeepaliveMetrics,
     stop::Stop,
@@ -17,7 +17,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{
-    EndReason, NodeId, SessionNumber,
+    EndReason, NodeId, Revision, SessionNumber,
     planted::{self, Bug},
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -64,8 +64,13 @@ pub(crate) enum Renewed {
 enum Reply {
     /// It does not lead, or its clock has not begun.
     NotLeading,
-    /// One for each renewal, in order.
-    Renewed(Vec<Renewed>),
+    /// What became of them at a revision of the leader, which the node that asked may not have reached yet.
+    Renewed {
+        /// The leader's revision.
+        revision: Revision,
+        /// One for each renewal, in order.
+        renewed: Vec<Renewed>,
+    },
 }
 
 /// Passes keepalives on.
@@ -78,7 +83,7 @@ pub(crate) struct Keepalives {
 #[derive(Debug)]
 struct Waiting {
     renewal: Renewal,
-    answer: oneshot::Sender<Renewed>,
+    answer: oneshot::Sender<At<Renewed>>,
 }
 
 impl Keepalives {
@@ -88,8 +93,13 @@ impl Keepalives {
         (Keepalives { queue: send, metrics: metrics.clone() }, Gatherer { queue: receive, metrics })
     }
 
-    /// Renews, until it is proved or denied, or the deadline is past. `NotProposed` means that it surely moved no deadline.
-    pub(crate) async fn renew<RT: AsyncRuntime>(&self, renewal: Renewal, deadline: RT::Instant) -> Result<Renewed, ProposeError> {
+    /// Renews, until it is proved or denied, or the deadline is past; at which revision of the leader. `NotProposed` means that it
+    /// surely moved no deadline.
+    pub(crate) async fn renew<RT: AsyncRuntime>(
+        &self,
+        renewal: Renewal,
+        deadline: RT::Instant,
+    ) -> Result<At<Renewed>, ProposeError> {
         self.metrics.asked.inc();
         // Once one was passed on, it may have moved the deadline on its arrival, whatever becomes of the next.
         let mut passed_on = false;
@@ -97,7 +107,7 @@ impl Keepalives {
             let (answer, answered) = oneshot::channel();
             match self.queue.try_send(Waiting { renewal, answer }) {
                 Ok(()) => match RT::timeout_at(deadline, answered).await {
-                    Ok(Ok(Renewed::Unproved)) => passed_on = true,
+                    Ok(Ok(At { value: Renewed::Unproved, .. })) => passed_on = true,
                     Ok(Ok(renewed)) => return Ok(renewed),
                     Ok(Err(_)) if passed_on => return Err(UnknownReason::ConnectionLost.into()),
                     Ok(Err(_)) => return Err(NotProposed::ShuttingDown.into()),
@@ -120,7 +130,7 @@ impl Keepalives {
         &self,
         renewals: impl Iterator<Item = Renewal>,
         deadline: RT::Instant,
-    ) -> Result<Vec<Renewed>, ProposeError> {
+    ) -> Result<Vec<At<Renewed>>, ProposeError> {
         let all = join_all(renewals.map(|renewal| self.renew::<RT>(renewal, deadline))).await;
         let none_passed_on = all.iter().all(|renewed| matches!(renewed, Err(ProposeError::NotProposed(_))));
         let may_have_moved = |error| if none_passed_on { error } else { UnknownReason::Deadline.into() };
@@ -153,9 +163,10 @@ impl Gatherer {
             self.metrics.batches.inc();
             let renewed = ask_leader(&replica, &renewals).await;
             let unproved = renewed.is_none();
-            let results = renewed.unwrap_or_else(|| vec![Renewed::Unproved; renewals.len()]);
-            for (waiting, renewed) in batch.drain(..).zip(results) {
-                let _caller_may_be_gone = waiting.answer.send(renewed);
+            let At { value: results, revision } =
+                renewed.unwrap_or_else(|| At { value: vec![Renewed::Unproved; renewals.len()], revision: Revision::default() });
+            for (waiting, value) in batch.drain(..).zip(results) {
+                let _caller_may_be_gone = waiting.answer.send(At { value, revision });
             }
             if unproved {
                 RT::sleep(RETRY_PAUSE).await;
@@ -165,7 +176,7 @@ impl Gatherer {
 }
 
 /// One message to the leader; none where there was no proper answer.
-async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal]) -> Option<Vec<Renewed>> {
+async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal]) -> Option<At<Vec<Renewed>>> {
     let request = match fairhold_codec::encode(KEEPALIVE_FORMAT, &renewals) {
         Ok(request) => request,
         Err(error) => {
@@ -181,8 +192,8 @@ async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal
         }
     };
     match fairhold_codec::decode::<Reply>(KEEPALIVE_FORMAT, &reply) {
-        Ok(Reply::Renewed(renewed)) if renewed.len() == renewals.len() => Some(renewed),
-        Ok(Reply::Renewed(_) | Reply::NotLeading) => None,
+        Ok(Reply::Renewed { revision, renewed }) if renewed.len() == renewals.len() => Some(At { value: renewed, revision }),
+        Ok(Reply::Renewed { .. } | Reply::NotLeading) => None,
         Err(error) => {
             tracing::warn!(%error, "the leader's answer to keepalives cannot be read");
             None
@@ -204,7 +215,7 @@ impl<RT: AsyncRuntime> Attendant for KeepaliveService<RT> {
         let arrived = decoded.map(|renewals| arrive(&replica, &clock, renewals));
         Box::pin(async move {
             let reply = match arrived {
-                Ok(Some(arrived)) => prove(&replica, &clock, arrived).await.map_or(Reply::NotLeading, Reply::Renewed),
+                Ok(Some(arrived)) => prove(&replica, &clock, arrived).await.unwrap_or(Reply::NotLeading),
                 Ok(None) => Reply::NotLeading,
                 Err(error) => {
                     tracing::warn!(%error, from, "keepalives of a node cannot be read");
@@ -242,7 +253,7 @@ fn arrive<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, rene
     Some(Arrived { leadership, renewals: arrived })
 }
 
-async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Vec<Renewed>> {
+async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Reply> {
     if !planted::has(Bug::KeepaliveWithoutProof) {
         replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
     }
@@ -258,7 +269,8 @@ async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>,
             (Ok(_), _) => Renewed::Unproved,
             (Err(ended), _) => ended,
         };
-        arrived.renewals.iter().copied().map(verdict).collect()
+        let renewed = arrived.renewals.iter().copied().map(verdict).collect();
+        Reply::Renewed { revision: state.revision(), renewed }
     }))
 }
 
@@ -307,8 +319,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(second.await, Err(NotProposed::Overloaded.into()));
-        passed_on.recv().await.unwrap().answer.send(Renewed::Alive { timeout_ms: 7 }).unwrap();
-        assert_eq!(first.await.unwrap(), Ok(Renewed::Alive { timeout_ms: 7 }));
+        let alive = At { value: Renewed::Alive { timeout_ms: 7 }, revision: Revision(9) };
+        passed_on.recv().await.unwrap().answer.send(alive.clone()).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(alive));
     }
 
     #[tokio::test]
@@ -321,7 +334,7 @@ mod tests {
         // Another one takes the only place before the first is told to ask again.
         let (answer, _answered) = oneshot::channel();
         crowd.queue.try_send(Waiting { renewal: renewal(2), answer }).unwrap();
-        first.answer.send(Renewed::Unproved).unwrap();
+        first.answer.send(At { value: Renewed::Unproved, revision: Revision::default() }).unwrap();
         assert_eq!(retried.await.unwrap(), Err(UnknownReason::Deadline.into()));
     }
 

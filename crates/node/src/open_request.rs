@@ -47,7 +47,7 @@ impl<I: Instant> OpenRequest<I> {
                     biased;
                     _ = &mut closed => return,
                     () = node.0.stop.asked() => return,
-                    renewed = renewed => pause = match renewed {
+                    renewed = renewed => pause = match renewed.map(|renewed| renewed.value) {
                         Ok(Renewed::Alive { timeout_ms }) => {
                             // An older session may have a timeout of its own.
                             let timeout = Duration::from_millis(timeout_ms);

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The version byte of the bytes under a write's fingerprint, which are never stored.
 const FINGERPRINT_FORMAT: u8 = 1;
 
+/// How long it is waited until an end is seen here that the leader has told of: the holder is to hear of it soon.
+const END_SEEN_WITHIN: Duration = Duration::from_millis(300);
+
 impl<RT: AsyncRuntime> Node<RT> {
     /// Gives a grant back, or leaves the queue. Again, or with an unknown id, it does the same: that id is ended for good.
     pub async fn release(&self, grant: GrantId, timeout: Duration) -> Result<Revision, CallError> {
@@ -36,8 +39,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         let renewed = self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await;
         // Where the timeout was set, something was done, whatever comes of the renewal.
         let renewed = renewed.map_err(|error| if ttl.is_some() { UnknownReason::Deadline.into() } else { error })?;
-        match renewed {
-            Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision: self.revision() }),
+        let revision = self.seen_here(&[&renewed], deadline).await;
+        match renewed.value {
+            Renewed::Alive { timeout_ms } => Ok(At { value: Duration::from_millis(timeout_ms), revision }),
             Renewed::Ended { reason: Some(reason) } => Err(self.grant_ended(&grant, reason)),
             Renewed::Ended { reason: None } => Err(Rejection::NoGrant.into()),
             Renewed::SessionOwned { session } => Err(Rejection::SessionOwned { session }.into()),
@@ -78,7 +82,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     async fn renew_reopened(&self, number: SessionNumber, deadline: RT::Instant) -> Result<(), CallError> {
-        match self.0.keepalives.renew::<RT>(Renewal::Number(number), deadline).await {
+        match self.0.keepalives.renew::<RT>(Renewal::Number(number), deadline).await.map(|renewed| renewed.value) {
             Ok(Renewed::Alive { .. }) => Ok(()),
             Ok(Renewed::Ended { .. }) => Err(Rejection::SessionEnded.into()),
             Ok(Renewed::SessionOwned { .. } | Renewed::Unproved) | Err(_) => {
@@ -91,13 +95,25 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn keepalive(&self, ids: Vec<SessionId>, timeout: Duration) -> Result<At<Vec<Option<Duration>>>, CallError> {
         let deadline = RT::Instant::now() + timeout;
         let renewed = self.0.keepalives.renew_all::<RT>(ids.into_iter().map(Renewal::Session), deadline).await?;
-        let lives = renewed.into_iter().map(|renewed| match renewed {
+        let revision = self.seen_here(&renewed.iter().collect::<Vec<_>>(), deadline).await;
+        let lives = renewed.into_iter().map(|renewed| match renewed.value {
             Renewed::Alive { timeout_ms } => Ok(Some(Duration::from_millis(timeout_ms))),
             Renewed::Ended { .. } => Ok(None),
             Renewed::SessionOwned { .. } | Renewed::Unproved => Err(ProposeError::Unknown(UnknownReason::Deadline)),
         });
         let value = lives.collect::<Result<Vec<_>, _>>()?;
-        Ok(At { value, revision: self.revision() })
+        Ok(At { value, revision })
+    }
+
+    /// The revision that what the leader said of keepalives reflects: its own, where this node is behind. Where something has ended
+    /// that is waited for here, if it does not take long: then the refusal has the revision, and the note, of the end.
+    async fn seen_here(&self, renewed: &[&At<Renewed>], deadline: RT::Instant) -> Revision {
+        let leaders = renewed.iter().map(|renewed| renewed.revision).max().unwrap_or_default();
+        if renewed.iter().any(|renewed| matches!(renewed.value, Renewed::Ended { .. })) {
+            let until = deadline.min(RT::Instant::now() + END_SEEN_WITHIN);
+            let _is_true_without = self.0.replica.wait_for_revision(leaders, until).await;
+        }
+        leaders.max(self.revision())
     }
 
     /// Ends a session, with all that it owns, in one step.
