@@ -47,9 +47,9 @@ fn place(op: &Op) -> Option<(u64, bool)> {
     }
 }
 
-/// The revision that a read reflects. What only acknowledges something shows nothing of the state, and may carry an older one.
+/// The revision that an answer reflects: not older than what was acknowledged before it was asked for.
 fn seen_at(op: &Op) -> Option<u64> {
-    op.revision.filter(|_| matches!(op.call, Call::Read | Call::Leader))
+    op.revision
 }
 
 /// Tokens of exclusive grants differ, and a fenced write is done before the next token of its lock is given out.
@@ -80,7 +80,7 @@ fn tokens(history: &History, check: &mut Check) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::plant::{Planted, grant, write};
+    use crate::check::plant::{Planted, grant, op, write};
 
     #[test]
     fn a_history_in_which_time_and_revisions_agree_is_good() {
@@ -100,6 +100,14 @@ mod tests {
         read.call = Call::Read;
         let history = Planted::new().op(write("x", 8).at(0, 10)).op(read).done();
         assert_eq!(check(&history).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_renewal_that_carries_an_older_revision_than_was_acknowledged_before_is_found() {
+        let renewal = |revision| op(Call::Renew, "a").at(11, 20).with(|op| op.revision = Some(revision));
+        let history = |revision| Planted::new().op(write("x", 8).at(0, 10)).op(renewal(revision)).done();
+        assert_eq!(check(&history(7)).broken.len(), 1);
+        assert_eq!(check(&history(8)).broken, Vec::<String>::new());
     }
 
     #[test]
