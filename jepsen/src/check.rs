@@ -1,6 +1,7 @@
 //! Judges a history. Each checker looks at one promise of docs/guarantees.md; `wing_gong` believes no revision, the others do.
 
 mod coverage;
+mod durability;
 mod fencing;
 mod leases;
 mod order;
@@ -12,6 +13,7 @@ mod watches;
 mod wing_gong;
 
 pub(crate) use coverage::{Cover, Demands, coverage, longest_gap};
+pub(crate) use leases::lives;
 
 use crate::history::History;
 
@@ -56,6 +58,7 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         fencing::check(history),
         leases::check(history),
         watches::check(history),
+        durability::check(history),
         wing_gong::locks::check(history),
         wing_gong::registers::check(history),
     ];

@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) processes: AtomicU64,
     /// The next owner of a grant.
     pub(crate) attempts: AtomicU64,
+    /// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+    pub(crate) sleepers: u32,
 }
 
 /// A client.

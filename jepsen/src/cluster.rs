@@ -9,7 +9,10 @@ use std::{
     process::Stdio,
     time::{Duration, Instant},
 };
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::{
+    process::{Child, ChildStdin, Command},
+    task::JoinSet,
+};
 
 /// Where a node takes clients, in its own namespace.
 const CLIENT_PORT: u16 = 7171;
@@ -157,9 +160,13 @@ impl Cluster {
 /// The node that says of itself that it leads, and its term: of several the one with the newest.
 pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
     let look = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
-    let mut newest = None;
+    let mut asked = JoinSet::new();
     for node in 1..=http.nodes() {
-        let cluster = http.ask(node, &look).await.json;
+        let (http, look) = (http.clone(), look.clone());
+        asked.spawn(async move { (node, http.ask(node, &look).await.json) });
+    }
+    let mut newest = None;
+    for (node, cluster) in asked.join_all().await {
         let term = cluster["term"].as_u64().unwrap_or(0);
         if cluster["role"] == "leader" && newest.is_none_or(|(_, known)| term > known) {
             newest = Some((node, term));

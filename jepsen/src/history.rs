@@ -45,6 +45,13 @@ pub(crate) enum Call {
     Leader,
 }
 
+impl Call {
+    /// Whether it writes a node that nothing here removes again.
+    pub(crate) fn writes_for_good(self) -> bool {
+        matches!(self, Call::FencedWrite | Call::Write | Call::Cas)
+    }
+}
+
 /// What is known of an operation's effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -169,6 +176,19 @@ pub(crate) struct ResourceWrite {
     pub(crate) believed: bool,
 }
 
+/// What a node was found to have when all was over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Found {
+    /// The key, as those who wrote it called it.
+    pub(crate) key: String,
+    /// Whether it could be read, be it only that there is none.
+    pub(crate) known: bool,
+    /// Its version; none where there is no such node.
+    pub(crate) version: Option<i64>,
+    /// Its value.
+    pub(crate) value: String,
+}
+
 /// A time in which something was wrong on purpose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FaultSpan {
@@ -210,6 +230,8 @@ pub(crate) struct History {
     pub(crate) lost_without_fence: u64,
     /// The faults.
     pub(crate) faults: Vec<FaultSpan>,
+    /// What nodes had when all was over.
+    pub(crate) found: Vec<Found>,
     /// Who led.
     pub(crate) leaders: Vec<Leadership>,
     /// How long the run took, in microseconds.

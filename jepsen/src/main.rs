@@ -4,8 +4,9 @@
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
 //! - `workload`, `client`, `http`, `resource`: who asks, and what is known of the answers. `history`: what is written down.
-//! - `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
+//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
 
+mod campaign;
 mod check;
 mod client;
 mod cluster;
@@ -20,6 +21,7 @@ mod shell;
 mod sys;
 mod workload;
 
+use campaign::{Campaign, Ended, Setting};
 use clap::Parser;
 use nemesis::FAULTS;
 use report::Verdict;
@@ -32,6 +34,8 @@ use std::{
 };
 use workload::Workload;
 
+/// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+const SLEEPERS: u32 = 40;
 /// The exit code where a promise was broken.
 const EXIT_BROKEN: u8 = 1;
 /// The exit code where the run proves nothing, or could not be made.
@@ -41,8 +45,10 @@ const EXIT_NOT_HERE: u8 = 3;
 
 /// Runs a cluster of real processes under faults, and judges what its clients were told. Needs root.
 #[derive(Debug, Parser)]
-#[command(name = "fairhold-jepsen", args_override_self = true)]
+#[command(name = "fairhold-jepsen", args_override_self = true, subcommand_negates_reqs = true)]
 struct Args {
+    #[command(subcommand)]
+    campaign: Option<Campaign>,
     /// What the clients do; several, separated by commas, at once
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
     workload: Vec<Workload>,
@@ -60,13 +66,13 @@ struct Args {
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=100))]
     clients: u64,
     /// Decides which faults come when and what clients do; the processes have a will of their own all the same
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, global = true)]
     seed: u64,
     /// Where the report and the history go [default: a new folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", global = true)]
     out: Option<PathBuf>,
     /// The program of the nodes [default: the one beside this program]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     fairhold: Option<PathBuf>,
     /// Say which faults there are, and end
     #[arg(long)]
@@ -90,15 +96,23 @@ fn main() -> ExitCode {
         let faults = FAULTS.iter().map(|fault| format!("{:<18} {}", fault.name(), fault.what()));
         return print(&faults.collect::<Vec<_>>().join("\n"));
     }
+    let campaign = args.campaign.clone();
     let plan = match plan(args) {
         Ok(plan) => plan,
         Err(why) => return fail(&why),
     };
-    match run::run(&plan) {
-        Ok(done) => {
-            print(&done.text);
-            say(&format!("report: {}", done.folder.display()));
-            match done.verdict {
+    let ended = match campaign {
+        Some(campaign) => {
+            let setting = Setting { seed: plan.seed, folder: plan.folder.clone(), fairhold: plan.fairhold.clone() };
+            campaign::run(&campaign, &setting)
+        }
+        None => run::run(&plan).map(|done| Ended { verdict: done.verdict, text: done.text }),
+    };
+    match ended {
+        Ok(ended) => {
+            print(&ended.text);
+            say(&format!("report: {}", plan.folder.display()));
+            match ended.verdict {
                 Verdict::Valid => ExitCode::SUCCESS,
                 Verdict::Broken => ExitCode::from(EXIT_BROKEN),
                 Verdict::Invalid => ExitCode::from(EXIT_INVALID),
@@ -127,6 +141,8 @@ fn plan(args: Args) -> Result<run::Plan, String> {
         workloads: args.workload,
         faults: nemesis::parse(&args.nemesis)?,
         nemesis: args.nemesis,
+        course: run::Course::Mixed,
+        sleepers: SLEEPERS,
         length: Duration::from_secs(args.seconds),
         nodes,
         clients: args.clients,

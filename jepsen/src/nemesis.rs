@@ -7,6 +7,7 @@ mod plan;
 mod process;
 mod squeeze;
 
+pub(crate) use clock::{FAST, SLOW};
 pub(crate) use plan::{Class, FAULTS, Fault, parse};
 
 use crate::{
@@ -31,6 +32,10 @@ pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
 const PATIENCE: u64 = 4;
 /// How often it is looked whether a node has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a fault that had no effect is tried.
+const TRIES: usize = 3;
+/// The name of a time in which nothing was wrong.
+pub(crate) const NO_FAULT: &str = "nothing";
 /// A node that has ended is started again after that, as a supervisor does it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -55,6 +60,14 @@ struct Active {
     detail: String,
     start: u64,
     undo: Undo,
+}
+
+impl Active {
+    /// Whether leases may be judged wrongly since its start: the guarantee supposes that the leader's clock runs at its rate.
+    fn bends_time(&self, recorder: &Recorder) -> bool {
+        let Undo::Clock(skewed) = &self.undo else { return false };
+        self.fault.changes_rate() && recorder.led_since(&skewed.nodes, self.start)
+    }
 }
 
 /// What is to be done at its end.
@@ -186,6 +199,39 @@ impl World {
         }
     }
 
+    /// These rounds, one after the other. A fault that comes alone and had no effect is done again.
+    pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
+        self.quiet(rhythm.quiet).await;
+        for chosen in rounds {
+            if chosen.is_empty() {
+                self.control(rhythm).await;
+                continue;
+            }
+            let tries = if chosen.len() == 1 { TRIES } else { 1 };
+            for _ in 0..tries {
+                if chosen.iter().any(|fault| self.not_covered.contains_key(fault.name())) || self.round(chosen, rhythm).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// As long as a fault, with nothing wrong: to compare with.
+    async fn control(&mut self, rhythm: Rhythm) {
+        let start = self.recorder.now();
+        self.quiet(rhythm.fault).await;
+        let (fault, detail, end) = (NO_FAULT, String::new(), self.recorder.now());
+        self.recorder.fault(FaultSpan {
+            fault,
+            detail,
+            start,
+            end,
+            bends_time: false,
+            effect: Ok("nothing was wrong".to_owned()),
+        });
+        self.quiet(rhythm.quiet).await;
+    }
+
     /// Does faults together, and heals them: whether any took effect.
     async fn round(&mut self, chosen: &[Fault], rhythm: Rhythm) -> bool {
         let mut active = Vec::new();
@@ -206,6 +252,7 @@ impl World {
         self.hold(rhythm.fault, &active).await;
         let (healed_any, mut took_effect) = (!active.is_empty(), false);
         for one in active.into_iter().rev() {
+            let bends_time = one.bends_time(&self.recorder);
             let effect = self.heal(one.undo).await;
             let end = self.recorder.now();
             took_effect |= effect.is_ok();
@@ -219,7 +266,7 @@ impl World {
                 detail: one.detail,
                 start: one.start,
                 end,
-                bends_time: one.fault.bends_time(),
+                bends_time,
                 effect,
             });
         }
@@ -313,9 +360,13 @@ impl World {
             Fault::WallStrobe => clock::wall_strobe(self),
             Fault::FastClock => clock::fast_clock(self).await,
             Fault::SlowClock => clock::slow_clock(self).await,
+            Fault::FastFollowerClock => clock::fast_follower_clock(self).await,
+            Fault::SlowFollowerClock => clock::slow_follower_clock(self).await,
             Fault::FullDisk => disk::full_disk(self).await,
             Fault::SlowSync => disk::slow_sync(self).await,
+            Fault::SlowFollowerSync => disk::slow_follower_sync(self).await,
             Fault::SyncError => disk::sync_error(self).await,
+            Fault::HungDisk => disk::hung_disk(self).await,
             Fault::FrozenDisk => disk::frozen_disk(self).await,
             Fault::PowerLoss => disk::power_loss_one(self).await,
             Fault::PowerLossAll => disk::power_loss_all(self).await,

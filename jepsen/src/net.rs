@@ -12,7 +12,11 @@ use crate::{
     shell::{is_alive, run_line},
     sys,
 };
-use std::{fs::File, process};
+use std::{
+    fs::File,
+    process,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// Where the clients are, among the places of the network; the nodes follow, by their ids.
 pub(crate) const CLIENTS: usize = 0;
@@ -21,9 +25,14 @@ const CLIENTS_HOST: usize = 250;
 /// Packets that a device holds before it drops: enough that only faults lose some.
 const DEVICE_QUEUE: usize = 5_000;
 
+/// How many networks this process has made: the names of one are not used again, because the kernel removes them when it likes.
+static MADE: AtomicUsize = AtomicUsize::new(0);
+
 /// The namespaces and the switch; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
+    /// Which one of this process.
+    number: usize,
     subnet: u8,
     nodes: usize,
     pub(crate) switch: Switch,
@@ -34,9 +43,11 @@ impl Network {
     pub(crate) fn create(nodes: usize) -> Result<Network, String> {
         remove_leftovers();
         let subnet = free_subnet()?;
-        let made = devices(subnet, nodes).and_then(|tuns| Switch::start(tuns).map_err(|error| format!("the switch: {error}")));
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let made =
+            devices(number, subnet, nodes).and_then(|tuns| Switch::start(tuns).map_err(|error| format!("the switch: {error}")));
         match made {
-            Ok(switch) => Ok(Network { subnet, nodes, switch }),
+            Ok(switch) => Ok(Network { number, subnet, nodes, switch }),
             Err(why) => {
                 remove_namespaces(process::id());
                 Err(why)
@@ -51,7 +62,7 @@ impl Network {
 
     /// The namespace of a node, as a file.
     pub(crate) fn namespace(&self, node: usize) -> String {
-        format!("/run/netns/{}", namespace(node))
+        format!("/run/netns/{}", namespace(self.number, node))
     }
 
     /// How many nodes there are.
@@ -62,24 +73,32 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        // The switch waits for a packet of each device, until there is none any more.
+        if let Err(why) = run_line(&format!("ip link del {}", device(self.number, CLIENTS))) {
+            crate::say(&format!("left behind: {why}"));
+        }
         remove_namespaces(process::id());
     }
 }
 
-fn namespace(node: usize) -> String {
-    format!("fhc-{}-{node}", process::id())
+fn namespace(number: usize, node: usize) -> String {
+    format!("fhc-{}-{number}-{node}", process::id())
 }
 
-fn devices(subnet: u8, nodes: usize) -> Result<Vec<File>, String> {
+fn device(number: usize, place: usize) -> String {
+    format!("fhc{}-{}-{place}", process::id() % 1_000_000, number % 1_000)
+}
+
+fn devices(number: usize, subnet: u8, nodes: usize) -> Result<Vec<File>, String> {
     let mut tuns = Vec::with_capacity(nodes + 1);
     for place in 0..=nodes {
-        let device = format!("fhc{}-{place}", process::id() % 1_000_000);
+        let device = device(number, place);
         let tun = sys::open_tun(&device).map_err(|error| format!("no network device of our own (/dev/net/tun): {error}"))?;
         if place == CLIENTS {
             run_line(&format!("ip addr add 10.77.{subnet}.{CLIENTS_HOST}/24 dev {device}"))?;
             run_line(&format!("ip link set {device} txqueuelen {DEVICE_QUEUE} up"))?;
         } else {
-            let name = namespace(place);
+            let name = namespace(number, place);
             run_line(&format!("ip netns add {name}"))?;
             run_line(&format!("ip link set {device} netns {name}"))?;
             run_line(&format!("ip -n {name} link set lo up"))?;
@@ -124,5 +143,21 @@ fn remove_leftovers() {
     let pids = names.lines().filter_map(|line| line.strip_prefix("fhc-")?.split('-').next()?.parse().ok());
     for pid in pids.filter(|pid| !is_alive(*pid)) {
         remove_namespaces(pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_make_a_network_after_another_one_of_its_own_is_gone() {
+        for _ in 0..2 {
+            match Network::create(1) {
+                Ok(network) => drop(network),
+                // Without the rights to make one there is none to be in the way.
+                Err(why) => return println!("not covered here: {why}"),
+            }
+        }
     }
 }

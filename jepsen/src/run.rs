@@ -1,10 +1,10 @@
 //! One run: start, torment, heal, come to rest, judge, report.
 
 use crate::{
-    check::{self, Demands},
+    check::{self, Check, Cover, Demands},
     client::Shared,
     cluster::{Cluster, READY_WITHIN, leader_of},
-    history::{self, History, Recorder},
+    history::{self, Found, History, Outcome, Recorder},
     http::{Http, Request},
     nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
     net::Network,
@@ -25,24 +25,39 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// How often it is looked who leads.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client that was told to end has ended by then: after its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
 /// The watches have told everything by then.
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
+/// How long a read may take that looks at the end what is there.
+const READ_WITHIN: Duration = Duration::from_secs(5);
 /// The least number of successes in each second of a run, whatever the faults.
 const SUCCESSES_PER_SECOND: u64 = 5;
 
+/// What is done to the nodes.
+#[derive(Debug, Clone)]
+pub(crate) enum Course {
+    /// Each fault alone, and then singly and in pairs, as the seed says.
+    Mixed,
+    /// These, one round after the other.
+    Rounds(Vec<Vec<Fault>>, Rhythm),
+}
+
 /// What a run is to do.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) workloads: Vec<Workload>,
     pub(crate) faults: Vec<Fault>,
     /// The faults as they were asked for.
     pub(crate) nemesis: String,
+    pub(crate) course: Course,
+    /// Of a course of rounds: about how long they take.
     pub(crate) length: Duration,
     pub(crate) nodes: usize,
     pub(crate) clients: u64,
+    /// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+    pub(crate) sleepers: u32,
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
     pub(crate) fairhold: PathBuf,
@@ -53,11 +68,14 @@ pub(crate) struct Plan {
 pub(crate) struct Done {
     pub(crate) verdict: Verdict,
     pub(crate) text: String,
-    pub(crate) folder: PathBuf,
+    pub(crate) history: History,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) covers: Vec<Cover>,
+    pub(crate) not_covered: BTreeMap<&'static str, String>,
 }
 
 /// What a run has left.
-struct Outcome {
+struct Left {
     history: History,
     not_covered: BTreeMap<&'static str, String>,
     complaints: Vec<String>,
@@ -84,10 +102,10 @@ pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let outcome = runtime.block_on(live(plan))?;
     history::write_files(&outcome.history, &plan.folder).map_err(|error| format!("the history: {error}"))?;
-    Ok(judge(plan, &outcome)?)
+    Ok(judge(plan, outcome)?)
 }
 
-async fn live(plan: &Plan) -> Result<Outcome, NotRun> {
+async fn live(plan: &Plan) -> Result<Left, NotRun> {
     let network = Network::create(plan.nodes).map_err(NotRun::NotHere)?;
     let cluster = Cluster::plan(&network, &plan.fairhold, &plan.folder)?;
     for node in &cluster.nodes {
@@ -106,13 +124,14 @@ async fn live(plan: &Plan) -> Result<Outcome, NotRun> {
     outcome
 }
 
-async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Outcome {
+async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Left {
     let shared = Arc::new(Shared {
         recorder: Arc::clone(recorder),
         resource: Resource::default(),
         over: AtomicBool::new(false),
         processes: AtomicU64::new(0),
         attempts: AtomicU64::new(0),
+        sleepers: plan.sleepers,
     });
     let http = world.cluster.http.clone();
     let (at_rest, rest) = tokio::sync::watch::channel(0);
@@ -124,7 +143,10 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Ou
     for workload in &plan.workloads {
         clients.extend(workload::start(*workload, plan.clients, &http, &shared, plan.seed));
     }
-    world.torment(&plan.faults, plan.length, rhythm(plan)).await;
+    match &plan.course {
+        Course::Mixed => world.torment(&plan.faults, plan.length, rhythm(plan)).await,
+        Course::Rounds(rounds, rhythm) => world.rounds(rounds, *rhythm).await,
+    }
     shared.over.store(true, Ordering::SeqCst);
     let mut complaints = Vec::new();
     if !all_end(clients, CLIENTS_END_WITHIN).await {
@@ -135,13 +157,26 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Ou
             at_rest.send_replace(revision);
             // What a watch has not told by then is left to its checker.
             all_end(watches, WATCHES_END_WITHIN).await;
+            read_again(&http, recorder).await;
         }
         Err(why) => complaints.push(why),
     }
     lookout.abort();
     complaints.append(&mut world.complaints);
     let history = recorder.finish(shared.resource.lost_without_fence());
-    Outcome { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
+    Left { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
+}
+
+/// Reads all nodes that somebody was told to have written, each at one of the servers in turn.
+async fn read_again(http: &Http, recorder: &Arc<Recorder>) {
+    let keys = recorder.written();
+    for (turn, key) in keys.into_iter().enumerate() {
+        let path = if key.starts_with("chaos/") { format!("/v1/nodes/{key}") } else { format!("/v1/nodes/chaos/{key}") };
+        let read = Request::get(path).within(READ_WITHIN, Duration::ZERO);
+        let reply = http.ask(turn % http.nodes() + 1, &read).await;
+        let known = reply.outcome == Outcome::Ok || reply.code() == "no_node";
+        recorder.found(Found { key, known, version: reply.version(), value: reply.text.clone() });
+    }
 }
 
 /// In short runs faults are short, so that each comes, and quiet is as well.
@@ -202,36 +237,48 @@ async fn come_to_rest(world: &mut World) -> Result<u64, String> {
     }
 }
 
-fn judge(plan: &Plan, outcome: &Outcome) -> Result<Done, String> {
+fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {
     let began = Instant::now();
-    let Outcome { history, not_covered, complaints } = outcome;
-    let checks = check::all(history);
+    let Left { history, not_covered, complaints } = outcome;
+    let checks = check::all(&history);
     let successes = usize::try_from(plan.length.as_secs() * SUCCESSES_PER_SECOND).unwrap_or(usize::MAX);
-    let demands = Demands { faults: &plan.faults, not_covered, successes, successes_each: SUCCESSES_PER_FAULT };
-    let (covers, lacks) = check::coverage(history, &demands);
+    let alone: Vec<Fault> = match &plan.course {
+        Course::Mixed => plan.faults.clone(),
+        Course::Rounds(rounds, _) => rounds.iter().filter(|round| round.len() == 1).flatten().copied().collect(),
+    };
+    let demands = Demands {
+        faults: &plan.faults,
+        alone: &alone,
+        not_covered: &not_covered,
+        successes,
+        successes_each: SUCCESSES_PER_FAULT,
+    };
+    let (covers, lacks) = check::coverage(&history, &demands);
     let report = Report {
         command: command(plan),
-        history,
+        history: &history,
         checks: &checks,
         covers: &covers,
         lacks: &lacks,
-        complaints,
-        not_covered,
+        complaints: &complaints,
+        not_covered: &not_covered,
         check_millis: began.elapsed().as_millis(),
     };
     let text = report::text(&report);
     let write = |name: &str, text: &str| fs::write(plan.folder.join(name), text).map_err(|error| format!("{name}: {error}"));
     write("report.txt", &text)?;
     write("report.html", &report::page(&report))?;
-    Ok(Done { verdict: report.verdict(), text, folder: plan.folder.clone() })
+    let verdict = report.verdict();
+    Ok(Done { verdict, text, history, checks, covers, not_covered })
 }
 
-/// The command that makes such a run again.
+/// The command that makes such a run again; of a part of a campaign, what it was.
 fn command(plan: &Plan) -> String {
     let workloads: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
     format!(
-        "fairhold-jepsen --workload {} --nemesis {} --seconds {} --nodes {} --clients {} --seed {}",
+        "fairhold-jepsen --workload {} {} {} --seconds {} --nodes {} --clients {} --seed {}",
         workloads.join(","),
+        if matches!(plan.course, Course::Mixed) { "--nemesis" } else { "in a campaign, as part" },
         if plan.nemesis.is_empty() { "none" } else { &plan.nemesis },
         plan.length.as_secs(),
         plan.nodes,

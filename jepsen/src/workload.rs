@@ -16,6 +16,8 @@ use std::sync::{
 };
 use tokio::task::JoinHandle;
 
+/// Where there are more clients, there are more keys.
+const CLIENTS_OF_A_KEY: u64 = 3;
 /// Acquires, or writes, of one key before another is taken: the checker that tries all orders is given short histories.
 const USES_OF_A_KEY: u64 = 120;
 
@@ -36,6 +38,8 @@ pub(crate) enum Workload {
     TryLock,
     /// Candidates, a leader that proclaims values, and others who ask who leads
     Election,
+    /// Locks that nobody else wants: how long it takes where there is nobody to wait for
+    OwnLock,
     /// Sessions that are kept alive, forgotten or closed, with a node and a lock each
     SessionExpiry,
     /// Nodes that are read, written, and written where they have a version
@@ -55,17 +59,18 @@ impl Workload {
             Workload::FairOrder => "fair-order",
             Workload::TryLock => "try-lock",
             Workload::Election => "election",
+            Workload::OwnLock => "own-lock",
             Workload::SessionExpiry => "session-expiry",
             Workload::Registers => "registers",
             Workload::Watches => "watches",
         }
     }
 
-    /// How many keys are in use at a time.
-    fn keys(self) -> u64 {
+    /// How many keys are in use at a time, by so many clients.
+    fn keys(self, clients: u64) -> u64 {
         match self {
-            Workload::FairOrder | Workload::Semaphore | Workload::Election => 1,
-            Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => 2,
+            Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
+            Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => (clients / CLIENTS_OF_A_KEY).max(2),
             Workload::Registers | Workload::SessionExpiry => 3,
             Workload::Watches => 50,
         }
@@ -75,34 +80,46 @@ impl Workload {
 /// Gives out keys: a few at a time, each for a while.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    workload: Workload,
+    /// What they begin with.
+    name: String,
+    /// How many are in use at a time.
+    of: u64,
     given: AtomicU64,
 }
 
 impl Keys {
+    fn new(name: String, of: u64) -> Keys {
+        Keys { name, of, given: AtomicU64::new(0) }
+    }
+
     fn next(&self) -> String {
         let given = self.given.fetch_add(1, Ordering::Relaxed);
-        let of = self.workload.keys();
-        format!("{}-{}-{}", self.workload.name(), given % of, given / of / USES_OF_A_KEY)
+        self.at(given)
+    }
+
+    fn at(&self, given: u64) -> String {
+        format!("{}-{}-{}", self.name, given % self.of, given / self.of / USES_OF_A_KEY)
     }
 
     /// The one that was given last.
     fn current(&self) -> String {
-        let given = self.given.load(Ordering::Relaxed);
-        let of = self.workload.keys();
-        format!("{}-{}-{}", self.workload.name(), given % of, given / of / USES_OF_A_KEY)
+        self.at(self.given.load(Ordering::Relaxed))
     }
 }
 
 /// Starts so many clients, which go on until they are told to end.
 pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
-    let keys = Arc::new(Keys { workload, given: AtomicU64::new(0) });
+    let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
     let clients = (0..count).map(|number| {
         let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((workload as u64) << 32);
         let (client, keys) = (Client::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),
+            Workload::OwnLock => {
+                let own = Arc::new(Keys::new(format!("{}-{number}", workload.name()), 1));
+                tokio::spawn(locks::run(client, own, workload, number))
+            }
             Workload::SessionExpiry => tokio::spawn(sessions::run(client, number)),
             Workload::Mutex
             | Workload::FencedMutex

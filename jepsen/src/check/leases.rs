@@ -9,30 +9,12 @@ use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("leases", "nothing expires before its time, and what has ended does nothing more");
-    // By number: a grant's and a session's come from one counter, so they do not meet.
-    let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
-    let mut number_of: HashMap<usize, u64> = HashMap::new();
-    for op in history.ops.iter().filter(|op| op.is_ok()) {
-        if op.call == Call::Acquire
-            && let Some(number) = op.number
-        {
-            number_of.insert(op.index, number);
-        }
-        let number = if matches!(op.call, Call::Acquire | Call::Renew) {
-            op.grant.and_then(|grant| number_of.get(&grant).copied())
-        } else {
-            op.number.filter(|_| matches!(op.call, Call::Open | Call::Keepalive))
-        };
-        if let (Some(number), Some(_)) = (number, op.ttl) {
-            renewed.entry(number).or_default().push(op);
-        }
-    }
+    let renewed = renewals(history);
     let ended = first_told(history);
     for (number, (at, revision)) in &ended {
         let Some(ops) = renewed.get(number) else { continue };
         check.looked_at += 1;
-        let last = ops.iter().filter(|op| op.end <= *at).max_by_key(|op| op.start);
-        if let Some(last) = last
+        if let Some(last) = last_before(ops, *at)
             && *at < last.start + last.ttl.unwrap_or(0)
             && !history.time_was_bent(last.start, *at)
         {
@@ -51,6 +33,54 @@ pub(crate) fn check(history: &History) -> Check {
     }
     ephemerals(history, &mut check);
     check
+}
+
+/// A session or a grant that expired: from when its last acknowledged renewal was sent to when its end was first told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// When that renewal was sent, in microseconds since the run began.
+    pub(crate) sent: u64,
+    /// When a watch first told the end.
+    pub(crate) ended: u64,
+    /// The lease, in microseconds.
+    pub(crate) ttl: u64,
+}
+
+/// All that expired and was told to live before.
+pub(crate) fn lives(history: &History) -> Vec<Life> {
+    let renewed = renewals(history);
+    let life = |(number, (ended, _)): (u64, (u64, u64))| {
+        let last = last_before(renewed.get(&number)?, ended)?;
+        Some(Life { sent: last.start, ended, ttl: last.ttl? })
+    };
+    first_told(history).into_iter().filter_map(life).collect()
+}
+
+fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
+    renewals.iter().copied().filter(|op| op.end <= at).max_by_key(|op| op.start)
+}
+
+/// What gave each session or grant more time and was acknowledged.
+fn renewals(history: &History) -> HashMap<u64, Vec<&Op>> {
+    // By number: a grant's and a session's come from one counter, so they do not meet.
+    let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
+    let mut number_of: HashMap<usize, u64> = HashMap::new();
+    for op in history.ops.iter().filter(|op| op.is_ok()) {
+        if op.call == Call::Acquire
+            && let Some(number) = op.number
+        {
+            number_of.insert(op.index, number);
+        }
+        let number = if matches!(op.call, Call::Acquire | Call::Renew) {
+            op.grant.and_then(|grant| number_of.get(&grant).copied())
+        } else {
+            op.number.filter(|_| matches!(op.call, Call::Open | Call::Keepalive))
+        };
+        if let (Some(number), Some(_)) = (number, op.ttl) {
+            renewed.entry(number).or_default().push(op);
+        }
+    }
+    renewed
 }
 
 /// When the end of each session or grant that expired was first told by any watch, and its revision.

@@ -19,6 +19,7 @@ enum Line<'a> {
         #[serde(flatten)]
         event: &'a Event,
     },
+    Found(&'a super::Found),
     Fault(&'a super::FaultSpan),
     Leads(&'a super::Leadership),
 }
@@ -45,9 +46,10 @@ fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
             .filter(move |(place, event)| is_longest(told) || longest.get(*place).is_none_or(|other| other.line != event.line));
         shown.map(move |(_, event)| Line::Told { watch: index + 1, event })
     });
+    let found = history.found.iter().map(Line::Found);
     let faults = history.faults.iter().map(Line::Fault);
     let leaders = history.leaders.iter().map(Line::Leads);
-    for line in ops.chain(resource).chain(told).chain(faults).chain(leaders) {
+    for line in ops.chain(resource).chain(told).chain(found).chain(faults).chain(leaders) {
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;
     }

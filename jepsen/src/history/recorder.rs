@@ -1,7 +1,8 @@
 //! Writes the history down while it happens.
 
-use super::{Call, Event, FaultSpan, History, Leadership, Op, Outcome, ResourceWrite};
+use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite};
 use std::{
+    collections::BTreeSet,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -114,6 +115,18 @@ impl Recorder {
         self.history().resource.push(write);
     }
 
+    /// The keys of all nodes that somebody was told to have written, but for those that go with a session.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let history = self.history();
+        let written = history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good());
+        written.map(|op| op.key.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// What a node had when all was over.
+    pub(crate) fn found(&self, found: Found) {
+        self.history().found.push(found);
+    }
+
     /// A fault is over.
     pub(crate) fn fault(&self, span: FaultSpan) {
         self.history().faults.push(span);
@@ -126,6 +139,13 @@ impl Recorder {
         if history.leaders.last().is_none_or(|last| (last.node, last.term) != (node, term)) {
             history.leaders.push(Leadership { at, node, term });
         }
+    }
+
+    /// Whether one of the nodes was seen to lead then, or at any time since.
+    pub(crate) fn led_since(&self, nodes: &[usize], time: u64) -> bool {
+        let history = self.history();
+        let since = history.leaders.partition_point(|leader| leader.at <= time).saturating_sub(1);
+        history.leaders[since..].iter().any(|leader| nodes.contains(&leader.node))
     }
 
     /// How many operations have succeeded since that time.

@@ -16,6 +16,10 @@ use tokio::sync::oneshot;
 const SHIM: &str = include_str!("../shim.c");
 /// The clock goes as it should.
 const TRUE_RATE: i64 = 1_000_000;
+/// How many times as fast a fast clock is.
+pub(crate) const FAST: i64 = 5;
+/// How many times as slow a slow one.
+pub(crate) const SLOW: i64 = 2;
 const HOUR_NS: i64 = 3_600_000_000_000;
 /// How often all wall clocks jump while they do.
 const STROBE_EVERY: Duration = Duration::from_millis(200);
@@ -39,14 +43,14 @@ pub(super) struct Control(File);
 /// Clocks that are wrong.
 #[derive(Debug)]
 pub(super) struct Skewed {
-    nodes: Vec<usize>,
+    pub(super) nodes: Vec<usize>,
     seen: u64,
     strobe: Option<(tokio::task::JoinHandle<()>, oneshot::Sender<()>)>,
 }
 
 /// Whether the library has to be there for these.
 fn is_wanted(fault: Fault) -> bool {
-    fault.class() == Class::Clock || matches!(fault, Fault::SlowSync | Fault::SyncError)
+    fault.class() == Class::Clock || matches!(fault, Fault::SlowSync | Fault::SlowFollowerSync | Fault::SyncError)
 }
 
 /// Compiles the library and has it loaded into each node from its next start on.
@@ -96,12 +100,22 @@ pub(super) async fn wall_back(world: &mut World) -> Injected {
 
 pub(super) async fn fast_clock(world: &mut World) -> Injected {
     let leader = world.leader().await?;
-    skew(world, leader, |control| control.run_at(2 * TRUE_RATE))
+    skew(world, leader, |control| control.run_at(FAST * TRUE_RATE))
 }
 
 pub(super) async fn slow_clock(world: &mut World) -> Injected {
     let leader = world.leader().await?;
-    skew(world, leader, |control| control.run_at(TRUE_RATE / 2))
+    skew(world, leader, |control| control.run_at(TRUE_RATE / SLOW))
+}
+
+pub(super) async fn fast_follower_clock(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    skew(world, follower, |control| control.run_at(FAST * TRUE_RATE))
+}
+
+pub(super) async fn slow_follower_clock(world: &mut World) -> Injected {
+    let follower = world.follower().await?;
+    skew(world, follower, |control| control.run_at(TRUE_RATE / SLOW))
 }
 
 pub(super) fn wall_strobe(world: &World) -> Injected {

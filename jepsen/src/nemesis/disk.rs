@@ -17,7 +17,8 @@ use std::{
 
 /// The size of a node's file system. A sparse file: it takes what is written.
 const DISK_BYTES: u64 = 400 * 1024 * 1024;
-const SYNC_DELAY_US: i64 = 100_000;
+const SYNC_DELAY_US: i64 = 70_000;
+const FOLLOWER_SYNC_DELAY_US: i64 = 100_000;
 /// Bytes that a torn log loses.
 const TORN_BYTES: u64 = 37;
 
@@ -55,7 +56,9 @@ pub(super) enum Damaged {
 /// Mounts a file system for each node, where a fault needs one.
 pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
     remove_leftovers();
-    let wants = |fault: &Fault| matches!(fault, Fault::FullDisk | Fault::FrozenDisk | Fault::PowerLoss | Fault::PowerLossAll);
+    let wants = |fault: &Fault| {
+        matches!(fault, Fault::FullDisk | Fault::HungDisk | Fault::FrozenDisk | Fault::PowerLoss | Fault::PowerLossAll)
+    };
     let wanted: Vec<Fault> = faults.iter().copied().filter(wants).collect();
     if wanted.is_empty() {
         return;
@@ -144,8 +147,17 @@ pub(super) async fn full_disk(world: &mut World) -> Injected {
 
 pub(super) async fn slow_sync(world: &mut World) -> Injected {
     let node = world.leader().await?;
+    slow(world, node, SYNC_DELAY_US)
+}
+
+pub(super) async fn slow_follower_sync(world: &mut World) -> Injected {
+    let node = world.follower().await?;
+    slow(world, node, FOLLOWER_SYNC_DELAY_US)
+}
+
+fn slow(world: &World, node: usize, delay: i64) -> Injected {
     let control = Control::of(&world.folder, node).map_err(Skipped::NotHere)?;
-    let seen = control.seen().and_then(|seen| control.delay_syncs(SYNC_DELAY_US).map(|()| seen));
+    let seen = control.seen().and_then(|seen| control.delay_syncs(delay).map(|()| seen));
     let seen = seen.map_err(|error| Skipped::NotHere(error.to_string()))?;
     Ok((format!("node {node}"), Undo::Disk(Damaged::Slow { node, seen })))
 }
@@ -159,6 +171,15 @@ pub(super) async fn sync_error(world: &mut World) -> Injected {
 
 pub(super) async fn frozen_disk(world: &mut World) -> Injected {
     let node = world.follower().await?;
+    freeze(world, node)
+}
+
+pub(super) async fn hung_disk(world: &mut World) -> Injected {
+    let node = world.leader().await?;
+    freeze(world, node)
+}
+
+fn freeze(world: &World, node: usize) -> Injected {
     let mount = disk_of(world, node);
     run("fsfreeze", &["-f", &mount.to_string_lossy()]).map_err(Skipped::NotHere)?;
     Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))

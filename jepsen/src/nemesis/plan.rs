@@ -4,7 +4,7 @@ use rand::{RngExt, rngs::SmallRng};
 use std::collections::BTreeMap;
 
 /// What a fault works on. Faults of different classes are put together in pairs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// Processes end or stand still.
     Process,
@@ -81,11 +81,15 @@ faults! {
     WallForward => Clock "wall-forward" "the leader's wall clock jumps an hour ahead",
     WallBack => Clock "wall-back" "a follower's wall clock jumps an hour back",
     WallStrobe => Clock "wall-strobe" "all wall clocks jump to and fro",
-    FastClock => Clock "fast-clock" "the leader's clocks run twice as fast",
+    FastClock => Clock "fast-clock" "the leader's clocks run five times as fast",
     SlowClock => Clock "slow-clock" "the leader's clocks run half as fast",
+    FastFollowerClock => Clock "fast-follower-clock" "a follower's clocks run five times as fast",
+    SlowFollowerClock => Clock "slow-follower-clock" "a follower's clocks run half as fast",
     FullDisk => Disk "full-disk" "the leader's disk is full",
-    SlowSync => Disk "slow-sync" "each sync of the leader takes 100 ms longer",
+    SlowSync => Disk "slow-sync" "each sync of the leader takes 70 ms longer",
+    SlowFollowerSync => Disk "slow-follower-sync" "each sync of a follower takes 100 ms longer",
     SyncError => Disk "sync-error" "a sync of the leader fails with EIO",
+    HungDisk => Disk "hung-disk" "no write of the leader comes to an end",
     FrozenDisk => Disk "frozen-disk" "no write of a follower comes to an end",
     PowerLoss => Disk "power-loss" "power cut at the leader: what it had not synced is gone",
     PowerLossAll => Disk "power-loss-all" "the same at all nodes at once",
@@ -105,7 +109,7 @@ const GROUPS: &[(&str, &[Fault])] = &[
     ("partition", &[Fault::CutLeader, Fault::IsolateLeader, Fault::CutFollower, Fault::SplitAll, Fault::Bridge]),
     ("one-way", &[Fault::OneWayOut, Fault::OneWayIn]),
     ("wall-clock", &[Fault::WallForward, Fault::WallBack, Fault::WallStrobe]),
-    ("clock-rate", &[Fault::FastClock, Fault::SlowClock]),
+    ("clock-rate", &[Fault::FastClock, Fault::SlowClock, Fault::FastFollowerClock, Fault::SlowFollowerClock]),
 ];
 
 /// The faults of a list of names; in words what is wrong with it.
@@ -154,9 +158,9 @@ impl Fault {
         matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
     }
 
-    /// Whether leases may be judged wrongly while it is in effect: the guarantee supposes clocks that run at their rate.
-    pub(crate) fn bends_time(self) -> bool {
-        matches!(self, Fault::FastClock | Fault::SlowClock)
+    /// Whether a clock runs at a wrong rate while it is in effect. Where that is the leader's, leases may end too early or late.
+    pub(crate) fn changes_rate(self) -> bool {
+        matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
     }
 
     /// Whether some operations must succeed while it is in effect.

@@ -13,7 +13,7 @@ const CONTROLLERS: &str = "/sys/fs/cgroup";
 /// A tenth of a processor: 10 ms of each 100 ms.
 const CPU_QUOTA_US: u32 = 10_000;
 /// What a process that is squeezed may have more than it has.
-const MEMORY_HEADROOM: u64 = 4 * 1024 * 1024;
+const MEMORY_HEADROOM: u64 = 1024 * 1024;
 const SLOW_CLIENTS: usize = 300;
 /// How often each of them sends a byte.
 const BYTE_EVERY: Duration = Duration::from_secs(1);

@@ -11,11 +11,10 @@ pub(crate) const PERMITS: u32 = 3;
 const WAIT: Duration = Duration::from_millis(1_500);
 /// How long somebody waits who does not want to wait.
 const SHORT_WAIT_MS_MAX: u64 = 150;
-/// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
-const SLEEPERS_PERMILLE: u32 = 40;
 /// How long they sleep.
 const SLEEP: Duration = Duration::from_millis(2_600);
 
+/// For `OwnLock` the keys are the client's own.
 pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload, number: u64) {
     while !client.is_over() {
         if workload == Workload::Election && number % 3 == 2 {
@@ -40,7 +39,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
                 client.proclaim(&held).await;
                 pause(&mut client, 20).await;
             }
-            Workload::FairOrder => pause(&mut client, 8).await,
+            Workload::FairOrder | Workload::OwnLock => pause(&mut client, 8).await,
             Workload::Mutex
             | Workload::RwLock
             | Workload::Semaphore
@@ -76,7 +75,7 @@ async fn write_under_fence(client: &mut Client, held: &mut Held) {
     client.read_resource(held);
     client.write_resource(held);
     client.write_fenced(held).await;
-    if client.random.random_range(0..1_000) < SLEEPERS_PERMILLE {
+    if client.random.random_range(0..1_000) < client.shared.sleepers {
         tokio::time::sleep(SLEEP).await;
     } else {
         pause(client, 15).await;

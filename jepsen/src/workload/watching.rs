@@ -27,11 +27,20 @@ pub(super) async fn write(mut client: Client, keys: Arc<Keys>) {
     }
 }
 
-/// Watches everything at one server, until it has told the revision at which all has come to rest.
+/// How a stream ended.
+enum End {
+    /// It broke, or never began.
+    Broken,
+    /// The server has not kept what was asked for.
+    Compacted,
+}
+
+/// Watches everything at one server, until it has told the revision at which all has come to rest. What that server has not kept,
+/// because it came back by another one's snapshot, is watched at the others, as the contract says.
 pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut rest: tokio::sync::watch::Receiver<u64>) {
-    let mut from = None;
+    let (mut from, mut at) = (None, node);
     loop {
-        let followed = one_stream(node, &http, &shared, &mut from);
+        let followed = one_stream(node, at, &http, &shared, &mut from);
         let enough = async {
             loop {
                 let at_rest = *rest.borrow_and_update();
@@ -41,22 +50,28 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut res
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         };
-        tokio::select! {
-            () = followed => {}
+        let ended = tokio::select! {
+            ended = followed => ended,
             () = enough => return,
-        }
+        };
+        at = match ended {
+            End::Broken => node,
+            End::Compacted => at % http.nodes() + 1,
+        };
         tokio::time::sleep(AGAIN_AFTER).await;
     }
 }
 
-/// One answer that goes on: what it tells is written down. Afterwards `from` says where to go on.
-async fn one_stream(node: usize, http: &Http, shared: &Shared, from: &mut Option<u64>) {
+/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go on.
+async fn one_stream(node: usize, at: usize, http: &Http, shared: &Shared, from: &mut Option<u64>) -> End {
     let begin = from.unwrap_or(1);
     let request = Request::get(format!("/v1/watch?from={begin}"));
-    let opened = tokio::time::timeout(BEGINS_WITHIN, http.open(node, &request)).await;
-    let Ok(Ok(mut response)) = opened else { return };
-    if response.status() != 200 {
-        return;
+    let opened = tokio::time::timeout(BEGINS_WITHIN, http.open(at, &request)).await;
+    let Ok(Ok(mut response)) = opened else { return End::Broken };
+    match response.status().as_u16() {
+        200 => {}
+        410 => return End::Compacted,
+        _other => return End::Broken,
     }
     // What has been told of this revision comes again, in the same order.
     let (last, told) = shared.recorder.last_told(node - 1);
@@ -66,11 +81,11 @@ async fn one_stream(node: usize, http: &Http, shared: &Shared, from: &mut Option
         text.extend_from_slice(&chunk);
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = text.drain(..=end).collect();
-            let Ok(line) = serde_json::from_slice::<serde_json::Value>(&line) else { return };
+            let Ok(line) = serde_json::from_slice::<serde_json::Value>(&line) else { return End::Broken };
             let revision = line["revision"].as_u64().unwrap_or(0);
             match line["type"].as_str().unwrap_or_default() {
                 "bookmark" | "goaway" => *from = Some(revision + 1),
-                "error" => return,
+                "error" => return if line["code"] == "compacted" { End::Compacted } else { End::Broken },
                 _change if revision == begin && again > 0 => again -= 1,
                 _change => {
                     *from = Some(revision);
@@ -79,4 +94,5 @@ async fn one_stream(node: usize, http: &Http, shared: &Shared, from: &mut Option
             }
         }
     }
+    End::Broken
 }

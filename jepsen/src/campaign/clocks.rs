@@ -1,0 +1,65 @@
+//! Clocks that run at a wrong rate, at a follower and at the leader, and what that does to leases.
+
+use super::{Crowd, Ended, Setting, measure::Measured, rhythm, sum::Sum};
+use crate::{
+    nemesis::{FAST, Fault, NO_FAULT, SLOW},
+    run::NotRun,
+    workload::Workload,
+};
+use std::fmt::Write;
+
+const CLIENTS: u64 = 4;
+const FOLLOWERS: [Fault; 2] = [Fault::SlowFollowerClock, Fault::FastFollowerClock];
+const LEADERS: [Fault; 2] = [Fault::SlowClock, Fault::FastClock];
+
+pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
+    let workloads = vec![Workload::SessionExpiry, Workload::FencedMutex, Workload::OwnLock];
+    let crowd = Crowd { nodes: 3, workloads, clients: CLIENTS, sleepers: 100 };
+    let each: Vec<Vec<Fault>> =
+        std::iter::once(vec![]).chain(FOLLOWERS.iter().chain(&LEADERS).map(|fault| vec![*fault])).collect();
+    let rounds: Vec<Vec<Fault>> = each.iter().cycle().take(each.len() * times).cloned().collect();
+    let mut sum = Sum::default();
+    // Quiet for long enough that no lease was begun by a wrong clock.
+    let made = sum.make(&setting.part("clocks", &crowd, rounds, rhythm(8_000, 5_000)))?;
+    let command = format!("fairhold-jepsen clocks --times {times} --seed {}", setting.seed);
+    let Some(made) = made else { return Ok(sum.end(&command, "")) };
+    let mut own = format!(
+        "a fast clock runs {FAST} times as fast, a slow one {SLOW} times as slow; what expired lived for so many of its leases after its \
+         last acknowledged renewal was sent\n{:<20} {:>5} {:>7} {:>9} {:>12} {:>7} {:>13} {:>8} {:>14}\n",
+        "clock", "times", "asked", "ok", "acquire p50", "p99", "other leaders", "expired", "lived",
+    );
+    for name in std::iter::once(NO_FAULT).chain(FOLLOWERS.iter().chain(&LEADERS).map(|fault| fault.name())) {
+        let measured = Measured::of(&made.history, name);
+        let own_lock = Measured::of_ops(&made.history, name, |op| op.key.starts_with(Workload::OwnLock.name()));
+        let per_mille = |life: Option<&u64>| life.map_or("-".to_owned(), |life| format!("{}.{:03}", life / 1_000, life % 1_000));
+        let lived = format!("{} to {}", per_mille(measured.lives.first()), per_mille(measured.lives.last()));
+        writeln!(
+            own,
+            "{name:<20} {:>5} {:>7} {:>9} {:>9} us {:>7} {:>13} {:>8} {lived:>14}",
+            measured.times,
+            measured.asked,
+            measured.succeeded,
+            own_lock.acquire(50),
+            own_lock.acquire(99),
+            measured.changes,
+            measured.lives.len(),
+        )
+        .expect("writing to a String cannot fail");
+        let is_follower = FOLLOWERS.iter().any(|fault| fault.name() == name);
+        if is_follower && measured.changes > 0 {
+            sum.broke(format!("{name}: {} times another node came to lead", measured.changes));
+        }
+        if name == NO_FAULT && measured.lives.is_empty() {
+            sum.too_little("nothing expired while nothing was wrong".to_owned());
+        }
+    }
+    let refused = made.history.resource.iter().filter(|write| !write.accepted).count();
+    writeln!(
+        own,
+        "\nresource outside: {} writes, {refused} refused for an old token; without a comparison {} were lost",
+        made.history.resource.len(),
+        made.history.lost_without_fence,
+    )
+    .expect("writing to a String cannot fail");
+    Ok(sum.end(&command, &own))
+}

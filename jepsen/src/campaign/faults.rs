@@ -1,0 +1,110 @@
+//! Every fault, alone and in pairs, under every workload, with three nodes and with five.
+
+use super::{Crowd, Ended, Setting, rhythm, sum::Sum};
+use crate::{
+    nemesis::{Class, FAULTS, Fault},
+    run::NotRun,
+    workload::Workload,
+};
+use clap::ValueEnum;
+use rand::{SeedableRng, rngs::SmallRng, seq::SliceRandom};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write},
+};
+
+/// Rounds of one part: as many as one history of all its operations stays small.
+const ROUNDS: usize = 15;
+/// More parts are not made, however few operations they had.
+const PARTS_MAX: usize = 120;
+/// Every so many parts of pairs, one has five nodes.
+const FIVE_NODES_EVERY: usize = 3;
+
+pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<Ended, NotRun> {
+    let crowd =
+        |nodes: usize| Crowd { nodes, workloads: Workload::value_variants().to_vec(), clients, sleepers: crate::SLEEPERS };
+    let mut sum = Sum::default();
+    for (nodes, alone) in [3, 5].into_iter().flat_map(|nodes| FAULTS.chunks(ROUNDS).map(move |alone| (nodes, alone))) {
+        let name = format!("alone-{}", sum.parts_made() + 1);
+        let rounds = alone.iter().map(|fault| vec![*fault]).collect();
+        sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(3_000, 2_000)))?;
+    }
+    let mut pairs = pairs(&sum, setting.seed).into_iter();
+    for part in 0..PARTS_MAX {
+        let rounds: Vec<Vec<Fault>> = pairs.by_ref().take(ROUNDS).map(|(one, other)| vec![one, other]).collect();
+        if rounds.is_empty() || (sum.operations >= operations && sum.class_pairs().len() == CLASS_PAIRS) {
+            break;
+        }
+        let nodes = if part % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 { 5 } else { 3 };
+        let name = format!("pairs-{}", part + 1);
+        sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(2_500, 2_000)))?;
+    }
+    if sum.operations < operations {
+        sum.too_little(format!("{} operations were checked, and {operations} were to be", sum.operations));
+    }
+    for fault in FAULTS.iter().filter(|fault| !sum.lacks(**fault) && !sum.alone.contains_key(*fault)).collect::<Vec<_>>() {
+        sum.too_little(format!("{} never took effect alone", fault.name()));
+    }
+    let mut own = String::new();
+    write(&sum, &mut own).expect("writing to a String cannot fail");
+    let command = format!("fairhold-jepsen faults --operations {operations} --clients {clients} --seed {}", setting.seed);
+    Ok(sum.end(&command, &own))
+}
+
+/// Pairs of different classes, of which there are five.
+const CLASS_PAIRS: usize = 10;
+
+/// All pairs of faults of different classes that this machine can do, shuffled.
+fn pairs(sum: &Sum, seed: u64) -> Vec<(Fault, Fault)> {
+    let able: Vec<Fault> = FAULTS.iter().copied().filter(|fault| !sum.lacks(*fault)).collect();
+    let all = able.iter().enumerate().flat_map(|(index, one)| able[index + 1..].iter().map(move |other| (*one, *other)));
+    let mut pairs: Vec<(Fault, Fault)> = all.filter(|(one, other)| one.class() != other.class()).collect();
+    pairs.shuffle(&mut SmallRng::seed_from_u64(seed));
+    pairs
+}
+
+impl Sum {
+    fn class_pairs(&self) -> BTreeSet<(Class, Class)> {
+        self.pairs.keys().map(|(a, b)| (a.class().min(b.class()), a.class().max(b.class()))).collect()
+    }
+}
+
+fn write(sum: &Sum, out: &mut String) -> fmt::Result {
+    writeln!(
+        out,
+        "{:<20} {:>5} {:>8} {:>8} {:>8} {:>12} {:>9}",
+        "alone", "times", "asked", "ok", "grants", "longest gap", "in pairs"
+    )?;
+    for (fault, cover) in &sum.alone {
+        let paired: usize = sum.pairs.iter().filter(|((a, b), _)| a == fault || b == fault).map(|(_, times)| times).sum();
+        writeln!(
+            out,
+            "{:<20} {:>5} {:>8} {:>8} {:>8} {:>9} ms {paired:>9}",
+            fault.name(),
+            cover.times,
+            cover.asked,
+            cover.succeeded,
+            cover.grants,
+            cover.longest_gap / 1_000,
+        )?;
+    }
+    let (kinds, pairs, classes) = (sum.alone.len(), sum.pairs.len(), sum.class_pairs().len());
+    writeln!(
+        out,
+        "\n{kinds} faults alone; {pairs} different pairs of faults, of {classes} of the {CLASS_PAIRS} pairs of classes\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_pairs_of_different_classes_are_there_once() {
+        let pairs = pairs(&Sum::default(), 1);
+        let distinct: BTreeSet<_> = pairs.iter().map(|(a, b)| (*a.min(b), *a.max(b))).collect();
+        assert_eq!(distinct.len(), pairs.len());
+        let classes: BTreeSet<_> = distinct.iter().map(|(a, b)| (a.class(), b.class())).collect();
+        assert_eq!(classes.len(), CLASS_PAIRS);
+    }
+}
