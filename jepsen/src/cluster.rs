@@ -224,6 +224,17 @@ impl Node {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
+    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel is done with
+    /// what it was asked for.
+    pub(crate) fn stands_still(&self) -> bool {
+        let Some(pid) = self.pid() else { return true };
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+        threads.filter_map(Result::ok).all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 'D', 'Z', 'X']))
+        })
+    }
+
     /// The last line of its log, or the beginning of it.
     pub(crate) fn last_line(&self) -> String {
         let text = std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
@@ -253,5 +264,27 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_stands_still_from_when_it_was_told_to_stop() {
+        let mut busy = Command::new("sh");
+        let child = busy.args(["-c", "while :; do :; done"]).kill_on_drop(true).spawn().unwrap();
+        let (data, log) = (PathBuf::new(), PathBuf::new());
+        let mut node = Node { id: 1, data, log, environment: Vec::new(), child: Some(child), leash: None };
+        while node.stands_still() {
+            tokio::task::yield_now().await;
+        }
+        node.signal(Signal::STOP).unwrap();
+        while !node.stands_still() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(node.state(), Some('T'));
+        node.kill().await.unwrap();
     }
 }

@@ -8,17 +8,22 @@ use crate::{
     sys,
 };
 use rand::RngExt;
+use rustix::process::Signal;
 use std::{
     fs::{self, OpenOptions},
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// The size of a node's file system. A sparse file: it takes what is written.
 const DISK_BYTES: u64 = 400 * 1024 * 1024;
 const SYNC_DELAY_US: i64 = 70_000;
 const FOLLOWER_SYNC_DELAY_US: i64 = 100_000;
+/// A process that is told to stand still does by then.
+const STANDS_STILL_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes that a torn log loses.
 const TORN_BYTES: u64 = 37;
 
@@ -220,13 +225,27 @@ fn fill(ballast: &Path) -> Result<(), String> {
     }
 }
 
+/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it succeeded,
+/// though nothing of it is kept, and where the power goes nobody is left to act on that.
 async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     for id in &ids {
-        sys::cut_power(&disk_of(world, *id)).map_err(|error| Skipped::NotHere(format!("the power cannot be cut: {error}")))?;
+        world.cluster.node(*id).signal(Signal::STOP).map_err(Skipped::NotNow)?;
+    }
+    let stopped = Instant::now();
+    while !ids.iter().all(|id| world.cluster.nodes[id - 1].stands_still()) {
+        if stopped.elapsed() > STANDS_STILL_WITHIN {
+            go_on(world, &ids);
+            return Err(Skipped::NotNow("the processes do not stand still".to_owned()));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    if let Err(error) = ids.iter().try_for_each(|id| sys::cut_power(&disk_of(world, *id))) {
+        go_on(world, &ids);
+        return Err(Skipped::NotHere(format!("the power cannot be cut: {error}")));
     }
     for id in &ids {
         // Without its disk it may have ended already.
-        drop(world.cluster.node(*id).signal(rustix::process::Signal::KILL));
+        drop(world.cluster.node(*id).signal(Signal::KILL));
         world.cluster.node(*id).exited().await.map_err(Skipped::NotNow)?;
         let disk = disk_of(world, *id);
         unmount(&disk);
@@ -234,6 +253,13 @@ async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     }
     let named: Vec<String> = ids.iter().map(usize::to_string).collect();
     Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
+}
+
+fn go_on(world: &mut World, ids: &[usize]) {
+    for id in ids {
+        let told = world.cluster.node(*id).signal(Signal::CONT);
+        world.note(told);
+    }
 }
 
 async fn spoil(world: &mut World, part: &str, ending: &str, damage: fn(&Path, u64) -> io::Result<String>) -> Injected {
@@ -358,7 +384,7 @@ fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
 
 async fn unwipe(world: &mut World, node: usize, saved: &Path) -> Result<String, String> {
     let data = world.cluster.node(node).data.clone();
-    let served = world.cluster.ready(node, std::time::Duration::from_millis(200)).await.is_ok();
+    let served = world.cluster.ready(node, Duration::from_millis(200)).await.is_ok();
     if served {
         world.complaints.push(format!("node {node} came back without its data and was taken for a member"));
     }
