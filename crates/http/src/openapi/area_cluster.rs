@@ -2,12 +2,13 @@
 
 use super::{
     describe::{Describer, Kind, Operation},
+    examples,
     parameter::{flag, integer},
 };
 use crate::cluster::{CLUSTER, LEADER, READY, SNAPSHOT};
 use fairhold_types::{Code, NodeId, dto};
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const TAG: &str = "cluster";
 
@@ -29,7 +30,7 @@ fn cluster(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
         .about("Answered by any server, also without a quorum.")
         .query(&CLUSTER, vec![flag("digest", "Add a digest of this server's whole state. It walks the state.")])
-        .json::<dto::Cluster>(StatusCode::OK, "The cluster.", Value::Null)
+        .json::<dto::Cluster>(StatusCode::OK, "The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }
@@ -61,6 +62,7 @@ fn live(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/livez", "live", TAG, "Say whether the process runs.")
         .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
+        .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }
@@ -70,8 +72,9 @@ fn ready(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
         .query(&READY, vec![flag("verbose", "Say it as JSON, with what is missing.")])
         .content(StatusCode::OK, "It can.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
-        .json::<dto::Readiness>(StatusCode::OK, "", Value::Null)
-        .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", Value::Null)
+        .example(StatusCode::OK, "text/plain", json!("ok\n"))
+        .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))
+        .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", examples::readiness(false))
         .codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown])
         .done(Kind::Here)
 }
@@ -86,11 +89,15 @@ fn version(describe: &mut Describer) -> Operation {
 
 fn metrics(describe: &mut Describer) -> Operation {
     let text = json!({ "type": "string" });
+    let (plain, open) =
+        ("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8");
     describe
         .call(Method::GET, "/metrics", "getMetrics", TAG, "Show all that this server measures.")
         .about("In the text format of Prometheus, or that of OpenMetrics where `Accept` names it.")
-        .content(StatusCode::OK, "The metrics.", "text/plain; version=0.0.4; charset=utf-8", text.clone())
-        .content(StatusCode::OK, "", "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+        .content(StatusCode::OK, "The metrics.", plain, text.clone())
+        .example(StatusCode::OK, plain, examples::METRICS.into())
+        .content(StatusCode::OK, "", open, text)
+        .example(StatusCode::OK, open, format!("{}# EOF\n", examples::METRICS).into())
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }
@@ -99,6 +106,7 @@ fn openapi(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/openapi.json", "getDescription", TAG, "This description.")
         .content(StatusCode::OK, "The description.", "application/json", json!({ "type": "object" }))
+        .example(StatusCode::OK, "application/json", json!({ "openapi": "3.1.0", "info": { "title": "Fairhold" }, "paths": {} }))
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }

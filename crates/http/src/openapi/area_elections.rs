@@ -3,20 +3,27 @@
 use super::{
     area_grants,
     area_locks::{consistency, lock_name},
-    area_watch::{as_event, with_long_poll},
+    area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
+    lines,
     parameter::{form, integer, text},
 };
 use crate::elections::{LEADER, PROCLAIM, STAND};
 use fairhold_types::{Code, election, hold, limits::ELECTION_VALUE_BYTES_MAX, pattern};
 use http::{Method, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const TAG: &str = "elections";
 const NAME: &str = "The election's name; its slashes are written %2F.";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![stand(describe), proclaim(describe), leader(describe)]
+}
+
+fn election_name() -> Value {
+    let mut name = lock_name();
+    name["example"] = "primary".into();
+    name
 }
 
 fn stand(describe: &mut Describer) -> Operation {
@@ -32,7 +39,7 @@ fn stand(describe: &mut Describer) -> Operation {
              to give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it \
              for 10 minutes: the other use is `kind_mismatch`.",
         )
-        .in_path("name", NAME, lock_name())
+        .in_path("name", NAME, election_name())
         .form(&STAND, parameters, Some(rules), Some(example))
         .held_or_waiting("The caller leads.", area_grants::held(), line)
         .done(Kind::Keyed)
@@ -43,7 +50,7 @@ fn proclaim(describe: &mut Describer) -> Operation {
     describe
         .call(Method::PUT, "/v1/elections/{name}", "proclaim", TAG, "Be known by another value.")
         .about("For the leader alone. Whoever observes is told once, however often it is repeated with the same Idempotency-Key.")
-        .in_path("name", NAME, lock_name())
+        .in_path("name", NAME, election_name())
         .form(
             &PROCLAIM,
             vec![
@@ -68,10 +75,7 @@ fn leader(describe: &mut Describer) -> Operation {
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
     });
-    let seen = json!({
-        "revision": 61, "type": "elected", "token": 61, "value": "http://10.0.0.9:8080", "version": 0, "number": 57,
-        "session": 57, "owner": "ci-9",
-    });
+    let [lines, events] = lines::observed();
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
     let from = "Of a stream: begin with this revision; the next one is the last that may be named.";
     describe
@@ -81,14 +85,14 @@ fn leader(describe: &mut Describer) -> Operation {
              every value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves \
              out how it stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
         )
-        .in_path("name", NAME, lock_name())
+        .in_path("name", NAME, election_name())
         .query(&LEADER, with_long_poll(vec![integer("from", from, 1..=u64::MAX, None), consistency()]))
         .header("Last-Event-ID", "Of a stream: go on after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)
-        .example(StatusCode::OK, "application/x-ndjson", seen.clone())
+        .lines("application/x-ndjson", lines)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
-        .example(StatusCode::OK, "text/event-stream", as_event(61, &seen))
+        .lines("text/event-stream", events)
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
         .done(Kind::Read)

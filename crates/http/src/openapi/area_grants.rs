@@ -3,6 +3,7 @@
 use super::{
     area_locks::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
+    examples::GRANT_ID,
     parameter::{self, flag, form, integer, one_of, signed, span, text},
 };
 use crate::{
@@ -36,15 +37,21 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 }
 
 fn grant_id() -> Value {
-    json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": "01ARZ3NDEKTSV4RRFFQ69G5FAV" })
+    json!({ "type": "string", "pattern": pattern::GRANT_ID, "example": GRANT_ID })
 }
 
 pub(super) fn held() -> Value {
     json!({
-        "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "lock": "deploy", "state": "held", "token": 42, "mode": "exclusive",
+        "id": GRANT_ID, "lock": "deploy", "state": "held", "token": 42, "mode": "exclusive",
         "owner": "curl@127.0.0.1", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 41, "session": 41,
         "permits": 1, "queued_at": "2026-01-01T12:00:00.000Z", "held_since": "2026-01-01T12:00:00.000Z",
     })
+}
+
+fn shared() -> Value {
+    let mut shared = held();
+    shared["mode"] = "shared".into();
+    shared
 }
 
 fn acquire(describe: &mut Describer) -> Operation {
@@ -106,7 +113,8 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
     let mut parameters = candidate_parameters();
     parameters.extend([
         one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
-        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None),
+        integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None)
+            .like(5),
         integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
         flag(
             "reentrant",
@@ -186,8 +194,8 @@ fn downgrade(describe: &mut Describer) -> Operation {
         .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Share a lock that is held alone.")
         .about("It keeps its token, and those who wait to share it join at once. For a shared grant nothing changes.")
         .in_path("id", "The grant's secret id.", grant_id())
-        .form(&DOWNGRADE, vec![], None, None)
-        .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", held())
+        .form(&DOWNGRADE, vec![], None, Some(json!({})))
+        .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", shared())
         .codes(&[Code::NotHeld, Code::KindMismatch, Code::LimitMismatch, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
         .done(Kind::Keyed)
 }

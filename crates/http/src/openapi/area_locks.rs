@@ -3,15 +3,18 @@
 use super::{
     area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
+    examples,
     parameter::{form, integer, one_of, span, text},
 };
 use crate::{
     history::HISTORY,
     locks::{BREAK, FENCE, LIST, QUEUE, REVOKE, SET, SHOW},
+    paging,
     request::up_to,
 };
+use fairhold_state::listing::{LockKey, LockSort};
 use fairhold_types::{
-    Code, dto,
+    Code, LockName, dto,
     limits::{LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, PAGE_DEFAULT, PAGE_MAX, PERMITS_MAX, REASON_BYTES_MAX, WAITERS_MAX},
     pattern,
 };
@@ -60,6 +63,8 @@ fn list(describe: &mut Describer) -> Operation {
         "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
         "waited": "127s", "held": "3600s", "hand_overs": 41,
     });
+    let last = LockName::parse("deploy").map(|name| paging::lock_cursor(LockSort::Name, &LockKey { rank: 0, name }));
+    let cursor = last.unwrap_or_default();
     describe
         .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
@@ -85,7 +90,7 @@ fn list(describe: &mut Describer) -> Operation {
                     Some("name"),
                 ),
                 integer("limit", "Locks on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before, of the same listing.", "^([0-9a-f]{2})+$"),
+                form("cursor", "The `next_cursor` of the page before, of the same listing.", "^([0-9a-f]{2})+$").like(cursor),
                 consistency(),
             ],
         )
@@ -95,13 +100,15 @@ fn list(describe: &mut Describer) -> Operation {
 }
 
 fn show(describe: &mut Describer) -> Operation {
+    let [holder, _] = examples::queue();
+    let lock = json!({ "lock": "deploy", "holders": [holder], "queue_length": 1, "limit": 1, "last_token": 42 });
     describe
         .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show who holds a lock, and how many wait.")
         .about("A lock that was never used has no holders.")
         .in_path("name", NAME, lock_name())
         .query(&SHOW, with_long_poll(vec![consistency()]))
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
-        .json::<dto::Lock>(StatusCode::OK, "The lock.", json!({ "lock": "deploy", "holders": [], "queue_length": 0, "limit": 1 }))
+        .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
         .done(Kind::Read)
 }
 
@@ -111,7 +118,7 @@ fn queue(describe: &mut Describer) -> Operation {
         .in_path("name", NAME, lock_name())
         .query(&QUEUE, with_long_poll(vec![consistency()]))
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
-        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": [] }))
+        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": examples::queue() }))
         .done(Kind::Read)
 }
 
@@ -136,7 +143,8 @@ fn history(describe: &mut Describer) -> Operation {
             vec![
                 form("at", "Only who held it then: a revision, or a time as RFC 3339 has it.", REVISION_OR_TIME),
                 integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before, of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$"),
+                form("cursor", "The `next_cursor` of the page before, of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$")
+                    .like("57-41"),
                 consistency(),
             ],
         )
@@ -178,7 +186,7 @@ fn set(describe: &mut Describer) -> Operation {
         .form(
             &SET,
             vec![
-                integer("limit", "How many permits it has.", 1..=u64::from(PERMITS_MAX), None),
+                integer("limit", "How many permits it has.", 1..=u64::from(PERMITS_MAX), None).like(5),
                 integer("max_waiters", "How many may wait for it.", 0..=WAITERS_MAX as u64, None),
                 span(
                     "max_hold",

@@ -5,6 +5,7 @@ use super::{
     area_txn::NAME_PREFIX,
     area_watch::with_long_poll,
     describe::{Call, Describer, Kind, Operation},
+    examples,
     parameter::{Parameter, flag, form, integer, only_true, span, text},
 };
 use crate::nodes::{DELETE, GET, POST, PUT};
@@ -95,16 +96,20 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
         flag("children", "List the children."),
         flag("recursive", "List all that is below it."),
         integer("limit", "Nodes on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-        text("cursor", "The `next_cursor` of the page before, of the same listing.", PATH_BYTES_MAX),
+        text("cursor", "The `next_cursor` of the page before, of the same listing.", PATH_BYTES_MAX).like("nightly"),
         consistency(),
     ];
     call = call
         .query(&GET, with_long_poll(listing))
         .header("If-None-Match", "The versions that the caller has, in quotes.", json!({ "type": "string", "example": "\"17\"" }))
         .content(StatusCode::OK, "The value, the stat, or a page.", "application/octet-stream", octets)
+        .example(StatusCode::OK, "application/octet-stream", examples::VALUE.into())
         .json::<dto::Stat>(StatusCode::OK, "", Value::Null)
         .or_json::<dto::Page<String>>(StatusCode::OK)
         .or_json::<dto::Page<dto::Stat>>(StatusCode::OK)
+        .named_example(StatusCode::OK, "application/json", "stat", examples::stat())
+        .named_example(StatusCode::OK, "application/json", "names", json!({ "items": ["nightly"], "next_cursor": null }))
+        .named_example(StatusCode::OK, "application/json", "stats", json!({ "items": [examples::stat()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .empty(StatusCode::NOT_MODIFIED, "The caller has this version, or nothing is newer.");
     for status in [StatusCode::OK, StatusCode::NOT_MODIFIED] {
@@ -151,7 +156,7 @@ fn create(describe: &mut Describer, at: &'static str) -> Operation {
     let mut parameters = lifetime();
     parameters.extend([
         only_true("sequential", "Must be there: a node with a name of the caller's own is made by PUT."),
-        form("name", "What its name begins with; the path with it and the number must fit.", NAME_PREFIX),
+        form("name", "What its name begins with; the path with it and the number must fit.", NAME_PREFIX).like("task-"),
     ]);
     let created = json!({ "path": "/jobs/task-0000000007", "version": 0, "revision": 57 });
     call = call

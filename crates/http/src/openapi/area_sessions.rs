@@ -3,6 +3,7 @@
 use super::{
     area_locks::consistency,
     describe::{Describer, Kind, Operation},
+    examples::SESSION_ID as ID,
     parameter::{self, integer, list, span, text},
 };
 use crate::sessions::{CLOSE, KEEPALIVE, KEEPALIVE_MANY, LIST, OPEN, SHOW};
@@ -18,7 +19,6 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TAG: &str = "sessions";
-const ID: &str = "5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![open(describe), keepalive(describe), keepalive_many(describe), list_all(describe), show(describe), close(describe)]
@@ -36,7 +36,8 @@ fn session() -> Value {
 fn shown() -> Value {
     json!({
         "number": 41, "name": "worker-3", "ttl": "15s", "anonymous": false, "opened_at": "2026-01-01T12:00:00.000Z",
-        "grants": [{ "number": 42, "lock": "deploy", "state": "held", "token": 42 }],
+        "grants": [{ "number": 42, "lock": "deploy", "state": "held", "token": 42 }], "ephemeral_nodes": ["/workers/3"],
+        "ephemeral_count": 1,
     })
 }
 
@@ -68,7 +69,7 @@ fn keepalive(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
         .in_path("id", "The session's secret id; its number is refused.", session_id())
-        .form(&KEEPALIVE, vec![], None, None)
+        .form(&KEEPALIVE, vec![], None, Some(json!({})))
         .json::<dto::Renewed>(
             StatusCode::OK,
             "It lives on.",
@@ -100,7 +101,7 @@ fn list_all(describe: &mut Describer) -> Operation {
             &LIST,
             vec![
                 integer("limit", "Sessions on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None),
+                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None).like(41),
                 consistency(),
             ],
         )

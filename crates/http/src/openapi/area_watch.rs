@@ -4,15 +4,17 @@ use super::{
     area_locks::{consistency, lock_name},
     area_nodes::own_path,
     describe::{Describer, Kind, Operation},
+    lines,
     parameter::{Parameter, flag, integer, of, span},
 };
 use crate::watch::WATCH;
 use fairhold_types::{Code, limits::WAIT_MAX, watch::Line};
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 const TAG: &str = "watch";
+
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![watch(describe)]
 }
@@ -25,16 +27,9 @@ pub(super) fn with_long_poll(mut others: Vec<Parameter>) -> Vec<Parameter> {
     others
 }
 
-/// A line as a server-sent event.
-pub(super) fn as_event(revision: u64, line: &Value) -> Value {
-    format!("id: {revision}\ndata: {line}\n\n").into()
-}
-
 fn watch(describe: &mut Describer) -> Operation {
     let line = describe.schema::<Line>();
-    let granted = json!({
-        "revision": 58, "type": "granted", "lock": "deploy", "number": 57, "token": 58, "session": 57, "owner": "ci-7",
-    });
+    let [lines, events] = lines::watched();
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Tell what happens, as it happens.")
         .about(
@@ -51,7 +46,8 @@ fn watch(describe: &mut Describer) -> Operation {
                 flag("children", "With the direct children of that path."),
                 of("lock", "A lock, whether it was used or not.", lock_name()),
                 flag("locks", "Every lock."),
-                integer("session", "A session, by its public number, and what becomes of its grants.", 0..=u64::MAX, None),
+                integer("session", "A session, by its public number, and what becomes of its grants.", 0..=u64::MAX, None)
+                    .like(41),
                 flag("sessions", "Every session."),
                 integer("from", "Begin with this revision; the next one is the last that may be named.", 1..=u64::MAX, None),
                 flag("initial", "Begin with what is there."),
@@ -60,9 +56,9 @@ fn watch(describe: &mut Describer) -> Operation {
         )
         .header("Last-Event-ID", "Go on after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
         .content(StatusCode::OK, "Lines, for as long as the caller listens.", "application/x-ndjson", line)
-        .example(StatusCode::OK, "application/x-ndjson", granted.clone())
+        .lines("application/x-ndjson", lines)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
-        .example(StatusCode::OK, "text/event-stream", as_event(58, &granted))
+        .lines("text/event-stream", events)
         .codes(&[Code::Compacted])
         .done(Kind::Read)
 }

@@ -1,6 +1,11 @@
 //! The words and schemas of which a call's description is put together.
 
-use super::parameter::{self, Parameter, at};
+use super::{
+    examples, lines,
+    parameter::{self, Parameter, at},
+    problems,
+    schema::{bound_integers, left_out_rather_than_null},
+};
 use crate::{error, headers, params::Known};
 use fairhold_types::{
     Code, dto,
@@ -24,6 +29,7 @@ pub(super) struct Describer {
     generator: SchemaGenerator,
     requests: SchemaGenerator,
     refined: Vec<(&'static str, Refine)>,
+    refused: BTreeMap<String, Value>,
 }
 
 /// Adds to a schema what its type cannot say.
@@ -52,7 +58,13 @@ impl Describer {
             generator: settings.clone().for_serialize().into_generator(),
             requests: settings.for_deserialize().into_generator(),
             refined: Vec::new(),
+            refused: BTreeMap::new(),
         }
+    }
+
+    /// An example of each refusal that was described.
+    pub(super) fn refusals(&self) -> Map<String, Value> {
+        self.refused.iter().map(|(name, example)| (name.clone(), example.clone())).collect()
     }
 
     /// All schemas that were asked for.
@@ -81,6 +93,13 @@ impl Describer {
 
     pub(super) fn schema<T: JsonSchema>(&mut self) -> Value {
         self.generator.subschema_for::<T>().to_value()
+    }
+
+    /// The name of the example of a refusal, and a reference to it.
+    fn refusal(&mut self, status: StatusCode, code: Code) -> (String, Value) {
+        let name = if status == error::status_of(code) { code.to_string() } else { format!("{code}_{}", status.as_u16()) };
+        self.refused.entry(name.clone()).or_insert_with(|| json!({ "value": problems::written(status, code) }));
+        (code.to_string(), json!({ "$ref": format!("#/components/examples/{name}") }))
     }
 
     /// Begins the description of a call.
@@ -148,7 +167,8 @@ impl Call<'_> {
 
     /// A body of bytes.
     pub(super) fn octets(mut self, about: &str) -> Self {
-        self.value["requestBody"] = json!({ "description": about, "content": { "application/octet-stream": { "schema": {} } } });
+        let content = json!({ "application/octet-stream": { "schema": {}, "example": examples::VALUE } });
+        self.value["requestBody"] = json!({ "description": about, "content": content });
         self
     }
 
@@ -192,6 +212,17 @@ impl Call<'_> {
         self
     }
 
+    /// One of several examples of an answer that was described.
+    pub(super) fn named_example(mut self, status: StatusCode, sort: &str, name: &str, example: Value) -> Self {
+        self.answer(status, "")["content"][sort]["examples"][name] = json!({ "value": example });
+        self
+    }
+
+    /// An example of each line of a stream that was described.
+    pub(super) fn lines(self, sort: &str, lines: Vec<(String, Value)>) -> Self {
+        lines.into_iter().fold(self, |call, (name, line)| call.named_example(StatusCode::OK, sort, &name, line))
+    }
+
     /// An answer that says all by its status.
     pub(super) fn empty(mut self, status: StatusCode, about: &str) -> Self {
         self.answer(status, about);
@@ -209,11 +240,7 @@ impl Call<'_> {
         self.header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
-            .example(
-                StatusCode::OK,
-                "application/x-ndjson",
-                json!({ "event": "held", "id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "token": 43 }),
-            )
+            .lines("application/x-ndjson", lines::held())
             .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", waits)
             .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
             .codes(&[
@@ -309,19 +336,20 @@ impl Call<'_> {
 
     fn finish(mut self) -> Operation {
         let problem = self.describe.schema::<problem::Problem>();
-        let mut by_status: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+        let mut by_status: BTreeMap<StatusCode, Vec<Code>> = BTreeMap::new();
         for (status, code) in std::mem::take(&mut self.codes) {
-            let codes = by_status.entry(status.as_u16()).or_default();
-            if !codes.contains(&code.as_str()) {
-                codes.push(code.as_str());
+            let codes = by_status.entry(status).or_default();
+            if !codes.contains(&code) {
+                codes.push(code);
             }
         }
         for (status, codes) in by_status {
             let named = codes.iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(", ");
-            let facts = json!({ "properties": { "status": { "const": status }, "code": { "enum": codes } } });
+            let facts = json!({ "properties": { "status": { "const": status.as_u16() }, "code": { "enum": codes } } });
             let schema = json!({ "allOf": [problem, facts] });
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            self.answer(status, &named)["content"]["application/problem+json"] = json!({ "schema": schema });
+            let examples: Map<String, Value> = codes.iter().map(|code| self.describe.refusal(status, *code)).collect();
+            let content = json!({ "schema": schema, "examples": examples });
+            self.answer(status, &named)["content"]["application/problem+json"] = content;
             let seconds = json!({ "type": "integer", "minimum": 0 });
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
                 self = self.answer_header(status, "Retry-After", "When to ask again, in seconds.", seconds);
@@ -337,53 +365,5 @@ impl Call<'_> {
         let answers: Map<String, Value> = self.answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
         value["responses"] = answers.into();
         Operation { method: self.method, path: self.path, value }
-    }
-}
-
-/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where `null` says
-/// that there is nobody.
-const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
-
-fn left_out_rather_than_null(schema: &mut Value) {
-    let names = schema["required"].as_array().into_iter().flatten();
-    let required: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    let optional = properties
-        .iter_mut()
-        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULL_SAYS_NOBODY.contains(&name.as_str()));
-    for (_, property) in optional {
-        if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
-            sorts.retain(|sort| sort != "null");
-            if let [only] = sorts.as_slice() {
-                property["type"] = only.clone();
-            }
-        }
-        if let Some(Value::Array(mut choices)) = property.as_object_mut().and_then(|fields| fields.remove("anyOf")) {
-            choices.retain(|choice| choice["type"] != "null");
-            match choices.as_slice() {
-                [only] => property["$ref"] = only["$ref"].clone(),
-                _ => property["anyOf"] = choices.into(),
-            }
-        }
-    }
-}
-
-/// Gives every integer the bounds of its type.
-fn bound_integers(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(bound_integers);
-            let bounds = match fields.get("format").and_then(Value::as_str) {
-                Some("int32") => Some((json!(i32::MIN), json!(i32::MAX))),
-                Some("uint64") => Some((json!(0), json!(u64::MAX))),
-                _ => None,
-            };
-            if let Some((least, most)) = bounds {
-                fields.insert("minimum".to_owned(), least);
-                fields.insert("maximum".to_owned(), most);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(bound_integers),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

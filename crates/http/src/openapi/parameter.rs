@@ -1,6 +1,6 @@
 //! One parameter: how it reads in a query and in a JSON body, within which bounds, in words.
 
-use super::pattern;
+use super::{examples, pattern};
 use crate::params::Known;
 use fairhold_types::{
     duration,
@@ -19,11 +19,18 @@ pub(super) struct Parameter {
     required: bool,
     in_query: Value,
     in_body: Value,
+    example: Value,
 }
 
 impl Parameter {
-    fn new(name: &'static str, about: impl Into<String>, in_query: Value, in_body: Value) -> Parameter {
-        Parameter { name, about: about.into(), required: false, in_query, in_body }
+    fn new(name: &'static str, about: impl Into<String>, mut in_query: Value, in_body: Value) -> Parameter {
+        let example = example(name, &mut in_query);
+        Parameter { name, about: about.into(), required: false, in_query, in_body, example }
+    }
+
+    /// An example of its own, where that of its name would mislead.
+    pub(super) fn like(self, example: impl Into<Value>) -> Parameter {
+        Parameter { example: example.into(), ..self }
     }
 
     /// A call without it is refused.
@@ -42,17 +49,32 @@ impl Parameter {
         if self.required {
             parameter["required"] = true.into();
         }
+        show(&mut parameter, &self.example);
         parameter
     }
 }
 
 /// A header or path parameter.
-pub(super) fn at(place: &str, name: &str, about: &str, schema: Value) -> Value {
+pub(super) fn at(place: &str, name: &str, about: &str, mut schema: Value) -> Value {
+    let example = example(name, &mut schema);
     let mut parameter = json!({ "name": name, "in": place, "description": about, "schema": schema });
     if place == "path" {
         parameter["required"] = true.into();
     }
+    show(&mut parameter, &example);
     parameter
+}
+
+/// The example that a schema brings along, else the one that its parameter usually has.
+fn example(name: &str, schema: &mut Value) -> Value {
+    let own = schema.as_object_mut().and_then(|fields| fields.remove("example"));
+    own.unwrap_or_else(|| examples::usual(name))
+}
+
+fn show(what: &mut Value, example: &Value) {
+    if !example.is_null() {
+        what["example"] = example.clone();
+    }
 }
 
 pub(super) fn span(name: &'static str, about: &str, range: RangeInclusive<Duration>, default: Option<Duration>) -> Parameter {
@@ -88,13 +110,13 @@ pub(super) fn signed(name: &'static str, about: &str) -> Parameter {
 
 pub(super) fn flag(name: &'static str, about: &str) -> Parameter {
     let schema = json!({ "type": "boolean", "default": false });
-    Parameter::new(name, about, schema.clone(), schema)
+    Parameter::new(name, about, schema.clone(), schema).like(true)
 }
 
 /// A flag without which the call is refused.
 pub(super) fn only_true(name: &'static str, about: &str) -> Parameter {
     let schema = json!({ "type": "boolean", "enum": [true] });
-    Parameter::new(name, about, schema.clone(), schema).required()
+    Parameter::new(name, about, schema.clone(), schema).like(true).required()
 }
 
 pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Parameter {
@@ -159,7 +181,10 @@ fn query_parameter(parameter: &Parameter) -> Value {
         && let Some(fields) = value.as_object_mut()
         && let Some(schema) = fields.remove("schema")
     {
-        fields.insert("content".to_owned(), json!({ "application/json": { "schema": schema } }));
+        let mut content = json!({ "schema": schema });
+        show(&mut content, &parameter.example);
+        fields.remove("example");
+        fields.insert("content".to_owned(), json!({ "application/json": content }));
     }
     value
 }

@@ -60,7 +60,7 @@ pub struct Member {
     pub url: String,
     /// Its address for peers.
     pub peer: String,
-    /// What it does: `leader`, `voter` or `learner`.
+    /// What it does: `leader`, `follower` or `learner`.
     pub role: String,
     /// The last entry that it is known to have; only the leader knows.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,0 +1,270 @@
+//! What a description must show: an example of everything that is sent and of everything that is answered.
+
+use super::{Describer, areas, document, examples};
+use crate::params::{Known, Params};
+use fairhold_types::{Code, dto, election, txn};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+/// All that is described without an example, in words.
+fn without_example(document: &Value) -> Vec<String> {
+    let mut bare = Vec::new();
+    for (path, methods) in fields(&document["paths"]) {
+        for (method, operation) in fields(methods) {
+            let mut tell = |what: String| bare.push(format!("{method} {path}: {what}"));
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let in_json = &parameter["content"]["application/json"]["example"];
+                if parameter["example"].is_null() && in_json.is_null() {
+                    tell(format!("the parameter {} in the {}", parameter["name"], parameter["in"]));
+                }
+            }
+            bodies(&operation["requestBody"], document, "the request's body", &mut tell);
+            for (status, answer) in fields(&operation["responses"]) {
+                bodies(answer, document, &format!("the answer {status}"), &mut tell);
+            }
+        }
+    }
+    bare
+}
+
+fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn bodies(of: &Value, document: &Value, what: &str, tell: &mut impl FnMut(String)) {
+    for (sort, content) in fields(&of["content"]) {
+        let shown = shown(content, document);
+        if shown.is_empty() || shown.iter().any(|(_, example)| example.is_null()) {
+            tell(format!("{what} as {sort}"));
+        }
+        if sort == "application/problem+json" {
+            let codes = content["schema"]["allOf"][1]["properties"]["code"]["enum"].as_array().cloned().unwrap_or_default();
+            let is_shown = |code: &&Value| shown.iter().any(|(_, example)| example["code"] == **code);
+            codes.iter().filter(|code| !is_shown(code)).for_each(|code| tell(format!("{what} with {code}")));
+        }
+        if sort == "application/x-ndjson" {
+            for kind in kinds(&content["schema"], document) {
+                if !shown.iter().any(|(_, example)| kind.is_that_of(example)) {
+                    tell(format!("{what} as {sort}: a line {kind:?}"));
+                }
+            }
+            let events = &of["content"]["text/event-stream"];
+            let missing = |name: &&String| !events.is_null() && events["examples"][*name].is_null();
+            fields(&content["examples"]).map(|(name, _)| name).filter(missing).for_each(|name| tell(format!("an event {name}")));
+        }
+    }
+}
+
+/// The examples of a body, by their names.
+fn shown(content: &Value, document: &Value) -> Vec<(String, Value)> {
+    let one = content.get("example").map(|example| (String::new(), example.clone()));
+    let several = fields(&content["examples"]).map(|(name, example)| {
+        let meant = match example["$ref"].as_str() {
+            Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap_or(&Value::Null),
+            None => example,
+        };
+        (name.clone(), meant["value"].clone())
+    });
+    one.into_iter().chain(several).collect()
+}
+
+/// A kind of line: what its tag says, and what else it must have.
+#[derive(Debug)]
+struct LineKind {
+    tags: Vec<(String, Value)>,
+    required: Vec<String>,
+}
+
+impl LineKind {
+    fn is_that_of(&self, line: &Value) -> bool {
+        self.tags.iter().all(|(name, tag)| line[name] == *tag) && self.required.iter().all(|name| !line[name].is_null())
+    }
+}
+
+/// The kinds of lines that a schema knows; none where all lines are of one.
+fn kinds(schema: &Value, document: &Value) -> Vec<LineKind> {
+    let meant = schema["$ref"].as_str().and_then(|reference| document.pointer(reference.trim_start_matches('#')));
+    let one_of = meant.unwrap_or(schema)["oneOf"].as_array().cloned().unwrap_or_default();
+    let kind = |schema: &Value| LineKind {
+        tags: fields(&schema["properties"])
+            .filter_map(|(name, field)| Some((name.clone(), field.get("const")?.clone())))
+            .collect(),
+        required: schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+    };
+    one_of.iter().map(kind).collect()
+}
+
+/// Planted in the description: a call with everything and no example.
+fn bare_call() -> Value {
+    json!({
+        "parameters": [
+            { "name": "a", "in": "query", "schema": {} },
+            { "name": "b", "in": "path", "schema": {} },
+            { "name": "c", "in": "header", "schema": {} },
+            { "name": "d", "in": "query", "content": { "application/json": { "schema": {} } } },
+        ],
+        "requestBody": { "content": { "application/json": { "schema": {} } } },
+        "responses": {
+            "200": { "content": {
+                "application/json": { "schema": {}, "examples": { "x": { "$ref": "#/components/examples/nowhere" } } },
+                "application/x-ndjson": {
+                    "schema": { "$ref": "#/components/schemas/Line" }, "examples": { "alive": { "value": { "event": "alive" } } },
+                },
+                "text/event-stream": { "schema": {} },
+            } },
+            "409": { "content": { "application/problem+json": {
+                "schema": { "allOf": [{}, { "properties": { "code": { "enum": ["lock_held", "wait_timeout"] } } }] },
+                "examples": { "lock_held": { "$ref": "#/components/examples/lock_held" } },
+            } } },
+        },
+    })
+}
+
+#[test]
+fn everything_that_is_sent_or_answered_has_an_example() {
+    let bare = without_example(&document());
+    assert!(bare.is_empty(), "without an example:\n{}", bare.join("\n"));
+}
+
+#[test]
+fn what_has_no_example_is_found() {
+    let mut document = document();
+    document["paths"]["/v1/planted"] = json!({ "get": bare_call() });
+    let bare = without_example(&document).join("\n");
+    for what in [
+        "the parameter \"a\" in the \"query\"",
+        "the parameter \"b\"",
+        "the parameter \"c\"",
+        "the parameter \"d\"",
+        "the request's body as application/json",
+        "the answer 200 as application/json",
+        "the answer 200 as text/event-stream",
+        "an event alive",
+        "the answer 409 with \"wait_timeout\"",
+        "String(\"held\")",
+        "String(\"goaway\")",
+    ] {
+        assert!(bare.contains(what), "{what} is not in\n{bare}");
+    }
+    assert!(!bare.contains("lock_held"), "{bare}");
+    assert!(bare.lines().all(|line| line.starts_with("get /v1/planted: ")), "{bare}");
+}
+
+/// What reads an answer of that name and writes it again.
+type Again = fn(Value) -> Result<Value, serde_json::Error>;
+
+fn again<T: Serialize + DeserializeOwned>(value: Value) -> Result<Value, serde_json::Error> {
+    serde_json::to_value(serde_json::from_value::<T>(value)?)
+}
+
+/// The type of the answers whose schema has that name; none for what is only written, and made by its type in the examples too.
+fn reads(schema: &str) -> Option<Again> {
+    Some(match schema {
+        "Cluster" => again::<dto::Cluster>,
+        "Election" => again::<election::Election>,
+        "FenceCheck" => again::<dto::FenceCheck>,
+        "Grant" => again::<dto::Grant>,
+        "Holding" => again::<dto::Holding>,
+        "HoldingPage" => again::<dto::Page<dto::Holding>>,
+        "KeptAlive" => again::<dto::KeptAlive>,
+        "Leader" => again::<dto::Leader>,
+        "ListedLockPage" => again::<dto::Page<dto::ListedLock>>,
+        "Lock" => again::<dto::Lock>,
+        "OpenedSession" => again::<dto::OpenedSession>,
+        "Proclaimed" => again::<election::Proclaimed>,
+        "Queue" => again::<dto::Queue>,
+        "Readiness" => again::<dto::Readiness>,
+        "Renewed" => again::<dto::Renewed>,
+        "Session" => again::<dto::Session>,
+        "SessionPage" => again::<dto::Page<dto::Session>>,
+        "SnapshotTaken" => again::<dto::SnapshotTaken>,
+        "Stat" => again::<dto::Stat>,
+        "StatPage" => again::<dto::Page<dto::Stat>>,
+        "stringPage" => again::<dto::Page<String>>,
+        "Transacted" => again::<txn::Transacted>,
+        "Version" => again::<dto::Version>,
+        "Written" => again::<dto::Written>,
+        "ElectionLine" | "Line" | "Line2" => return None,
+        other => panic!("no type is known for answers of the schema {other}"),
+    })
+}
+
+#[test]
+fn every_answer_in_an_example_is_one_that_its_type_would_write() {
+    let (document, mut seen) = (document(), 0);
+    for (path, method) in fields(&document["paths"]).flat_map(|(path, methods)| fields(methods).map(move |(_, own)| (path, own)))
+    {
+        for (status, answer) in fields(&method["responses"]) {
+            for (sort, content) in fields(&answer["content"]).filter(|(sort, _)| *sort != "application/problem+json") {
+                let schemas = content["schema"]["anyOf"].as_array().cloned().unwrap_or_else(|| vec![content["schema"].clone()]);
+                let names = schemas.iter().filter_map(|schema| schema["$ref"].as_str()?.rsplit('/').next());
+                let readers: Vec<Again> = names.filter_map(reads).collect();
+                if readers.is_empty() {
+                    continue;
+                }
+                for (name, example) in shown(content, &document) {
+                    let is_one = readers.iter().any(|again| again(example.clone()).is_ok_and(|same| same == example));
+                    let why: Vec<_> = readers.iter().map(|again| again(example.clone())).collect();
+                    assert!(is_one, "{path} {status} {sort} {name}: {example}\nis read as {why:?}");
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+/// What knows the fields of a body that is a list of parameters.
+fn known(operation: &str) -> &'static Known {
+    use crate::{cluster, elections, grants, locks, sessions};
+    match operation {
+        "acquire" => &grants::ACQUIRE,
+        "acquireMany" => &grants::ACQUIRE_MANY,
+        "renewGrant" => &grants::RENEW,
+        "downgradeGrant" => &grants::DOWNGRADE,
+        "upgradeGrant" => &grants::UPGRADE,
+        "stand" => &elections::STAND,
+        "proclaim" => &elections::PROCLAIM,
+        "setLock" => &locks::SET,
+        "revokeLock" => &locks::REVOKE,
+        "openSession" => &sessions::OPEN,
+        "keepAlive" => &sessions::KEEPALIVE,
+        "keepAliveMany" => &sessions::KEEPALIVE_MANY,
+        "handOver" => &cluster::LEADER,
+        "takeSnapshot" => &cluster::SNAPSHOT,
+        other => panic!("no list of parameters is known for the body of {other}"),
+    }
+}
+
+#[test]
+fn every_body_in_an_example_is_one_that_its_call_reads() {
+    for operation in areas(&mut Describer::new()) {
+        let body = &operation.value["requestBody"]["content"]["application/json"]["example"];
+        let id = operation.value["operationId"].as_str().unwrap();
+        if body.is_null() {
+            continue;
+        }
+        if id == "transact" {
+            serde_json::from_value::<txn::Transaction>(body.clone()).unwrap();
+            continue;
+        }
+        let text = body.to_string();
+        assert!(Params::parse(None, text.as_bytes(), known(id)).is_ok(), "{id}: {text}");
+    }
+}
+
+#[test]
+fn each_code_has_an_example_that_names_it_and_says_what_happened() {
+    for code in Code::ALL {
+        let example = super::problems::written(crate::error::status_of(*code), *code);
+        let fields: &Map<String, Value> = example.as_object().unwrap();
+        assert_eq!(fields["code"], code.as_str());
+        assert!(fields["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{example}");
+    }
+    assert_eq!(examples::usual("nothing"), Value::Null);
+}

@@ -1,0 +1,110 @@
+//! What each refusal is like, as the code that refuses says it.
+
+use crate::{
+    error::{Asked, Problem},
+    params::expected,
+};
+use fairhold_node::api::CallError;
+use fairhold_raft::{
+    HandoverError,
+    error::{NotProposed, ReadError},
+};
+use fairhold_state::command::{Blocked, HolderFacts, Rejection};
+use fairhold_types::{
+    Code, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber,
+    limits::{HEAD_BYTES_MAX, HEADERS_MAX, VALUE_BYTES_MAX},
+    problem,
+    time::WallMillis,
+};
+use http::StatusCode;
+use serde_json::Value;
+
+/// 2026-01-01T12:00:31Z, as the other examples have it.
+const NOW: WallMillis = WallMillis(1_767_268_831_000);
+
+/// The refusal with that status as it is sent; `null` where it cannot be written.
+pub(super) fn written(status: StatusCode, code: Code) -> Value {
+    let problem = match (code, status) {
+        (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
+            code,
+            format!("the request line and the headers may have {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers together"),
+        ),
+        _ => typical(code),
+    };
+    serde_json::to_value(problem::Problem::from(problem.status(status))).unwrap_or_default()
+}
+
+/// A refusal with that code, as it most often comes.
+pub(super) fn typical(code: Code) -> Problem {
+    let said = |detail: &'static str| Problem::new(code, detail);
+    match code {
+        Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
+        Code::Unauthenticated => said("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
+        Code::Denied => said("the token is not that of this server's administrators"),
+        Code::NotFound => said("there is nothing at this path"),
+        Code::MethodNotAllowed => said("the resource does not have this method; Allow says which it has"),
+        Code::NoLeader => said("nobody leads this election"),
+        Code::SessionExpired => said("the session has ended, or was never opened"),
+        Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
+        Code::Internal => said("the answer could not be written as JSON"),
+        Code::DeadlineExceeded => Problem::of(ReadError::Deadline.into(), Asked::Read),
+        Code::Overloaded => not_served(NotProposed::Overloaded),
+        Code::NoQuorum => not_served(NotProposed::NoLeader),
+        Code::ShuttingDown => Problem::of(CallError::ShuttingDown, Asked::Read),
+        Code::NotCaughtUp => Problem::of(HandoverError::Behind { to: 2, lag: 830 }.into(), Asked::Change),
+        Code::AlreadyLeader => Problem::of(HandoverError::LeadsAlready { to: 2 }.into(), Asked::Change),
+        Code::Compacted => Problem::of(CallError::Compacted { oldest: Revision(8_000) }, Asked::Read),
+        Code::NoNode => refused(Rejection::NoNode { path: path() }),
+        Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
+        Code::NodeExists => refused(Rejection::NodeExists { path: path() }),
+        Code::EphemeralParent => refused(Rejection::EphemeralParent { path: path() }),
+        Code::VersionMismatch => refused(Rejection::VersionMismatch { current: Some(18) }),
+        Code::GrantNotFound => refused(Rejection::NoGrant),
+        Code::SessionNotFound => refused(Rejection::NoSession),
+        Code::SessionOwned => refused(Rejection::SessionOwned { session: SessionNumber(40) }),
+        Code::GrantGone => refused(Rejection::GrantEnded { reason: EndReason::Expired, note: None }),
+        Code::NotHeld => refused(Rejection::NotHeld),
+        Code::NotLeader => refused(Rejection::NotLeader),
+        Code::KindMismatch => refused(Rejection::OtherUse { election: true }),
+        Code::StaleToken => refused(Rejection::StaleToken { current: Some(FencingToken(57)) }),
+        Code::Forgotten => refused(Rejection::Forgotten),
+        Code::IdempotencyMismatch => refused(Rejection::IdempotencyMismatch { field: "mode".to_owned() }),
+        Code::LimitMismatch => refused(Rejection::LimitMismatch { limit: 3 }),
+        Code::QueueFull => refused(Rejection::QueueFull { max: 10_000 }),
+        Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
+        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
+        Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
+        Code::WaitTimeout => Problem::of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, asked()),
+    }
+}
+
+fn not_served(reason: NotProposed) -> Problem {
+    Problem::of(ReadError::from(reason).into(), Asked::Read)
+}
+
+fn refused(rejection: Rejection) -> Problem {
+    Problem::of(rejection.into(), asked())
+}
+
+/// A grant was asked for.
+fn asked() -> Asked {
+    Asked::Acquire { id: GrantId::from_ulid(1), given: false, now: NOW }
+}
+
+fn path() -> Path {
+    Path::parse("/jobs/nightly").unwrap_or_else(|_| Path::root())
+}
+
+fn holder() -> HolderFacts {
+    let since = WallMillis(NOW.0 - 31_000);
+    HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: Some(FencingToken(42)), since }
+}
+
+/// Two who wait for one another.
+fn circle() -> Vec<Blocked> {
+    let waits = |(session, owner, lock): (u64, &str, &str)| {
+        let lock = LockName::parse(lock).ok()?;
+        Some(Blocked { session: SessionNumber(session), owner: owner.to_owned(), lock })
+    };
+    [(57, "ci-9", "deploy"), (40, "ci-7", "stock")].into_iter().filter_map(waits).collect()
+}

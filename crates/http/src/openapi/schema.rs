@@ -1,0 +1,51 @@
+//! What the schemas of types need besides: what is left out is never `null`, and integers have bounds.
+
+use serde_json::{Value, json};
+
+/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where `null` says
+/// that there is nobody.
+const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
+
+pub(super) fn left_out_rather_than_null(schema: &mut Value) {
+    let names = schema["required"].as_array().into_iter().flatten();
+    let required: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    let optional = properties
+        .iter_mut()
+        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULL_SAYS_NOBODY.contains(&name.as_str()));
+    for (_, property) in optional {
+        if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
+            sorts.retain(|sort| sort != "null");
+            if let [only] = sorts.as_slice() {
+                property["type"] = only.clone();
+            }
+        }
+        if let Some(Value::Array(mut choices)) = property.as_object_mut().and_then(|fields| fields.remove("anyOf")) {
+            choices.retain(|choice| choice["type"] != "null");
+            match choices.as_slice() {
+                [only] => property["$ref"] = only["$ref"].clone(),
+                _ => property["anyOf"] = choices.into(),
+            }
+        }
+    }
+}
+
+/// Gives every integer the bounds of its type.
+pub(super) fn bound_integers(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(bound_integers);
+            let bounds = match fields.get("format").and_then(Value::as_str) {
+                Some("int32") => Some((json!(i32::MIN), json!(i32::MAX))),
+                Some("uint64") => Some((json!(0), json!(u64::MAX))),
+                _ => None,
+            };
+            if let Some((least, most)) = bounds {
+                fields.insert("minimum".to_owned(), least);
+                fields.insert("maximum".to_owned(), most);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(bound_integers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
