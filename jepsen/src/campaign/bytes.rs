@@ -32,8 +32,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is said how far it is.
 const TELL_EVERY: usize = 50;
 
-/// The sorts of files, what their names end or begin with, and how many of a hundred flips they get.
-const SORTS: [(&str, fn(&str) -> bool, usize); 4] = [
+/// Of files: what they are called, how their names are known, and how many of a hundred flips they get.
+type Sort = (&'static str, fn(&str) -> bool, usize);
+
+const SORTS: [Sort; 4] = [
     ("write-ahead log", |name| name.ends_with(".log"), 45),
     ("table of the log", |name| name.ends_with(".sst"), 15),
     ("manifest of the log", |name| name.starts_with("MANIFEST"), 10),
