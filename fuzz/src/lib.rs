@@ -9,4 +9,6 @@ pub mod frames;
 pub mod machine;
 mod memory;
 pub mod paths;
+#[cfg(feature = "recovery")]
+pub mod recovery;
 pub mod requests;

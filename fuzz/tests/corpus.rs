@@ -73,3 +73,8 @@ fn requests() {
 fn machine() {
     replay("machine", 500, fairhold_fuzz::machine::run);
 }
+
+#[test]
+fn recovery() {
+    replay("recovery", 5_000, fairhold_fuzz::recovery::run);
+}

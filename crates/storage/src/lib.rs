@@ -21,7 +21,7 @@ mod log_sweeper;
 mod log_tail;
 mod log_writer;
 mod metrics;
-mod record_file;
+pub mod record_file;
 pub mod room;
 pub mod snapshot_files;
 #[cfg(test)]

@@ -44,30 +44,56 @@ const LAST: u8 = 4;
 
 /// What a file of records holds, when nothing in it is damaged.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Scan {
+pub struct Scan {
     /// Complete records, each counted once however many parts it has.
-    pub(crate) records: u64,
+    pub records: u64,
     /// Where the last complete record ends.
-    pub(crate) end: usize,
+    pub end: usize,
     /// Whether something incomplete follows.
-    pub(crate) torn: bool,
+    pub torn: bool,
 }
 
 /// What is wrong with a file of records.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Damage {
+pub enum Damage {
+    /// Its bytes are not those that were written.
     #[error("the record at byte {at} has a wrong checksum")]
-    Checksum { at: usize },
+    Checksum {
+        /// Where the record begins.
+        at: usize,
+    },
+    /// It would end elsewhere.
     #[error("the record at byte {at} has a wrong length")]
-    Length { at: usize },
+    Length {
+        /// Where the record begins.
+        at: usize,
+    },
+    /// RocksDB writes none like it here.
     #[error("the record at byte {at} has the unknown type {found}")]
-    Type { at: usize, found: u8 },
+    Type {
+        /// Where the record begins.
+        at: usize,
+        /// The type that it says.
+        found: u8,
+    },
+    /// A first, middle or last part where another is due.
     #[error("the record at byte {at} is out of place")]
-    Order { at: usize },
+    Order {
+        /// Where the record begins.
+        at: usize,
+    },
+    /// A part of the file was never written, or is lost.
     #[error("zeros at byte {at}, and more behind them")]
-    Hole { at: usize },
+    Hole {
+        /// Where the zeros begin.
+        at: usize,
+    },
+    /// Only the newest file may end so.
     #[error("it ends in the middle of a record at byte {at}, and later files follow")]
-    TornBeforeOthers { at: usize },
+    TornBeforeOthers {
+        /// Where the record begins.
+        at: usize,
+    },
 }
 
 /// Verifies all record files in RocksDB's directory, and cuts the incomplete tail of the newest write-ahead log, if there is
@@ -128,8 +154,8 @@ fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
     file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::naming(path, error))
 }
 
-/// Reads all records.
-pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
+/// Reads all records of a file.
+pub fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
     let mut scan = Scan { records: 0, end: 0, torn: false };
     let mut in_parts = false;
     let mut at = 0;

@@ -45,15 +45,23 @@ struct Directory {
 
 /// What is wrong with a snapshot file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Damage {
+pub enum Damage {
+    /// Something is missing.
     #[error("it is cut off, or a length in it is wrong")]
     Length,
+    /// It begins otherwise.
     #[error("it is no snapshot file")]
     Magic,
+    /// Another version of the program wrote it.
     #[error("its format version is {found}, this program knows {SNAPSHOT_FILE_FORMAT}")]
-    Version { found: u8 },
+    Version {
+        /// The version that it says.
+        found: u8,
+    },
+    /// Its bytes are not those that were written.
     #[error("wrong checksum")]
     Checksum,
+    /// It has more blocks than it says, or fewer.
     #[error("the count of its blocks is wrong")]
     Count,
 }
@@ -150,6 +158,11 @@ impl Directory {
     }
 }
 
+/// The bytes of an image's file.
+pub fn bytes_of(image: &SnapshotImage) -> io::Result<Vec<u8>> {
+    Ok(Parts::of(image)?.in_order(image).concat())
+}
+
 /// What stands between the image's own bytes in the file, so that those need no copy.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -184,7 +197,8 @@ impl Parts {
     }
 }
 
-pub(crate) fn parse(bytes: &Bytes) -> Result<SnapshotImage, Damage> {
+/// Reads a snapshot file, all of it.
+pub fn parse(bytes: &Bytes) -> Result<SnapshotImage, Damage> {
     let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(Damage::Length) };
     if !header.starts_with(MAGIC) {
         return Err(Damage::Magic);
