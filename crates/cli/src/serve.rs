@@ -22,7 +22,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Threads of Raft and peers. A log entry passes through some twenty tasks that each wake the next: a second thread would be
 /// woken for every other of them, which costs more than it does.
 const RAFT_THREADS: usize = 1;
-/// Threads of the node's clock, and of what else it does by itself.
+/// Threads of the node's clock.
 const CLOCK_THREADS: usize = 1;
 /// How long a thread for work that blocks is kept when it has none. Snapshots come every few seconds under load: a thread that
 /// ended after each would leave what it had freed to nobody, and the next one would take memory of its own.

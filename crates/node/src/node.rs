@@ -92,6 +92,18 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Starts the node's own work on a replica that was started with the prelude's audience.
     #[must_use]
     pub fn start(prelude: Prelude<RT>, replica: Replica<RT>) -> Node<RT> {
+        let (node, clock) = Node::start_but_clock(prelude, replica);
+        drop(RT::spawn(clock));
+        node
+    }
+
+    /// The same without the clock, which is to be run as a task elsewhere: it looks at all sessions when a leadership begins,
+    /// and must not hold up who sends the leader's heartbeats. Who is told of changes is told by what runs here.
+    #[must_use]
+    pub fn start_but_clock(
+        prelude: Prelude<RT>,
+        replica: Replica<RT>,
+    ) -> (Node<RT>, impl Future<Output = ()> + Send + 'static + use<RT>) {
         let Prelude { hub, clock } = prelude;
         let (keepalives, gatherer) = Keepalives::new(hub.metrics.keepalives.clone());
         let (tasks, stop) = (Tasks::default(), Stop::default());
@@ -106,7 +118,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
         });
         let (clock_replica, clock_stop) = (replica.clone(), stop.clone());
-        tasks.spawn::<RT>(async move {
+        let ticking = tasks.counted(async move {
             tokio::select! {
                 biased;
                 () = clock_stop.asked() => {}
@@ -114,7 +126,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
         });
         let (positions, warning) = (Positions::new(), Mutex::default());
-        Node(Arc::new(Parts { replica, hub, keepalives, positions, tasks, stop, warning }))
+        (Node(Arc::new(Parts { replica, hub, keepalives, positions, tasks, stop, warning })), ticking)
     }
 
     /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.

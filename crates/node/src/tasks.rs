@@ -92,7 +92,11 @@ impl Tasks {
         Work { future: Some(Box::pin(self.counted(future))), runtime: PhantomData }
     }
 
-    fn counted(&self, future: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send + 'static {
+    /// Work that counts from now on, to be run as a task by the caller.
+    pub(crate) fn counted<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = ()> + Send + 'static + use<F> {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         let task = Task(Arc::clone(&self.0));
         async move {

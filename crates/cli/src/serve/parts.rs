@@ -131,8 +131,9 @@ impl Core {
         let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
         let replica = Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience).await?;
-        let starting = replica.clone();
-        let node = clock.spawn(async move { Node::start(prelude, starting) }).await.map_err(ended)?;
+        let (node, ticking) = Node::start_but_clock(prelude, replica.clone());
+        // It ends when the node is told to stop, which waits for it.
+        drop(clock.spawn(ticking));
         let (stop, stopped) = oneshot::channel();
         let serving = server.serve(replica.service(), told(stopped));
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
