@@ -267,6 +267,17 @@ fn lint_settings_of_crates_repeat_those_of_the_root() {
     assert_eq!(check_lint_settings("# c\na = 1\nb = 2\n", "x", "a = 1\nb = 3\n").len(), 1);
 }
 
+/// A program that could be made to fail by its environment would be one that somebody makes fail.
+#[test]
+fn the_program_has_no_failpoints() {
+    let program = fs::read(env!("CARGO_BIN_EXE_fairhold")).expect("the program was built");
+    let has = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(has("FAIRHOLD_LISTEN"), "what is in the program is not found");
+    for text in ["FAIRHOLD_FAILPOINTS", "storage.log.write", "raft.apply.begin", "node.expiry.prove"] {
+        assert_eq!(has(text), cfg!(feature = "failpoints"), "{text}");
+    }
+}
+
 // How a file looks
 
 fn is_crate_source(source: &Source) -> bool {

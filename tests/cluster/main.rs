@@ -25,6 +25,8 @@ mod disk_mounted;
 mod doctor;
 mod elections;
 mod exactly_once;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod fairness;
 mod going_away;
 mod history;

@@ -17,7 +17,7 @@ use fairhold_state::{
     State,
     command::{Acquire, Answer as CommandAnswer, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, failpoint};
 use futures_util::FutureExt;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::Future, time::Duration};
@@ -94,6 +94,9 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// The same for a caller that is not waited for.
     pub(crate) async fn abandon_at_once(&self, grant: GrantId, attempt: u64) {
+        if failpoint!(NodeAcquireAbandon, RT).is_err() {
+            return;
+        }
         let command = Command::Abandon { grant, attempt, at: wall_now() };
         let answered = tokio::select! {
             biased;
@@ -165,10 +168,12 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     async fn claim(&self, deadline: RT::Instant) -> Result<Standing, CallError> {
+        failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
         let at_once = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
         let command = Command::Acquire(Acquire { if_busy, at: wall_now(), ..self.call.acquire.clone() });
         let answer = self.node.0.replica.propose(command, deadline).await?;
+        failpoint!(NodeAcquireClaimed, RT).map_err(|_| ProposeError::from(UnknownReason::ConnectionLost))?;
         let revision = answer.revision;
         let outcome = match answer.result {
             Err(Rejection::LockHeld { holder, ahead }) => {

@@ -5,13 +5,13 @@
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
 use crate::{bounded::BoundedHolds, chore::Chore, clock::wall_now, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
-use fairhold_raft::{Leadership, Replica};
+use fairhold_raft::{Leadership, Replica, error::NotProposed};
 use fairhold_state::{
     State,
     command::{Command, Event},
 };
 use fairhold_types::{
-    GrantNumber, LockName, Revision, SessionNumber, limits,
+    GrantNumber, LockName, Revision, SessionNumber, failpoint, limits,
     planted::{self, Bug},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -289,7 +289,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     loop {
         if let Some(leadership) = known {
             // What earlier leaders committed must be applied before it is loaded; what comes later is observed.
-            if replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok() {
+            let caught_up = replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
+            if caught_up && failpoint!(NodeClockBegin, RT).is_ok() {
                 replica.read(|state| clock.begin(leadership, state));
                 lead(&clock, &replica, leadership).await;
                 clock.end();
@@ -346,7 +347,8 @@ async fn prove<RT: AsyncRuntime>(
     judged: Vec<SessionNumber>,
 ) {
     let blind = planted::has(Bug::ExpiresByOldLeader);
-    let proved = blind || replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
+    let fails = failpoint!(NodeExpiryProve, RT).is_err();
+    let proved = blind || (!fails && replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok());
     let leads = replica.leadership() == Some(leadership);
     clock.with(|watched| {
         watched.proving = false;
@@ -363,7 +365,9 @@ async fn expire<RT: AsyncRuntime>(
     session: SessionNumber,
 ) {
     let verdict = Command::ExpireSession { session, at: wall_now() };
-    let proposed = if planted::has(Bug::ExpiresByOldLeader) {
+    let proposed = if failpoint!(NodeExpiryPropose, RT).is_err() {
+        Err(NotProposed::NoLeader.into())
+    } else if planted::has(Bug::ExpiresByOldLeader) {
         replica.propose(verdict, RT::Instant::now() + BARRIER_TIMEOUT * 5).await
     } else {
         replica.propose_alone(verdict, leadership).await
@@ -372,11 +376,17 @@ async fn expire<RT: AsyncRuntime>(
         Ok(_) => tracing::info!(session = session.0, "session expired: no keepalive within its timeout"),
         Err(error) => tracing::debug!(%error, session = session.0, "the expiry was not committed"),
     }
+    if let Err(error) = failpoint!(NodeExpiryDone, RT) {
+        tracing::debug!(%error, "nothing is lost: the expiry was answered");
+    }
     clock.with(|watched| watched.expiring.remove(&session));
 }
 
 async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership, chore: Chore) {
-    let answer = replica.propose_alone(chore.command(), leadership).await;
+    let answer = match failpoint!(NodeChorePropose, RT) {
+        Ok(()) => replica.propose_alone(chore.command(), leadership).await,
+        Err(_) => Err(NotProposed::NoLeader.into()),
+    };
     if let Err(error) = &answer {
         // Nothing is lost: whoever leads then reaches the same verdict again.
         tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");

@@ -17,7 +17,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{
-    EndReason, NodeId, Revision, SessionNumber,
+    EndReason, NodeId, Revision, SessionNumber, failpoint,
     planted::{self, Bug},
 };
 use futures_util::future::{BoxFuture, join_all};
@@ -177,6 +177,7 @@ impl Gatherer {
 
 /// One message to the leader; none where there was no proper answer.
 async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal]) -> Option<At<Vec<Renewed>>> {
+    failpoint!(NodeKeepaliveSend, RT).ok()?;
     let request = match fairhold_codec::encode(KEEPALIVE_FORMAT, &renewals) {
         Ok(request) => request,
         Err(error) => {
@@ -254,9 +255,11 @@ fn arrive<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, rene
 }
 
 async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Reply> {
+    failpoint!(NodeKeepaliveProve, RT).ok()?;
     if !planted::has(Bug::KeepaliveWithoutProof) {
         replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
     }
+    failpoint!(NodeKeepaliveAnswer, RT).ok()?;
     // The barrier may have been another leader's; the deadlines that were moved are this leadership's.
     if replica.leadership() != Some(arrived.leadership) {
         return None;

@@ -11,7 +11,7 @@ use crate::{
     watchers::Watcher,
 };
 use fairhold_raft::{error::NotProposed, let_others_run};
-use fairhold_types::{Revision, limits::BOOKMARK_EVERY};
+use fairhold_types::{Revision, failpoint, limits::BOOKMARK_EVERY};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -82,6 +82,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
+        failpoint!(NodeWatchBegin, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
         let mut initial = None;
         let told = match begin {
             Begin::Now | Begin::Initial => {
@@ -222,6 +223,7 @@ impl<RT: AsyncRuntime> Watch<RT> {
             if self.node.is_shutting_down() {
                 return Ok(Tidings::GoAway(self.told));
             }
+            failpoint!(NodeWatchLook, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
             match self.watcher.look()? {
                 None => {}
                 Some(told) if told.is_empty() => {

@@ -12,7 +12,7 @@ use crate::{
 use fairhold_metrics::Counter;
 use fairhold_raft::let_others_run;
 use fairhold_types::{
-    Revision,
+    Revision, failpoint,
     limits::WATCHERS_MAX,
     planted::{self, Bug},
 };
@@ -95,6 +95,9 @@ impl Watchers {
     pub(crate) async fn cry(self: Arc<Self>) {
         loop {
             self.bell.notified().await;
+            if let Err(error) = failpoint!(NodeWatchCry) {
+                tracing::debug!(%error, "changes are cried all the same: who watches waits for it");
+            }
             loop {
                 let (more, wake) = self.round();
                 for chunk in wake.chunks(AT_ONCE) {

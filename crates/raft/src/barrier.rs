@@ -7,6 +7,7 @@ use crate::{
     error::NotProposed,
     wire::{Reply, Request},
 };
+use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot};
@@ -106,7 +107,11 @@ async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<Waiting>) {
 }
 
 async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
+    if failpoint!(RaftBarrierBegin, RT).is_err() {
+        return Err(NotProposed::NoLeader);
+    }
     match core.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
+        Ok(_) if failpoint!(RaftBarrierProved, RT).is_err() => Err(NotProposed::NoLeader),
         Ok(linearizer) => Ok(linearizer.read_log_id().index()),
         // Deposed, just elected, or no majority in time: all of them may pass.
         Err(_) => Err(NotProposed::NoLeader),

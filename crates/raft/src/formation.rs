@@ -12,7 +12,7 @@ use crate::{
 };
 use fairhold_state::command::Command;
 use fairhold_types::{
-    ClusterId, Incarnation, NodeId,
+    ClusterId, Incarnation, NodeId, failpoint,
     planted::{self, Bug},
 };
 use futures_util::future::join_all;
@@ -172,9 +172,11 @@ async fn initialize<RT: AsyncRuntime>(
         .map(|((&id, at), &incarnation)| (id, Member { url: at.url.clone(), address: at.address.clone(), incarnation }))
         .collect();
     tracing::info!(members = members.len(), "forming the cluster");
+    let failed = |error: std::io::Error| FormationError::Impossible(error.to_string());
+    failpoint!(RaftMembersWrite, RT).map_err(failed)?;
     match core.raft.initialize(members).await {
         // Not allowed: it was formed a moment ago.
-        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+        Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => failpoint!(RaftMembersWritten, RT).map_err(failed),
         Err(error) => Err(FormationError::Impossible(error.to_string())),
     }
 }
@@ -191,7 +193,9 @@ pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
                 return;
             }
             let cluster = ClusterId(u128::from(RT::thread_rng().next_u64()) << 64 | u128::from(RT::thread_rng().next_u64()));
-            if let Ok(submitted) = core.proposals.submit(Command::FormCluster { cluster }, false) {
+            if failpoint!(RaftMembersName, RT).is_ok()
+                && let Ok(submitted) = core.proposals.submit(Command::FormCluster { cluster }, false)
+            {
                 // Whatever came of it, the next round looks.
                 drop(submitted.outcome::<RT>(deadline::<RT>()).await);
                 if core.shared.read().cluster() == Some(cluster) {

@@ -10,7 +10,7 @@ use crate::{
     types::Types,
     wire::{Reply, Request},
 };
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, failpoint};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -173,7 +173,7 @@ fn is_silent<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>
 
 /// Begins, and waits until another node leads; whether one does.
 async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
-    if core.raft.trigger().transfer_leader(to).await.is_err() {
+    if failpoint!(RaftTransferBegin, RT).is_err() || core.raft.trigger().transfer_leader(to).await.is_err() {
         return false;
     }
     let moved = core.until(|standing| {

@@ -12,7 +12,7 @@ use fairhold_state::{
     command::{Applied, Event},
 };
 use fairhold_types::{
-    Revision,
+    Revision, failpoint,
     planted::{self, Bug},
 };
 use futures_util::{Stream, StreamExt};
@@ -163,6 +163,7 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
 impl<RT: AsyncRuntime> Machine<RT> {
     /// Begins with the newest snapshot, or with nothing.
     pub(crate) async fn load(snapshots: Arc<dyn SnapshotStore>, audience: Arc<dyn Audience>) -> io::Result<Machine<RT>> {
+        failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, meta) = match keeper.load::<RT>().await? {
             Some(snapshot) => (state_of(&snapshot.snapshot)?, snapshot.meta),
@@ -223,6 +224,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     {
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
+            failpoint!(RaftApplyBegin, RT)?;
             let log_id = entry.log_id;
             let answers = match entry.payload {
                 EntryPayload::Blank => Answers(Vec::new()),
@@ -239,11 +241,13 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                         .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?
                 }
                 EntryPayload::Membership(membership) => {
+                    failpoint!(RaftMembersApply, RT)?;
                     self.members = Members::new(Some(log_id), membership);
                     Answers(Vec::new())
                 }
             };
             self.advance(log_id);
+            failpoint!(RaftApplyDone, RT)?;
             if let Some(responder) = responder {
                 responder.send(answers);
             }
@@ -260,10 +264,12 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotBlocks) -> io::Result<()> {
+        failpoint!(RaftInstallBegin, RT)?;
         let blocks = snapshot.clone();
         let state = aside(&*self.keeper.store, move || state_of(&blocks)).await??;
         // Saved first: the log behind it is purged as soon as this returns.
         self.keeper.save::<RT>(meta, &snapshot).await?;
+        failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
             let mut current = self.shared.write();
             let replaced = if planted::has(Bug::SnapshotIgnored) { state } else { std::mem::replace(&mut *current, state) };
@@ -278,7 +284,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
-        Ok(())
+        failpoint!(RaftInstallDone, RT)
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotBlocks>>> {
@@ -311,12 +317,15 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
     type SnapshotData = SnapshotBlocks;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
+        failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let begun = RT::Instant::now();
         let state = self.state.clone();
         let blocks = aside(&*self.keeper.store, move || state.snapshot_blocks().map(Bytes::from).collect()).await?;
         let snapshot = SnapshotBlocks(blocks);
+        failpoint!(RaftSnapshotSave, RT)?;
         self.keeper.save::<RT>(&meta, &snapshot).await?;
+        failpoint!(RaftSnapshotSaved, RT)?;
         self.metrics.snapshot_build.observe(begun.elapsed());
         self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot })

@@ -10,7 +10,7 @@ use crate::{
     wire::{self, Declined, Reply, Request, SnapshotBegin},
 };
 use bytes::Bytes;
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, failpoint};
 use futures_util::{Stream, StreamExt, stream};
 use openraft::{
     AsyncRuntime, OptionalSend, RPCTypes,
@@ -113,6 +113,7 @@ impl<RT: AsyncRuntime> Client<RT> {
         snapshot: SnapshotOf<Types<RT>, SnapshotBlocks>,
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
+        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
         let blocks = snapshot.snapshot.0;
         let count = u32::try_from(blocks.len()).map_err(|error| unreadable(&error))?;
         let begin = Request::SnapshotBegin(SnapshotBegin {
@@ -175,6 +176,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
+        failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
         let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::Vote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
         else {
             return Err(unexpected());

@@ -17,6 +17,7 @@ use crate::{
     wire::{Reply, Request},
 };
 use fairhold_state::command::{Answer, Command};
+use fairhold_types::failpoint;
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
@@ -265,11 +266,15 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
     let begun = RT::Instant::now();
+    if failpoint!(RaftProposeWrite, RT).is_err() {
+        return tell_all(callers, Err(NotProposed::Overloaded.into()));
+    }
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
     if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
         return tell_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
     match core.while_led(completed).await {
+        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => tell_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
             core.shared.metrics.commit.observe(begun.elapsed());
             tell_each(callers, response.data);
@@ -294,6 +299,9 @@ pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>)
 /// Passes commands on to the leader, which gathers them with its own.
 async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
+    if failpoint!(RaftProposeForward, RT).is_err() {
+        return tell_all(callers, Err(NotProposed::NoLeader.into()));
+    }
     let count = commands.len();
     let request = Request::Propose { commands, within_ms: millis(FORWARD_LIMIT) };
     let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.ask(leader, &request))).await {

@@ -20,7 +20,7 @@ use fairhold_state::{
     command::{Answer, Command},
 };
 use fairhold_types::{
-    NodeId, Revision,
+    NodeId, Revision, failpoint,
     planted::{self, Bug},
 };
 use openraft::{
@@ -106,6 +106,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// `Deposed`. `NoLeader` means that this leadership has no majority, or not yet: it may be tried again. It may wait as long
     /// as this node leads without reaching a majority.
     pub async fn propose_alone(&self, command: Command, leadership: Leadership) -> Result<Answer, ProposeError> {
+        if failpoint!(RaftProposeAlone, RT).is_err() {
+            return Err(NotProposed::NoLeader.into());
+        }
         let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
         let write = self.core.raft.write(Batch(vec![command])).with_leader(leadership.0).responder(responder);
         if write.await.is_err() {

@@ -15,7 +15,7 @@ use crate::{
 use append::Appenders;
 use bytes::Bytes;
 use fairhold_types::{
-    Incarnation, NodeId,
+    Incarnation, NodeId, failpoint,
     planted::{self, Bug},
 };
 use futures_util::{
@@ -192,18 +192,32 @@ impl<RT: AsyncRuntime> Inner<RT> {
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             Request::Append(rpc) => async move { answer(core.raft.append_entries(rpc).await.map(Reply::Append)) }.boxed(),
-            Request::Vote(rpc) => async move { answer(core.raft.vote(rpc).await.map(Reply::Vote)) }.boxed(),
-            Request::PreVote(rpc) => async move { answer(core.raft.pre_vote(rpc).await.map(Reply::Vote)) }.boxed(),
-            Request::TransferLeader(rpc) => {
-                async move { answer(core.raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader)) }.boxed()
+            Request::Vote(rpc) => async move {
+                if failpoint!(RaftVoteReceive, RT).is_err() {
+                    return Reply::Declined(Declined::Busy);
+                }
+                let reply = answer(core.raft.vote(rpc).await.map(Reply::Vote));
+                if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { Reply::Declined(Declined::Busy) }
             }
+            .boxed(),
+            Request::PreVote(rpc) => async move { answer(core.raft.pre_vote(rpc).await.map(Reply::Vote)) }.boxed(),
+            Request::TransferLeader(rpc) => async move {
+                if failpoint!(RaftTransferReceive, RT).is_err() {
+                    return Reply::Declined(Declined::Busy);
+                }
+                answer(core.raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader))
+            }
+            .boxed(),
             Request::SnapshotBegin(begin) => ready(self.incoming.begin(from, begin)).boxed(),
             Request::SnapshotBlock { index, block } => ready(self.incoming.block(from, index, block)).boxed(),
             Request::SnapshotEnd => match self.incoming.end::<RT>(from) {
-                Ok((vote, snapshot)) => {
-                    async move { answer(core.raft.install_full_snapshot(vote, snapshot).await.map(Reply::SnapshotInstalled)) }
-                        .boxed()
+                Ok((vote, snapshot)) => async move {
+                    if failpoint!(RaftInstallReceive, RT).is_err() {
+                        return Reply::Declined(Declined::Busy);
+                    }
+                    answer(core.raft.install_full_snapshot(vote, snapshot).await.map(Reply::SnapshotInstalled))
                 }
+                .boxed(),
                 Err(declined) => ready(Reply::Declined(declined)).boxed(),
             },
             Request::Propose { commands, within_ms } => async move {

@@ -17,7 +17,7 @@ use crate::{
     snapshot_schedule::take_snapshots,
     types::Types,
 };
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, failpoint};
 use openraft::{
     AsyncRuntime,
     async_runtime::watch::{WatchReceiver, WatchSender},
@@ -84,6 +84,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let shared = machine.shared();
         // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
         let loaded = *shared.progress().borrow_watched();
+        failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let network = Network::<RT>::new(config.id, peer.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
@@ -120,6 +121,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
             // Nobody may be left who would want to know.
             told.send(Some(result)).ok();
         }));
+        if let Err(error) = failpoint!(RaftStartServe, RT) {
+            stop(&core).await;
+            return Err(StartError::Log(error.to_string()));
+        }
         if !reception.open(&core) {
             stop(&core).await;
             return Err(StartError::Config("another replica was started with this reception".to_owned()));

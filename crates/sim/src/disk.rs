@@ -1,5 +1,7 @@
 //! A machine's disk: what is flushed survives a crash, what is not may survive up to any entry, as the tail of a torn log does.
 
+mod kept;
+
 use crate::{
     host::{Host, HostRuntime},
     tally::{Probe, Tally},
@@ -10,10 +12,11 @@ use fairhold_raft::{
     types::Types,
 };
 use fairhold_types::{
-    Incarnation,
+    Incarnation, failpoint,
     planted::{self, Bug},
 };
 use futures_util::future::{BoxFuture, FutureExt};
+use kept::{Kept, Write};
 use openraft::{
     LogState, OptionalSend,
     alias::{EntryOf, LogIdOf, VoteOf},
@@ -23,7 +26,7 @@ use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     fmt::Debug,
     io,
     ops::RangeBounds,
@@ -36,47 +39,6 @@ type C = Types<HostRuntime>;
 
 /// One flush in so many takes ten times as long.
 const SLOW_FLUSH_ONE_IN: u32 = 50;
-
-/// What a log consists of.
-#[derive(Default, Clone)]
-struct Kept {
-    vote: Option<VoteOf<C>>,
-    committed: Option<LogIdOf<C>>,
-    entries: BTreeMap<u64, EntryOf<C>>,
-    purged: Option<LogIdOf<C>>,
-}
-
-impl Kept {
-    fn apply(&mut self, write: &Write) {
-        match write {
-            Write::Vote(vote) => self.vote = Some(*vote),
-            Write::Committed(committed) => self.committed = *committed,
-            Write::Entry(entry) => {
-                self.entries.insert(entry.log_id.index, EntryOf::<C>::clone(entry));
-            }
-            Write::Truncate(next) => drop(self.entries.split_off(next)),
-            Write::Purge(through) => {
-                self.entries = self.entries.split_off(&(through.index + 1));
-                self.purged = Some(*through);
-            }
-        }
-    }
-}
-
-/// The smallest thing that is written whole or not at all.
-enum Write {
-    Vote(VoteOf<C>),
-    Committed(Option<LogIdOf<C>>),
-    Entry(Box<EntryOf<C>>),
-    Truncate(u64),
-    Purge(LogIdOf<C>),
-}
-
-impl Write {
-    fn is_kept(&self) -> bool {
-        !(planted::has(Bug::ForgetsTruncation) && matches!(self, Write::Truncate(_)))
-    }
-}
 
 enum Waiter {
     Nobody,
@@ -114,6 +76,8 @@ struct Platter {
     /// As this life of the machine sees it.
     seen: Kept,
     pending: VecDeque<(Vec<Write>, Waiter)>,
+    /// How often a cut of the log was flushed.
+    cuts: u64,
     /// Which life writes; an earlier one's writes are refused.
     life: u64,
     slow: Duration,
@@ -201,6 +165,21 @@ impl Disk {
         !self.locked().pending.is_empty()
     }
 
+    /// Whether a vote is.
+    pub(crate) fn has_unflushed_vote(&self) -> bool {
+        self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Vote(_)))
+    }
+
+    /// How often a cut of the log was flushed.
+    pub(crate) fn cuts(&self) -> u64 {
+        self.locked().cuts
+    }
+
+    /// Whether each entry that a start finds is of the term of the one before it, or of a later one.
+    pub(crate) fn has_growing_terms(&self) -> bool {
+        self.locked().durable.has_growing_terms()
+    }
+
     /// Whether it failed in this life.
     pub(crate) fn has_failed(&self) -> bool {
         self.locked().failed.is_some()
@@ -265,8 +244,9 @@ impl SimLog {
                 self.disk.written.notified().await;
                 continue;
             }
+            let begun = failpoint!(StorageLogWrite);
             SimRuntime::sleep(self.disk.flush_time()).await;
-            let result = self.disk.outcome();
+            let result = begun.and_then(|()| self.disk.outcome());
             let mut told = Vec::new();
             let mut platter = self.disk.locked();
             if platter.life != self.life {
@@ -278,14 +258,21 @@ impl SimLog {
                 let flushed =
                     if result.is_ok() { platter.pending.pop_front() } else { platter.pending.get_mut(index).map(unheard) };
                 let Some((writes, waiter)) = flushed else { break };
+                platter.cuts += u64::from(writes.iter().any(|write| matches!(write, Write::Truncate(_))));
                 writes.iter().filter(|write| write.is_kept()).for_each(|write| platter.durable.apply(write));
                 told.push(waiter);
             }
             drop(platter);
+            let result = result.and_then(|()| failpoint!(StorageLogSynced));
             trace::bytes(&[u8::from(result.is_ok())]);
             told.into_iter().for_each(|waiter| waiter.tell(result.as_ref().copied().map_err(|error| error.kind().into())));
             if result.is_err() {
+                // Also where nobody waited for what failed.
+                self.disk.locked().failed.get_or_insert(io::ErrorKind::Other);
                 return;
+            }
+            if failpoint!(StorageLogTold).is_err() {
+                self.disk.fail();
             }
         }
     }
@@ -296,6 +283,7 @@ impl RaftLogReader<C> for SimLog {
     where
         R: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
+        failpoint!(StorageLogRead)?;
         Ok(self.disk.locked().seen.entries.range(range).map(|(_, entry)| entry.clone()).collect())
     }
 
@@ -318,12 +306,15 @@ impl RaftLogStorage<C> for SimLog {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
+        failpoint!(StorageVoteSave)?;
         let (done, saved) = oneshot::channel();
         self.write(vec![Write::Vote(*vote)], Waiter::Vote(done))?;
-        saved.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))
+        saved.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))?;
+        failpoint!(StorageVoteSaved)
     }
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
+        failpoint!(StorageCommittedSave)?;
         self.write(vec![Write::Committed(committed)], Waiter::Nobody)
     }
 
@@ -336,18 +327,23 @@ impl RaftLogStorage<C> for SimLog {
         I: IntoIterator<Item = EntryOf<C>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        failpoint!(StorageLogAppend)?;
         let writes = entries.into_iter().map(|entry| Write::Entry(Box::new(entry))).collect();
         self.write(writes, Waiter::Append(callback))
     }
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
+        failpoint!(StorageTruncateBegin)?;
         self.disk.tally.probe(Probe::LogTruncated);
-        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], Waiter::Nobody)
+        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], Waiter::Nobody)?;
+        failpoint!(StorageTruncateDone)
     }
 
     async fn purge(&mut self, through: LogIdOf<C>) -> io::Result<()> {
+        failpoint!(StoragePurgeBegin)?;
         self.disk.tally.probe(Probe::LogPurged);
-        self.write(vec![Write::Purge(through)], Waiter::Nobody)
+        self.write(vec![Write::Purge(through)], Waiter::Nobody)?;
+        failpoint!(StoragePurgeDone)
     }
 }
 
@@ -355,8 +351,12 @@ impl SnapshotStore for SimLog {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
         let log = self.clone();
         async move {
-            SimRuntime::sleep(log.disk.flush_time()).await;
+            failpoint!(StorageSnapshotWrite)?;
+            SimRuntime::sleep(log.disk.flush_time() / 2).await;
+            failpoint!(StorageFileSync)?;
+            SimRuntime::sleep(log.disk.flush_time() / 2).await;
             log.disk.outcome()?;
+            failpoint!(StorageFileRename)?;
             let mut platter = log.disk.locked();
             if platter.life != log.life {
                 return Err(io::Error::other("an earlier life of the machine wrote"));
@@ -364,13 +364,14 @@ impl SnapshotStore for SimLog {
             platter.snapshot_before = platter.snapshot.replace(image);
             drop(platter);
             log.disk.tally.probe(Probe::SnapshotSaved);
-            Ok(())
+            failpoint!(StorageFileName)?;
+            failpoint!(StorageSnapshotOlder)
         }
         .boxed()
     }
 
     fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
         let snapshot = self.disk.locked().snapshot.clone();
-        async move { Ok(snapshot) }.boxed()
+        async move { failpoint!(StorageSnapshotLoad).map(|()| snapshot) }.boxed()
     }
 }

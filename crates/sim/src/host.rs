@@ -12,6 +12,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     ops::{Add, AddAssign, Sub, SubAssign},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
@@ -34,7 +35,7 @@ thread_local! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Running,
-    Paused,
+    Paused(SimInstant),
     Dead,
 }
 
@@ -73,18 +74,26 @@ impl Host {
     pub(crate) fn pause(&self) {
         let mut inner = self.lock();
         if inner.condition == Condition::Running {
-            inner.condition = Condition::Paused;
+            inner.condition = Condition::Paused(SimInstant::now());
         }
     }
 
     /// Lets a paused machine go on.
     pub(crate) fn resume(&self) {
         let mut inner = self.lock();
-        if inner.condition == Condition::Paused {
+        if let Condition::Paused(_) = inner.condition {
             inner.condition = Condition::Running;
             let wakers: Vec<Waker> = inner.tasks.values().cloned().collect();
             drop(inner);
             wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// How long it has been paused, if it is.
+    pub(crate) fn paused_for(&self) -> Option<Duration> {
+        match self.lock().condition {
+            Condition::Paused(since) => Some(SimInstant::now() - since),
+            Condition::Running | Condition::Dead => None,
         }
     }
 
@@ -102,7 +111,7 @@ impl Host {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.lock().condition == Condition::Paused
+        matches!(self.lock().condition, Condition::Paused(_))
     }
 
     /// Starts a task on this machine.
@@ -148,7 +157,7 @@ fn scale(duration: Duration, by: u64, of: u64) -> u64 {
 }
 
 /// The machine on which the caller runs; none for clients and for the world itself.
-fn current() -> Option<Arc<Host>> {
+pub(crate) fn current() -> Option<Arc<Host>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
@@ -167,6 +176,9 @@ impl Drop for Entered {
     }
 }
 
+/// What unwinds a task whose machine has crashed in the middle of it.
+pub(crate) struct Crashed;
+
 struct OnHost<F> {
     host: Arc<Host>,
     task: u64,
@@ -184,7 +196,7 @@ impl<F> OnHost<F> {
         let mut inner = self.host.lock();
         match inner.condition {
             Condition::Dead => return Gate::Dead,
-            Condition::Paused => {
+            Condition::Paused(_) => {
                 inner.tasks.insert(self.task, waker.clone());
                 return Gate::Wait;
             }
@@ -222,11 +234,19 @@ impl<F: Future> Future for OnHost<F> {
         let host = Arc::clone(&self.host);
         trace::step(host.id, self.task);
         let Some(future) = self.future.as_mut() else { return Poll::Pending };
-        let polled = host.within(|| future.as_mut().poll(cx));
-        if polled.is_ready() {
-            self.forget();
+        match catch_unwind(AssertUnwindSafe(|| host.within(|| future.as_mut().poll(cx)))) {
+            Ok(polled) => {
+                if polled.is_ready() {
+                    self.forget();
+                }
+                polled
+            }
+            Err(crashed) if crashed.is::<Crashed>() => {
+                self.forget();
+                Poll::Pending
+            }
+            Err(panic) => resume_unwind(panic),
         }
-        polled
     }
 }
 

@@ -5,6 +5,7 @@
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
 //! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells.
 //! - `plan`: what a seed decides. `story`: one run of it. `strike`: a fault in it. `shrink`: the shortest one that fails.
+//! - `points`: what fails at named places of the product. `hunt`: bugs that are planted, and which seed finds them.
 //! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
 
 mod client;
@@ -17,6 +18,8 @@ mod invariants;
 mod net;
 mod oracle;
 mod plan;
+#[cfg(feature = "failpoints")]
+mod points;
 mod shrink;
 mod story;
 mod stream;
@@ -63,6 +66,10 @@ struct Args {
     /// Fail also where a kind of fault never struck, or a rare path was never taken.
     #[arg(long)]
     complete: bool,
+    /// Let each failpoint fail in a short story: by a crash, an error and a delay.
+    #[cfg(feature = "failpoints")]
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "complete"])]
+    each_failpoint: bool,
     /// Plant the bug of this name, or all of them one after the other, and fail where the seeds do not find it.
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "minutes", "complete"])]
@@ -99,6 +106,10 @@ fn run(args: &Args) -> io::Result<bool> {
     #[cfg(feature = "planted")]
     if let Some(wanted) = &args.planted {
         return hunt::hunt(wanted, args.seeds.unwrap_or((0, 200)), &mut out);
+    }
+    #[cfg(feature = "failpoints")]
+    if args.each_failpoint {
+        return points::each(&mut out);
     }
     if let Some(seed) = args.seed {
         let mut total = Total::default();
@@ -162,6 +173,7 @@ impl Total {
         }
         let shortest = shrink::shortest(&plan, &outcome.violations);
         writeln!(out, "the shortest story that fails so:\n{shortest}")?;
-        writeln!(out, "to see it again: cargo run --release -p fairhold-sim -- --seed {seed} --loud")
+        let features = if cfg!(feature = "failpoints") { " --features failpoints" } else { "" };
+        writeln!(out, "to see it again: cargo run --release -p fairhold-sim{features} -- --seed {seed} --loud")
     }
 }

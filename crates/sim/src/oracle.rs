@@ -52,6 +52,8 @@ pub(crate) enum Fact {
     LettingGo { session: SessionNumber },
     /// By its own clock a client could believe from then to then that it held.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
+    /// A machine was paused for so long until then, and its node led before and from then on until `led_until`.
+    Slept { until: Duration, slept: Duration, led_until: Duration },
     /// A watch began with this, as what is there at a revision.
     WatchBegan { watched: Watched, revision: Revision, there: Vec<String> },
     /// A watch that began after a revision was told this, and that all up to another revision was told.

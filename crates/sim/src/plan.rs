@@ -5,6 +5,10 @@ use fairhold_types::{NodeId, limits::EVENT_RING_BYTES};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
 
+/// In half of the stories only so many kinds of faults strike, and the clients have so few trades: what needs two of a kind to
+/// meet hardly happens among all.
+const FOCUS_KINDS: usize = 3;
+const FOCUS_TRADES: usize = 2;
 /// How long faults strike and clients begin new rounds, at least.
 const LASTS: Duration = Duration::from_secs(25);
 
@@ -24,12 +28,18 @@ pub(crate) enum Kind {
     Crash,
     /// The machine loses its power while something is written and not flushed yet.
     CrashWriting,
+    /// While a new leader is elected, a machine loses its power before a vote that it gives is flushed.
+    CrashVoting,
+    /// A leader that was cut off for a while loses its power right after its log was cut.
+    CrashTruncating,
     /// All machines do, at the same moment.
     CrashAll,
     /// The node ends in good order, as at an upgrade.
     Stop,
     /// The machine stops in the middle of whatever it does, and goes on later.
     Pause,
+    /// All machines do, as when what they run on is suspended.
+    PauseAll,
     /// Nothing passes from and to the machine, clients' requests included.
     Isolate,
     /// Nothing passes between the machine and the others, but clients reach it.
@@ -60,9 +70,12 @@ impl Kind {
         match self {
             Kind::Crash => "crash",
             Kind::CrashWriting => "crash in the middle of a flush",
+            Kind::CrashVoting => "crash in the middle of a vote",
+            Kind::CrashTruncating => "crash after a cut of the log",
             Kind::CrashAll => "crash of all",
             Kind::Stop => "stop in good order",
             Kind::Pause => "pause",
+            Kind::PauseAll => "pause of all",
             Kind::Isolate => "isolation",
             Kind::Apart => "isolation from the other nodes alone",
             Kind::Deaf => "one-way cut, deaf",
@@ -78,12 +91,15 @@ impl Kind {
     }
 
     /// All of them.
-    pub(crate) const ALL: [Kind; 16] = [
+    pub(crate) const ALL: [Kind; 19] = [
         Kind::Crash,
         Kind::CrashWriting,
+        Kind::CrashVoting,
+        Kind::CrashTruncating,
         Kind::CrashAll,
         Kind::Stop,
         Kind::Pause,
+        Kind::PauseAll,
         Kind::Isolate,
         Kind::Apart,
         Kind::Deaf,
@@ -137,6 +153,9 @@ pub(crate) struct Plan {
     pub(crate) flush_micros: u64,
     /// Commands between two snapshots: few, so that short runs have many.
     pub(crate) snapshot_every: u64,
+    /// What fails at named points.
+    #[cfg(feature = "failpoints")]
+    pub(crate) points: Vec<crate::points::ArmedPoint>,
 }
 
 impl Plan {
@@ -155,6 +174,8 @@ impl Plan {
             ring_bytes: EVENT_RING_BYTES,
             flush_micros: 1_500,
             snapshot_every: 60,
+            #[cfg(feature = "failpoints")]
+            points: Vec::new(),
         }
     }
 
@@ -171,7 +192,9 @@ impl Plan {
             break_one_in: [0, 2_000, 300][chance.random_range(0..3_usize)],
             twice_one_in: [0, 20][chance.random_range(0..2_usize)],
         };
-        let mut faults: Vec<Fault> = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size)).collect();
+        let focused = chance.random_range(0..2) == 0;
+        let kinds = some_of(&mut chance, &Kind::ALL, if focused { FOCUS_KINDS } else { Kind::ALL.len() });
+        let mut faults: Vec<Fault> = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size, &kinds)).collect();
         // A majority that has lost its disks is another cluster: nothing can be promised then.
         let mut wrong_disks = if size == 1 { 1 } else { 0 };
         faults.retain(|fault| {
@@ -188,6 +211,7 @@ impl Plan {
             Trade::Writer,
             Trade::Watcher,
         ];
+        let trades = some_of(&mut chance, &trades, if focused { FOCUS_TRADES } else { trades.len() });
         let clients = (0..chance.random_range(3..10)).map(|number: u32| {
             let trade = trades[chance.random_range(0..trades.len())];
             let rounds = chance.random_range(2..7);
@@ -197,7 +221,19 @@ impl Plan {
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let flush_micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
-        Plan { seed, rates, weather, faults, clients, lasts: LASTS, ring_bytes, flush_micros, snapshot_every }
+        Plan {
+            seed,
+            rates,
+            weather,
+            faults,
+            clients,
+            lasts: LASTS,
+            ring_bytes,
+            flush_micros,
+            snapshot_every,
+            #[cfg(feature = "failpoints")]
+            points: crate::points::of(seed, size),
+        }
     }
 }
 
@@ -209,6 +245,10 @@ impl fmt::Display for Plan {
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
         }
+        #[cfg(feature = "failpoints")]
+        for point in &self.points {
+            writeln!(f, "{point}")?;
+        }
         for client in &self.clients {
             writeln!(f, "{}: {:?}, {} rounds", client.name, client.trade, client.rounds)?;
         }
@@ -216,8 +256,13 @@ impl fmt::Display for Plan {
     }
 }
 
-fn fault(chance: &mut SmallRng, size: u64) -> Fault {
-    let kind = Kind::ALL[chance.random_range(0..Kind::ALL.len())];
+/// So many of them, drawn: some may be the same.
+fn some_of<T: Copy>(chance: &mut SmallRng, all: &[T], count: usize) -> Vec<T> {
+    if count == all.len() { all.to_vec() } else { (0..count).map(|_| all[chance.random_range(0..all.len())]).collect() }
+}
+
+fn fault(chance: &mut SmallRng, size: u64, kinds: &[Kind]) -> Fault {
+    let kind = kinds[chance.random_range(0..kinds.len())];
     let whom = if chance.random_range(0..2) == 0 { Whom::Leader } else { Whom::Node(chance.random_range(1..=size)) };
     let at = Duration::from_millis(chance.random_range(500..20_000));
     // Short ones end before anybody noticed, long ones after every timeout.

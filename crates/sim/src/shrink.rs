@@ -20,6 +20,15 @@ pub(crate) fn shortest(plan: &Plan, violations: &[String]) -> Plan {
         shorter.faults.remove(index);
         if fails(&shorter) { shortest = shorter } else { index += 1 }
     }
+    #[cfg(feature = "failpoints")]
+    {
+        index = 0;
+        while index < shortest.points.len() {
+            let mut shorter = shortest.clone();
+            shorter.points.remove(index);
+            if fails(&shorter) { shortest = shorter } else { index += 1 }
+        }
+    }
     index = 0;
     while index < shortest.clients.len() {
         let mut shorter = shortest.clone();

@@ -52,6 +52,8 @@ pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
             let world = World::new(plan, told);
+            #[cfg(feature = "failpoints")]
+            crate::points::judge(&world, plan);
             drop(SimRuntime::spawn(world.clone().count_elections()));
             play(&world, plan).await;
             (world.oracle.violations(), trace::since_start())
@@ -59,6 +61,8 @@ pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
     }));
     let trace = trace::hash();
     drop(runtime);
+    #[cfg(feature = "failpoints")]
+    fairhold_types::failpoint::set_judge(None);
     let (mut violations, lasted) = ran.unwrap_or_default();
     violations.extend(take_panics().into_iter().map(|panic| format!("panic: {panic}")));
     Outcome { violations, trace, lasted, tally }

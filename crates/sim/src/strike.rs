@@ -3,10 +3,12 @@
 use crate::{
     disk::Disk,
     net::CLIENTS,
+    oracle::Fact,
     plan::{Fault, Kind, Whom},
     trace,
     world::World,
 };
+use fairhold_raft::Leadership;
 use fairhold_types::NodeId;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -15,6 +17,11 @@ use std::time::Duration;
 /// For how long a write that is not flushed is looked for, and how often.
 const DIRTY_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_OFTEN: Duration = Duration::from_micros(150);
+/// How long an election is waited for, and how long a leader is cut off so that another one is elected.
+const ELECTED_WITHIN: Duration = Duration::from_secs(3);
+/// For how long a leader is watched after it was paused, and how often.
+const AWAKE_FOR: Duration = Duration::from_secs(6);
+const AWAKE_LOOK: Duration = Duration::from_millis(20);
 /// How much slower a disk is, while it is slow.
 const SLOW_FLUSH: Duration = Duration::from_millis(250);
 /// How long a hand-over may take.
@@ -35,6 +42,27 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
         return;
     }
+    match fault.kind {
+        Kind::Pause => return pause(&world, &[id], fault.lasts).await,
+        Kind::PauseAll => return pause(&world, &world.ids(), fault.lasts).await,
+        Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
+        Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
+        Kind::Crash
+        | Kind::CrashWriting
+        | Kind::CrashAll
+        | Kind::Stop
+        | Kind::Isolate
+        | Kind::Apart
+        | Kind::Deaf
+        | Kind::Mute
+        | Kind::Bridge
+        | Kind::Breaks
+        | Kind::SlowDisk
+        | Kind::DiskError
+        | Kind::DiskFull
+        | Kind::HandOver
+        | Kind::WrongDisk => {}
+    }
     begin(&world, fault.kind, id).await;
     SimRuntime::sleep(fault.lasts).await;
     end(&world, fault.kind, id);
@@ -53,9 +81,12 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
         Kind::Mute => Some(all.iter().map(|other| (id, *other)).collect()),
         Kind::Crash
         | Kind::CrashWriting
+        | Kind::CrashVoting
+        | Kind::CrashTruncating
         | Kind::CrashAll
         | Kind::Stop
         | Kind::Pause
+        | Kind::PauseAll
         | Kind::Breaks
         | Kind::SlowDisk
         | Kind::DiskError
@@ -75,7 +106,6 @@ async fn begin(world: &World, kind: Kind, id: NodeId) {
         }
         Kind::CrashAll => world.ids().into_iter().for_each(|id| world.crash(id)),
         Kind::Stop => world.stop(id).await,
-        Kind::Pause => world.host(id).into_iter().for_each(|host| host.pause()),
         Kind::Breaks => world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other)),
         Kind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(SLOW_FLUSH)),
         Kind::DiskError => disk.into_iter().for_each(|disk| disk.fail()),
@@ -87,6 +117,7 @@ async fn begin(world: &World, kind: Kind, id: NodeId) {
             // What became of it does not matter, only that nothing breaks.
             drop(host.spawn(async move { drop(running.node.hand_over(to, HAND_OVER_WITHIN).await) }));
         }
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
     }
 }
@@ -96,11 +127,11 @@ fn end(world: &World, kind: Kind, id: NodeId) {
     match kind {
         Kind::Crash | Kind::CrashWriting | Kind::Stop => world.start(id),
         Kind::CrashAll => world.ids().into_iter().for_each(|id| world.start(id)),
-        Kind::Pause => world.host(id).into_iter().for_each(|host| host.resume()),
         Kind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
         Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
         Kind::WrongDisk => world.give_disk_back(id),
         Kind::Breaks | Kind::DiskError | Kind::HandOver => {}
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
     }
 }
@@ -111,5 +142,74 @@ async fn written(disk: Option<Disk>) {
     while disk.as_ref().is_some_and(|disk| !disk.is_dirty()) && looked < DIRTY_WITHIN {
         SimRuntime::sleep(LOOK_OFTEN).await;
         looked += LOOK_OFTEN;
+    }
+}
+
+/// Waits until something is so, for a while at most; whether it is.
+async fn becomes(limit: Duration, so: impl Fn() -> bool) -> bool {
+    let mut looked = Duration::ZERO;
+    while !so() && looked < limit {
+        SimRuntime::sleep(LOOK_OFTEN).await;
+        looked += LOOK_OFTEN;
+    }
+    so()
+}
+
+/// Pauses machines, and watches those that led and go on to lead: their clocks must not have counted the time.
+async fn pause(world: &World, ids: &[NodeId], lasts: Duration) {
+    let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
+    let hosts: Vec<_> = ids.iter().filter_map(|id| Some((*id, world.host(*id)?, leadership(*id)))).collect();
+    hosts.iter().for_each(|(_, host, _)| host.pause());
+    SimRuntime::sleep(lasts).await;
+    for (id, host, led) in hosts {
+        let slept = host.paused_for();
+        host.resume();
+        if let (Some(led), Some(slept)) = (led, slept) {
+            drop(SimRuntime::spawn(stay_awake(world.clone(), id, led, slept)));
+        }
+    }
+}
+
+async fn stay_awake(world: World, id: NodeId, led: Leadership, slept: Duration) {
+    let until = trace::since_start();
+    let leads = || world.running(id).and_then(|running| running.replica.leadership()) == Some(led);
+    let mut led_until = until;
+    while leads() && led_until < until + AWAKE_FOR && !world.host(id).is_some_and(|host| host.is_paused()) {
+        SimRuntime::sleep(AWAKE_LOOK).await;
+        led_until = trace::since_start();
+    }
+    world.oracle.told(&Fact::Slept { until, slept, led_until });
+}
+
+/// Pauses a leader, so that the others elect another one, and takes the power from the first of them that has a vote to flush.
+async fn crash_voting(world: &World, id: NodeId, lasts: Duration) {
+    let leader = world.host(id);
+    leader.iter().for_each(|host| host.pause());
+    let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != id).collect();
+    let voting = || others.iter().copied().find(|other| world.disk(*other).is_some_and(|disk| disk.has_unflushed_vote()));
+    if becomes(ELECTED_WITHIN, || voting().is_some()).await
+        && let Some(voter) = voting()
+    {
+        world.crash(voter);
+        SimRuntime::sleep(lasts / 2).await;
+        world.start(voter);
+    }
+    SimRuntime::sleep(lasts / 2).await;
+    leader.iter().for_each(|host| host.resume());
+}
+
+/// Cuts a leader off, so that it has entries which nobody else has, and takes its power as soon as they were cut from its log.
+async fn crash_truncating(world: &World, id: NodeId, lasts: Duration) {
+    let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != id).collect();
+    let ways: Vec<(NodeId, NodeId)> = others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect();
+    ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+    SimRuntime::sleep(ELECTED_WITHIN / 2).await;
+    let Some(disk) = world.disk(id) else { return };
+    let before = disk.cuts();
+    ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
+    if becomes(ELECTED_WITHIN, || disk.cuts() > before).await {
+        world.crash(id);
+        SimRuntime::sleep(lasts).await;
+        world.start(id);
     }
 }

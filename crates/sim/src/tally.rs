@@ -93,6 +93,8 @@ struct Counts {
     faults: BTreeMap<&'static str, u64>,
     probes: BTreeMap<Probe, u64>,
     calls: BTreeMap<String, u64>,
+    /// How often a point was reached, and how often it failed.
+    points: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Tally {
@@ -106,6 +108,21 @@ impl Tally {
         self.with(|counts| *counts.probes.entry(probe).or_default() += 1);
     }
 
+    /// A point was reached, and failed or not.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn point(&self, name: &'static str, fails: bool) {
+        self.with(|counts| {
+            let count = counts.points.entry(name).or_default();
+            *count = (count.0 + 1, count.1 + u64::from(fails));
+        });
+    }
+
+    /// How often a point failed.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn failed(&self, name: &'static str) -> u64 {
+        self.with(|counts| counts.points.get(name).map_or(0, |count| count.1))
+    }
+
     /// A client's call was answered.
     pub(crate) fn call(&self, what: String) {
         self.with(|counts| *counts.calls.entry(what).or_default() += 1);
@@ -117,6 +134,10 @@ impl Tally {
         self.with(|counts| {
             other.faults.into_iter().for_each(|(kind, count)| *counts.faults.entry(kind).or_default() += count);
             other.probes.into_iter().for_each(|(probe, count)| *counts.probes.entry(probe).or_default() += count);
+            for (name, (reached, failed)) in other.points {
+                let count = counts.points.entry(name).or_default();
+                *count = (count.0 + reached, count.1 + failed);
+            }
             other.calls.into_iter().for_each(|(what, count)| *counts.calls.entry(what).or_default() += count);
         });
     }
@@ -126,12 +147,24 @@ impl Tally {
         self.with(|counts| {
             let faults = Tally::kinds().filter(|kind| !counts.faults.contains_key(kind)).map(|kind| format!("fault {kind}"));
             let probes = Probe::ALL.into_iter().filter(|probe| !counts.probes.contains_key(probe));
-            faults.chain(probes.map(|probe| format!("probe {probe:?}"))).collect()
+            let points = Tally::points().filter(|name| counts.points.get(name).is_none_or(|count| count.1 == 0));
+            let probes = probes.map(|probe| format!("probe {probe:?}"));
+            faults.chain(probes).chain(points.map(|name| format!("failpoint {name}"))).collect()
         })
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
         Kind::ALL.into_iter().map(Kind::name).chain(OTHER_FAULTS)
+    }
+
+    #[cfg(feature = "failpoints")]
+    fn points() -> impl Iterator<Item = &'static str> {
+        crate::points::here().map(fairhold_types::failpoint::Point::name)
+    }
+
+    #[cfg(not(feature = "failpoints"))]
+    fn points() -> impl Iterator<Item = &'static str> {
+        std::iter::empty()
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
@@ -148,6 +181,9 @@ impl fmt::Display for Tally {
         }
         for probe in Probe::ALL {
             writeln!(f, "probe {probe:?}: {}", counts.probes.get(&probe).unwrap_or(&0))?;
+        }
+        for (name, (reached, failed)) in counts.points {
+            writeln!(f, "failpoint {name}: {failed} of {reached}")?;
         }
         for (what, count) in counts.calls {
             writeln!(f, "calls {what}: {count}")?;

@@ -21,7 +21,7 @@ use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -56,6 +56,8 @@ struct Slot {
 
 struct Inner {
     slots: BTreeMap<NodeId, Slot>,
+    /// Lives of machines in which something failed on purpose: their nodes may end.
+    spoiled: BTreeSet<(NodeId, u64)>,
     chance: SmallRng,
 }
 
@@ -96,7 +98,7 @@ impl World {
         });
         let slots = slots.collect();
         World {
-            inner: Arc::new(Mutex::new(Inner { slots, chance })),
+            inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), chance })),
             ring_bytes: plan.ring_bytes,
             snapshot_every: plan.snapshot_every,
             net,
@@ -130,9 +132,10 @@ impl World {
         let mut inner = self.locked();
         let Some(slot) = inner.slots.get_mut(&id) else { return };
         let Some(host) = slot.host.take() else { return };
-        slot.running = None;
+        let running = slot.running.take();
         let disk = slot.disk.clone();
         drop(inner);
+        drop(running);
         trace::event(&format!("{host:?} crashes"));
         self.net.unplug(id);
         host.kill();
@@ -165,6 +168,16 @@ impl World {
         }
         drop(inner);
         self.start(id);
+    }
+
+    /// Something fails on this machine on purpose: whatever ends its node in this life is no violation.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn spoil(&self, life: (NodeId, u64)) {
+        self.locked().spoiled.insert(life);
+    }
+
+    fn is_spoiled(&self, host: &Host) -> bool {
+        self.locked().spoiled.contains(&host.name())
     }
 
     fn has_own_disk(&self, id: NodeId) -> bool {
@@ -203,12 +216,15 @@ impl World {
         let prelude = Prelude::with_event_ring(self.ring_bytes);
         let audience = self.oracle.witness(id, self.has_own_disk(id), prelude.audience());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
+        if !disk.has_growing_terms() {
+            self.oracle.violation(format!("terms grow: in the log of node {id} an entry is followed by one of an earlier term"));
+        }
         let log = disk.mount(&host);
         let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience).await;
         let replica = match started {
             Ok(replica) => replica,
             Err(error) => {
-                if !disk.has_failed() && self.has_own_disk(id) {
+                if !disk.has_failed() && self.has_own_disk(id) && !self.is_spoiled(&host) {
                     self.oracle.violation(format!("node {id} cannot start: {error}"));
                 }
                 return self.down(id, &host);
@@ -226,6 +242,7 @@ impl World {
         match reason {
             FatalReason::Stopped => {}
             FatalReason::Failed(_) if disk.has_failed() => {}
+            FatalReason::Failed(_) | FatalReason::Formation(_) if self.is_spoiled(&host) => {}
             FatalReason::Failed(error) => self.oracle.violation(format!("node {id} failed: {error}")),
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
@@ -244,6 +261,19 @@ impl World {
                 world.start(id);
             }
         }));
+    }
+
+    /// The machine loses its power now, in the middle of what it does, and is switched on again after a while.
+    #[cfg(feature = "failpoints")]
+    pub(crate) fn down_at_once(&self, id: NodeId, host: &Arc<Host>) {
+        if self.host(id).is_some_and(|current| current.name() == host.name()) {
+            self.crash(id);
+            let world = self.clone();
+            drop(SimRuntime::spawn(async move {
+                SimRuntime::sleep(DOWN_FOR).await;
+                world.start(id);
+            }));
+        }
     }
 
     /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.

@@ -2,7 +2,7 @@
 
 use crate::durable;
 use fairhold_codec::DecodeError;
-use fairhold_types::{ClusterId, Incarnation, NodeId};
+use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -196,6 +196,7 @@ impl DataDir {
     }
 
     fn write(&self, identity: &Identity) -> Result<(), DataDirError> {
+        failpoint!(StorageIdentityWrite)?;
         let bytes = encode(identity)?;
         durable::write(&self.path.join(IDENTITY_TEMPORARY), &self.path.join(IDENTITY), &[&bytes])?;
         Ok(())

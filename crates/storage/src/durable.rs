@@ -1,5 +1,6 @@
 //! Files that appear whole or not at all, also after a loss of power.
 
+use fairhold_types::failpoint;
 use rustix::fs::OFlags;
 use std::{
     fs::{File, OpenOptions},
@@ -30,7 +31,9 @@ pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Resul
         std::fs::remove_file(temporary).ok();
         return Err(error);
     }
+    failpoint!(StorageFileRename)?;
     std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
+    failpoint!(StorageFileName)?;
     sync_parent(path)
 }
 
@@ -114,6 +117,7 @@ fn write_pieces(temporary: &Path, parts: &[&[u8]], way: Way) -> io::Result<()> {
     piece.write(&mut file, way)?;
     // The last piece was written up to the end of its block.
     file.set_len(length as u64)?;
+    failpoint!(StorageFileSync)?;
     file.sync_all()
 }
 

@@ -18,6 +18,7 @@ use crate::{
     record_file,
 };
 use fairhold_codec::DecodeError;
+use fairhold_types::failpoint;
 use openraft::{
     alias::{EntryOf, LogIdOf, VoteOf},
     entry::RaftEntry,
@@ -78,6 +79,7 @@ impl LogDb {
         if exists && !path.join("CURRENT").is_file() {
             return Err(durable::damaged(path, "the log was here and is gone (there is no CURRENT file)"));
         }
+        failpoint!(StorageLogOpen)?;
         record_file::verify_directory(path)?;
         let db = DB::open(&options(exists), path).map_err(|error| failed(path, &error))?;
         let log = LogDb { db, path: path.to_owned() };
@@ -95,6 +97,7 @@ impl LogDb {
 
     /// Reads and verifies everything, and keeps the newest entries in memory.
     pub(crate) fn recover(&self) -> io::Result<Tail> {
+        failpoint!(StorageLogRecover)?;
         let pointers = LogPointers {
             vote: self.get(VOTE)?,
             committed: self.get::<Option<LogId>>(COMMITTED)?.flatten(),
@@ -148,6 +151,7 @@ impl LogDb {
     /// Removes the table files of nothing but purged entries. The range deletion hides the entries, and compaction would free
     /// them in its own time; what may come back of older ones below them is under `first`, which nobody reads.
     pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
+        failpoint!(StoragePurgeFiles)?;
         self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
     }
 

@@ -15,6 +15,7 @@ use crate::{
     log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
     metrics::StorageMetrics,
 };
+use fairhold_types::failpoint;
 use futures_util::{Stream, TryStreamExt, stream};
 use openraft::{
     OptionalSend,
@@ -151,13 +152,16 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        failpoint!(StorageVoteSave)?;
         self.shared.check()?;
         let (done, result) = oneshot::channel();
         self.ask(Request::Vote { vote: *vote, done }).await?;
-        result.await.map_err(|_| writer_is_gone())?
+        result.await.map_err(|_| writer_is_gone())??;
+        failpoint!(StorageVoteSaved)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        failpoint!(StorageCommittedSave)?;
         // Written with the next append, or at the end: it only tells a start how far it may apply at once, and so is not worth a
         // write of its own for every entry.
         self.shared.tail()?.state.committed = committed;
@@ -173,6 +177,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
+        failpoint!(StorageLogAppend)?;
         let mut sealed = Vec::new();
         let mut sized = Vec::new();
         let mut total = 0;
@@ -196,6 +201,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
+        failpoint!(StorageTruncateBegin)?;
         let (change, removed, last) = {
             let mut tail = self.shared.tail()?;
             let (change, removed) = tail.truncate_after(last_log_id)?;
@@ -203,10 +209,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         // Not awaited: until it is on disk the old entries may come back after a crash, which harms nobody, because whatever is
         // appended later gets on disk later.
-        self.ask(Request::Truncate { change, removed, last }).await
+        self.ask(Request::Truncate { change, removed, last }).await?;
+        failpoint!(StorageTruncateDone)
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
+        failpoint!(StoragePurgeBegin)?;
         let ((removed, forgotten), last) = {
             let mut tail = self.shared.tail()?;
             (tail.purge(log_id)?, tail.state.last)
@@ -215,7 +223,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         if removed.end == 0 {
             return Ok(());
         }
-        self.ask(Request::Purge { removed, purged: log_id, last }).await
+        self.ask(Request::Purge { removed, purged: log_id, last }).await?;
+        failpoint!(StoragePurgeDone)
     }
 }
 
@@ -256,6 +265,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
 
 impl LogReader {
     async fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
+        failpoint!(StorageLogRead)?;
         {
             let View { on_disk, in_memory, .. } = self.shared.tail()?.view(range.clone(), bytes_max);
             if on_disk.is_empty() {

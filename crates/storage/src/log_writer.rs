@@ -8,6 +8,10 @@ use crate::{
     log_tail::{Failure, Tail},
     metrics::{StorageMetrics, Written},
 };
+use fairhold_types::{
+    failpoint,
+    planted::{self, Bug},
+};
 use openraft::{
     alias::{LogIdOf, VoteOf},
     storage::IOFlushed,
@@ -103,7 +107,8 @@ impl Writer {
 
     fn finish(&mut self, round: Round, added: io::Result<()>) {
         let Round { batch, change, waiters } = round;
-        let result = added.and_then(|()| self.check()).and_then(|()| self.write(batch));
+        let result = added.and_then(|()| self.check()).and_then(|()| failpoint!(StorageLogWrite));
+        let result = result.and_then(|()| self.write(batch)).and_then(|()| failpoint!(StorageLogSynced));
         let failure = self.record(&result, change, &waiters).err();
         for waiter in waiters {
             let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
@@ -115,6 +120,9 @@ impl Writer {
                 // Who asked may be gone: then nobody relies on the answer.
                 Waiter::Vote(_, done) => drop(done.send(result)),
             }
+        }
+        if let Err(error) = failpoint!(StorageLogTold) {
+            drop(self.record(&Err(error), change, &[]));
         }
     }
 
@@ -166,11 +174,16 @@ impl Round {
                 }
                 self.batch.put_bounds(first, last.as_ref())
             }
+            Request::Vote { vote, done } if planted::has(Bug::VotesUnflushed) => {
+                done.send(Ok(())).ok();
+                self.batch.put_vote(&vote)
+            }
             Request::Vote { vote, done } => {
                 self.waiters.push(Waiter::Vote(vote, done));
                 self.batch.put_vote(&vote)
             }
             Request::Committed(committed) => self.batch.put_committed(committed.as_ref()),
+            Request::Truncate { .. } if planted::has(Bug::ForgetsTruncation) => Ok(()),
             Request::Truncate { change, removed, last } => {
                 self.change = change;
                 self.batch.delete_entries(&removed);

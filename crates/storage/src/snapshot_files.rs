@@ -13,6 +13,7 @@ use crate::{durable, fault::Faults};
 use bytes::Bytes;
 use fairhold_codec::RunningChecksum;
 use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
+use fairhold_types::failpoint;
 use futures_util::future::BoxFuture;
 use std::{
     io,
@@ -69,6 +70,7 @@ pub enum Damage {
 impl SnapshotFiles {
     /// Opens a directory that exists, and removes what an interrupted save left there.
     pub(crate) fn open(path: &Path) -> io::Result<SnapshotFiles> {
+        failpoint!(StorageSnapshotClean)?;
         for name in names(path)? {
             if name.ends_with(TEMPORARY_SUFFIX) {
                 let leftover = path.join(name);
@@ -118,10 +120,12 @@ impl SnapshotStore for SnapshotFiles {
 impl Directory {
     fn save(&self, image: &SnapshotImage) -> io::Result<()> {
         let _turn = self.turn.lock().map_err(|_| io::Error::other("an earlier snapshot was interrupted"))?;
+        failpoint!(StorageSnapshotWrite)?;
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
         let parts = Parts::of(image)?;
         durable::write(&self.temporary(number), &self.file(number), &parts.in_order(image))?;
+        failpoint!(StorageSnapshotOlder)?;
         for number in older {
             durable::remove(&self.temporary(number), &self.file(number))?;
         }
@@ -130,6 +134,7 @@ impl Directory {
 
     fn load(&self) -> io::Result<Option<SnapshotImage>> {
         let _turn = self.turn.lock().map_err(|_| io::Error::other("an earlier snapshot was interrupted"))?;
+        failpoint!(StorageSnapshotLoad)?;
         let Some(newest) = self.numbers()?.pop() else { return Ok(None) };
         let path = self.file(newest);
         let bytes = std::fs::read(&path).map_err(|error| durable::naming(&path, error))?;

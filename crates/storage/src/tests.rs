@@ -3,6 +3,8 @@
 mod crash;
 mod damage;
 mod directory;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod golden;
 mod log;
 mod machine;

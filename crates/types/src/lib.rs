@@ -7,6 +7,7 @@ pub mod code;
 pub mod dto;
 pub mod duration;
 pub mod election;
+pub mod failpoint;
 pub mod hold;
 pub mod id;
 pub mod limits;

@@ -6,7 +6,7 @@ use crate::{
     types::Types,
     wire::{Declined, Reply},
 };
-use fairhold_types::NodeId;
+use fairhold_types::{NodeId, failpoint};
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, ready},
@@ -73,9 +73,15 @@ async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Qu
             Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
             next = queue.recv(), if in_flight.len() < IN_FLIGHT_MAX => {
                 let Some((rpc, answer)) = next else { return };
+                if failpoint!(RaftAppendReceive, RT).is_err() {
+                    continue;
+                }
                 let raft = &core.raft;
                 let mut handed = async move {
                     let reply = raft.append_entries(rpc).await.map_or(Reply::Declined(Declined::NotRunning), Reply::Append);
+                    if failpoint!(RaftAppendAnswer, RT).is_err() {
+                        return;
+                    }
                     // The connection may be gone, and the answer with it.
                     answer.send(reply).ok();
                 }

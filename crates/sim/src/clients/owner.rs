@@ -7,6 +7,8 @@ use crate::{
 };
 use fairhold_types::{LockName, SessionNumber};
 use http::{Method, StatusCode};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
 use rand::RngExt;
 use std::time::Duration;
 
@@ -50,6 +52,10 @@ async fn live(client: &mut Client, id: &str, number: SessionNumber, round: u32) 
         if !asked_for_lock && client.chance.random_range(0..2) == 0 {
             asked_for_lock = true;
             lock(client, id).await;
+        }
+        if client.chance.random_range(0..4) == 0 {
+            // It renews at the last moment.
+            SimRuntime::sleep(TTL * 3 / 4).await;
         }
         client.idle(900).await;
     }

@@ -35,6 +35,7 @@ impl Durability {
             | Fact::Renewed { .. }
             | Fact::LettingGo { .. }
             | Fact::Believed { .. }
+            | Fact::Slept { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => {}
         }

@@ -24,6 +24,7 @@ impl Invariant for Freshness {
             | Fact::Renewed { .. }
             | Fact::LettingGo { .. }
             | Fact::Believed { .. }
+            | Fact::Slept { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => Ok(()),
         }

@@ -1,9 +1,14 @@
 //! A session never ends sooner than its full timeout after an acknowledged renewal, unless its client lets go of it.
 //!
-//! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass.
+//! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass. And the time in which the
+//! leader was paused, and so deaf to renewals, does not count, where it goes on to lead.
 
 use super::Invariant;
-use crate::oracle::{Applied, Fact, Physics};
+use crate::{
+    host::TRUE_RATE,
+    oracle::{Applied, Fact, Physics},
+};
+use fairhold_state::State;
 use fairhold_state::command::Event;
 use fairhold_types::SessionNumber;
 use std::{
@@ -11,17 +16,34 @@ use std::{
     time::Duration,
 };
 
+/// The leader's clock is looked at so often, and twice before a session ends; a pause that is shorter is none.
+const TICKS: Duration = Duration::from_millis(350);
+
+/// For how long a leader was paused, until when, and until when it led after that.
+struct Sleep {
+    until: Duration,
+    slept: Duration,
+    led_until: Duration,
+}
+
+/// A renewal that was acknowledged: when it was sent, and until when it reaches.
+type Renewed = (Duration, Duration);
+
 pub(crate) struct Leases {
     rate_max: u64,
     /// Until when each session lives at least.
-    lives: BTreeMap<SessionNumber, Duration>,
+    lives: BTreeMap<SessionNumber, Renewed>,
     expired: BTreeMap<SessionNumber, Duration>,
     let_go: BTreeSet<SessionNumber>,
+    /// Those that a leader's clock ended.
+    timed_out: BTreeMap<SessionNumber, Duration>,
+    sleeps: Vec<Sleep>,
 }
 
 impl Leases {
     pub(crate) fn new(physics: Physics) -> Leases {
-        Leases { rate_max: physics.rate_max, lives: BTreeMap::new(), expired: BTreeMap::new(), let_go: BTreeSet::new() }
+        let (lives, expired, timed_out) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Leases { rate_max: physics.rate_max, lives, expired, let_go: BTreeSet::new(), timed_out, sleeps: Vec::new() }
     }
 
     fn expires(&mut self, session: SessionNumber, at: Duration) -> Result<(), String> {
@@ -33,13 +55,33 @@ impl Leases {
         let rate = u32::try_from(self.rate_max).unwrap_or(u32::MAX);
         let until = sent + ttl * 1_000 / rate;
         let known = self.lives.entry(session).or_default();
-        *known = until.max(*known);
+        if until > known.1 {
+            *known = (sent, until);
+        }
         self.compare(session)
+    }
+
+    /// A leader that was paused after a renewal, and before what it reaches was over, ends the session so much later.
+    fn compare_with_sleeps(&self) -> Result<(), String> {
+        for (session, at) in &self.timed_out {
+            let Some((sent, until)) = self.lives.get(session) else { continue };
+            let deaf = |sleep: &&Sleep| {
+                let from = sleep.until.saturating_sub(sleep.slept);
+                *sent < from && from <= *until && sleep.until <= *at && *at <= sleep.led_until
+            };
+            if let Some(sleep) = self.sleeps.iter().find(|sleep| deaf(sleep) && *at + TICKS < *until + sleep.slept) {
+                return Err(format!(
+                    "session {session} ended at {at:?}: it was renewed until {until:?}, its leader paused for {:?} until {:?}",
+                    sleep.slept, sleep.until
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn compare(&self, session: SessionNumber) -> Result<(), String> {
         match (self.lives.get(&session), self.expired.get(&session)) {
-            (Some(until), Some(at)) if at < until => {
+            (Some((_, until)), Some(at)) if at < until => {
                 Err(format!("session {session} ended at {at:?}, and a renewal was acknowledged that reaches until {until:?}"))
             }
             (Some(_) | None, Some(_) | None) => Ok(()),
@@ -58,6 +100,7 @@ impl Invariant for Leases {
         }
         for event in applied.events {
             if let Event::SessionExpired { session } = event {
+                self.timed_out.insert(*session, applied.at);
                 self.expires(*session, applied.at)?;
             }
             if let Event::SessionClosed { session } = event
@@ -76,6 +119,10 @@ impl Invariant for Leases {
                 self.let_go.insert(*session);
                 Ok(())
             }
+            Fact::Slept { until, slept, led_until } => {
+                self.sleeps.push(Sleep { until: *until, slept: *slept, led_until: *led_until });
+                Ok(())
+            }
             Fact::Answered { .. }
             | Fact::Wrote { .. }
             | Fact::Read { .. }
@@ -85,6 +132,10 @@ impl Invariant for Leases {
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => Ok(()),
         }
+    }
+
+    fn finished(&mut self, _: &State) -> Result<(), String> {
+        if self.rate_max == TRUE_RATE { self.compare_with_sleeps() } else { Ok(()) }
     }
 }
 
@@ -104,5 +155,20 @@ mod tests {
         let mut leases = Leases::new(Physics { rate_max: 2_000 });
         assert!(leases.renewed(session, second, second * 3).is_ok());
         assert!(leases.expires(session, second * 3).is_ok(), "a fast clock may end it sooner");
+    }
+
+    #[test]
+    fn a_session_that_ends_in_spite_of_its_leaders_pause_is_found() {
+        let (session, second) = (SessionNumber(1), Duration::from_secs(1));
+        let ends = |at: Duration| {
+            let mut leases = Leases::new(Physics { rate_max: TRUE_RATE });
+            leases.renewed(session, second, second * 3).unwrap();
+            leases.timed_out.insert(session, at);
+            leases.sleeps.push(Sleep { until: second * 6, slept: second * 4, led_until: second * 10 });
+            leases.finished(&State::new())
+        };
+        assert!(ends(second * 6).is_err(), "renewed until 4 s, and deaf from 2 s to 6 s");
+        assert!(ends(second * 8).is_ok());
+        assert!(ends(second * 11).is_ok(), "another leader's affair");
     }
 }

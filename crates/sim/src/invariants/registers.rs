@@ -88,6 +88,7 @@ impl Invariant for Registers {
             | Fact::Renewed { .. }
             | Fact::LettingGo { .. }
             | Fact::Believed { .. }
+            | Fact::Slept { .. }
             | Fact::WatchBegan { .. }
             | Fact::WatchTold { .. } => Ok(()),
         }

@@ -117,7 +117,8 @@ impl Invariant for Watches {
             | Fact::Fenced { .. }
             | Fact::Renewed { .. }
             | Fact::LettingGo { .. }
-            | Fact::Believed { .. } => Ok(()),
+            | Fact::Believed { .. }
+            | Fact::Slept { .. } => Ok(()),
         }
     }
 }

@@ -1,0 +1,53 @@
+//! What a log consists of, and the writes that change it.
+
+use super::C;
+use fairhold_types::planted::{self, Bug};
+use openraft::alias::{EntryOf, LogIdOf, VoteOf};
+use std::collections::BTreeMap;
+
+/// What a log consists of.
+#[derive(Default, Clone)]
+pub(super) struct Kept {
+    pub(super) vote: Option<VoteOf<C>>,
+    pub(super) committed: Option<LogIdOf<C>>,
+    pub(super) entries: BTreeMap<u64, EntryOf<C>>,
+    pub(super) purged: Option<LogIdOf<C>>,
+}
+
+impl Kept {
+    /// Whether each entry is of the term of the one before it, or of a later one.
+    pub(super) fn has_growing_terms(&self) -> bool {
+        let ids: Vec<_> = self.entries.values().map(|entry| entry.log_id).collect();
+        ids.windows(2).all(|pair| pair[0] < pair[1])
+    }
+
+    pub(super) fn apply(&mut self, write: &Write) {
+        match write {
+            Write::Vote(vote) => self.vote = Some(*vote),
+            Write::Committed(committed) => self.committed = *committed,
+            Write::Entry(entry) => {
+                self.entries.insert(entry.log_id.index, EntryOf::<C>::clone(entry));
+            }
+            Write::Truncate(next) => drop(self.entries.split_off(next)),
+            Write::Purge(through) => {
+                self.entries = self.entries.split_off(&(through.index + 1));
+                self.purged = Some(*through);
+            }
+        }
+    }
+}
+
+/// The smallest thing that is written whole or not at all.
+pub(super) enum Write {
+    Vote(VoteOf<C>),
+    Committed(Option<LogIdOf<C>>),
+    Entry(Box<EntryOf<C>>),
+    Truncate(u64),
+    Purge(LogIdOf<C>),
+}
+
+impl Write {
+    pub(super) fn is_kept(&self) -> bool {
+        !(planted::has(Bug::ForgetsTruncation) && matches!(self, Write::Truncate(_)))
+    }
+}

@@ -1,0 +1,147 @@
+//! The process ends, or the disk fails, at each step of the storage; then it starts again, and what was acknowledged is there.
+//!
+//! A process that ends cannot be the test's own: the test runs itself once more as a child, with a failpoint in its environment.
+
+use super::{snapshots::image, *};
+use crate::{Storage, data_dir::DataDir};
+use fairhold_raft::snapshot::SnapshotStore;
+use fairhold_types::failpoint::Point;
+use std::{error::Error, process::Command};
+
+const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
+const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
+/// A step that is taken more often than this is crashed in so many times.
+const TIMES_MAX: u32 = 5;
+
+/// Nothing but the child of the tests below: it needs to be told where.
+#[tokio::test]
+async fn a_child_does_all_that_a_storage_does() {
+    if let Some(home) = std::env::var_os(HOME) {
+        work(Path::new(&home)).await.unwrap();
+    }
+}
+
+/// Says on its output what was acknowledged.
+async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
+    let mut storage = Storage::open(home, 1)?;
+    storage.log.save_vote(&vote(1)).await?;
+    println!("\ndone vote 1");
+    append(&mut storage.log, entries(1, 0..20)).await?;
+    println!("\ndone entries 1");
+    storage.log.save_committed(Some(log_id(1, 12))).await?;
+    storage.snapshots.save(image("6")).await?;
+    println!("\ndone snapshot 6");
+    storage.log.purge(log_id(1, 6)).await?;
+    storage.log.truncate_after(Some(log_id(1, 14))).await?;
+    append(&mut storage.log, entries(2, 15..18)).await?;
+    println!("\ndone entries 2");
+    storage.log.save_vote(&vote(3)).await?;
+    println!("\ndone vote 3");
+    storage.snapshots.save(image("12")).await?;
+    println!("\ndone snapshot 12");
+    storage.log.purge(log_id(1, 12)).await?;
+    drop(storage);
+
+    let mut storage = Storage::open(home, 1)?;
+    assert_eq!(storage.snapshots.load().await?, Some(image("12")));
+    assert_eq!(read_all(&mut storage.log).await?.len(), 5);
+    append(&mut storage.log, entries(3, 18..20)).await?;
+    println!("\ndone entries 3");
+    Ok(())
+}
+
+/// What a child acknowledged before it ended, and whether it came to its end.
+fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", CHILD, "--nocapture", "--test-threads=1"])
+        .env(HOME, home)
+        .env("FAIRHOLD_FAILPOINTS", failpoint)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout);
+    let errors = String::from_utf8_lossy(&child.stderr);
+    assert!(text.contains("running 1 test"), "{text}{errors}");
+    if failpoint.contains("=crash") {
+        assert!(child.status.success() || child.status.code().is_none(), "{failpoint}: {text}{errors}");
+    }
+    (text.lines().filter_map(|line| line.strip_prefix("done ")).map(str::to_owned).collect(), child.status.success())
+}
+
+/// What was acknowledged is there, and the storage goes on.
+async fn check(home: &Path, done: &[String], failpoint: &str) {
+    let has = |what: &str| done.iter().any(|done| done == what);
+    let mut storage = Storage::open(home, 1).unwrap_or_else(|error| panic!("{failpoint}: {error}"));
+    let voted = read_vote(&mut storage.log).await.unwrap().map_or(0, |vote| vote.leader_id.term);
+    let least = if has("vote 3") { 3 } else { u64::from(has("vote 1")) };
+    assert!(voted >= least, "{failpoint}: the vote of term {least} was given, {voted} is there");
+
+    let through = match storage.snapshots.load().await.unwrap() {
+        Some(newest) if newest == image("12") => 12,
+        Some(newest) if newest == image("6") => 6,
+        Some(other) => panic!("{failpoint}: {other:?} was never saved"),
+        None => 0,
+    };
+    let least = if has("snapshot 12") { 12 } else { 6 * u64::from(has("snapshot 6")) };
+    assert!(through >= least, "{failpoint}: the snapshot through {least} was acknowledged, {through} is there");
+
+    let state = storage.log.get_log_state().await.unwrap();
+    let purged = state.last_purged_log_id.map(|id| id.index);
+    assert!(purged.unwrap_or(0) <= through, "{failpoint}: purged through {purged:?}, the snapshot is through {through}");
+    let first = purged.map_or(0, |purged| purged + 1);
+    let mut expected = Vec::new();
+    if has("entries 1") {
+        expected.extend(entries(1, first..15));
+    }
+    if has("entries 2") {
+        expected.extend(entries(2, 15..18));
+    }
+    if has("entries 3") {
+        expected.extend(entries(3, 18..20));
+    }
+    let there = read_all(&mut storage.log).await.unwrap();
+    assert_eq!(there.get(..expected.len()), Some(&expected[..]), "{failpoint}");
+
+    let next = state.last_log_id.map_or(0, |last| last.index + 1);
+    append(&mut storage.log, entries(4, next..next + 1)).await.unwrap();
+    drop(storage);
+    let mut storage = Storage::open(home, 1).unwrap();
+    assert_eq!(read_all(&mut storage.log).await.unwrap().last(), entries(4, next..next + 1).first());
+}
+
+async fn fail_at_each_step(action: &str) {
+    for point in Point::ALL.iter().filter(|point| point.name().starts_with("storage.")) {
+        let mut failed = 0;
+        for time in 1..=TIMES_MAX {
+            let home = tempfile::tempdir().unwrap();
+            let failpoint = format!("{}={action}@{time}", point.name());
+            let (done, ended) = run_child(home.path(), &failpoint);
+            if ended && done.iter().any(|done| done == "entries 3") && action == "crash" {
+                break;
+            }
+            failed += u32::from(!ended);
+            check(home.path(), &done, &failpoint).await;
+            if ended {
+                break;
+            }
+        }
+        assert!(failed > 0, "{} was never reached", point.name());
+    }
+}
+
+#[tokio::test]
+async fn a_crash_at_each_step_loses_nothing_that_was_acknowledged() {
+    fail_at_each_step("crash").await;
+}
+
+#[tokio::test]
+async fn an_error_at_each_step_loses_nothing_that_was_acknowledged() {
+    fail_at_each_step("error").await;
+}
+
+#[test]
+fn a_directory_whose_making_was_interrupted_is_made_by_the_next_start() {
+    let home = tempfile::tempdir().unwrap();
+    let (done, ended) = run_child(home.path(), "storage.identity.write=crash");
+    assert!(done.is_empty() && !ended);
+    assert!(DataDir::open(home.path(), 1).unwrap().is_new());
+}

@@ -1,0 +1,39 @@
+//! A process that ends at one step of its work, again and again, has all that was acknowledged when it starts again. Only builds with
+//! the feature `failpoints` have this test.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, LONG, NODES, alone},
+};
+
+/// Steps that each node takes, whether it leads or not.
+const STEPS: [&str; 6] =
+    ["storage.log.append", "storage.log.write", "storage.log.synced", "storage.log.told", "raft.apply.begin", "raft.apply.done"];
+/// How often a step is taken before the crash: after what a start does by itself, or in the middle of it.
+const TIMES: [usize; 2] = [3, 60];
+
+#[test]
+fn a_process_that_crashes_at_a_failpoint_has_all_that_was_acknowledged_when_it_starts_again() {
+    alone(LONG, async {
+        let mut cluster = Cluster::start().await;
+        let mut written = Vec::new();
+        let crashes = TIMES.iter().flat_map(|times| STEPS.map(|step| format!("{step}=crash@{times}")));
+        for (round, crash) in crashes.enumerate() {
+            let index = round % NODES;
+            assert!(cluster.nodes[index].terminate().await.success(), "{crash}");
+            cluster.nodes[index].environment = vec![("FAIRHOLD_FAILPOINTS".to_owned(), crash.into())];
+            cluster.nodes[index].start();
+            let client = cluster.client((index + 1) % NODES);
+            while !cluster.nodes[index].has_exited() {
+                let path = format!("/v1/nodes/kept-{}", written.len());
+                client.write(&Call::put(&path, path.clone())).await;
+                written.push(path);
+            }
+            cluster.nodes[index].environment.clear();
+            cluster.restart(index).await;
+            for path in &written {
+                client.send_to(index, &Call::get(path)).await.expect("the node runs").expect_status(200);
+            }
+        }
+    });
+}
