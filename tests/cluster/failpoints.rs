@@ -1,5 +1,5 @@
-//! A process that ends at one step of its work, again and again, has all that was acknowledged when it starts again. Only builds with
-//! the feature `failpoints` have this test.
+//! A process that ends at one step of its work, again and again, has all that was acknowledged when it starts again. Only builds
+//! with the feature `failpoints` have this test.
 
 use crate::{
     client::Call,

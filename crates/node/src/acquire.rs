@@ -94,9 +94,6 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// The same for a caller that is not waited for.
     pub(crate) async fn abandon_at_once(&self, grant: GrantId, attempt: u64) {
-        if failpoint!(NodeAcquireAbandon, RT).is_err() {
-            return;
-        }
         let command = Command::Abandon { grant, attempt, at: wall_now() };
         let answered = tokio::select! {
             biased;

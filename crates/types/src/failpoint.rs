@@ -164,8 +164,6 @@ points! {
     NodeAcquireClaim = "node.acquire.claim",
     /// After it was committed, before its caller is told or waits.
     NodeAcquireClaimed = "node.acquire.claimed",
-    /// Before the grant of a caller that went away is ended.
-    NodeAcquireAbandon = "node.acquire.abandon",
 }
 
 /// What happens at a point that was reached.
