@@ -1,6 +1,9 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
-use crate::answer;
+use crate::{
+    advice::{ask_again, what_to_do},
+    answer,
+};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use fairhold_node::api::{CallError, InTheWay};
@@ -145,17 +148,25 @@ impl Problem {
         self
     }
 
+    /// The same, with what the caller can do about it.
+    fn advised(self) -> Problem {
+        match what_to_do(self.code) {
+            Some(advice) => Problem { detail: format!("{}: {advice}", self.detail).into(), ..self },
+            None => self,
+        }
+    }
+
     /// The problem of a call to the node.
     pub(crate) fn of(error: CallError, asked: Asked) -> Problem {
         let detail = error.to_string();
         match error {
-            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked),
+            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(),
             CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
                 not_done(reason, detail)
             }
             CallError::Propose(ProposeError::Unknown(reason)) => {
                 let detail = match reason {
-                    UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => advice(detail, asked),
+                    UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => ask_again(detail, asked),
                 };
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key()))
             }
@@ -163,7 +174,7 @@ impl Problem {
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
             }
             CallError::LockHeld { refused, in_the_way } => {
-                let mut problem = of_rejection(refused, detail, asked);
+                let mut problem = of_rejection(refused, detail, asked).advised();
                 problem.facts = Box::new(blocked(*problem.facts, *in_the_way, asked));
                 problem
             }
@@ -299,16 +310,6 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
         NotProposed::ShuttingDown => Code::ShuttingDown,
     };
     Problem::new(code, detail).facts(outcome(Effect::None, None))
-}
-
-fn advice(detail: String, asked: Asked) -> String {
-    match asked {
-        Asked::Acquire { id, .. } | Asked::Write { key: id } => {
-            format!("{detail}; it may have happened: ask again with Idempotency-Key: {id}")
-        }
-        Asked::Change => format!("{detail}; it may have happened, and it is safe to ask again"),
-        Asked::Read => detail,
-    }
 }
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
@@ -656,6 +657,25 @@ mod tests {
         );
         let path = Path::parse("/a").unwrap();
         check(CallError::NoNode { path }, Asked::Read, 404, "no_node", false, &json!({"path": "/a"}));
+    }
+
+    #[test]
+    fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let row = |code: &str| page.lines().find(|line| line.starts_with(&format!("| `{code}` |")));
+        for code in Code::ALL {
+            let (status, _, retryable) = standing(*code);
+            let row = row(code.as_str()).unwrap_or_else(|| panic!("docs/errors.md has no row for {code}"));
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert!(cells.len() == 5 && cells[1].split(" or ").any(|one| one == status.as_str()), "{row}");
+            let repeat = if retryable { ["yes", "with a new key"] } else { ["no", "no"] };
+            assert!(repeat.contains(&cells[2]) && cells[3].len() > 10 && cells[4].len() > 5, "{row}");
+        }
+        let rows =
+            page.lines().filter(|line| line.starts_with("| `") && line.contains("` | ") && !line.starts_with("| `50")).count();
+        assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for what is no code");
+        assert!(row("of_next_year").is_none());
     }
 
     #[test]

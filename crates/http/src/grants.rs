@@ -18,7 +18,7 @@ use fairhold_node::{
 };
 use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Rejection, Want};
 use fairhold_types::{
-    Code, GrantId, LockName, Mode, SessionId, dto,
+    GrantId, LockName, Mode, SessionId, dto,
     limits::{
         LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
         SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
@@ -242,7 +242,7 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
             let rejection = Rejection::GrantEnded { reason, note };
             Err(Problem::of(rejection.into(), Asked::Read))
         }
-        GrantLookup::Unknown => Err(Problem::new(Code::GrantNotFound, "no grant has this id")),
+        GrantLookup::Unknown => Err(Problem::of(Rejection::NoGrant.into(), Asked::Read)),
     }
 }
 

@@ -10,6 +10,7 @@
 //! - `listener`: sockets; `shares`: what all of them share, and none may take alone. The rest runs under a simulator too.
 
 mod admin;
+mod advice;
 mod answer;
 mod cluster;
 mod delivery;

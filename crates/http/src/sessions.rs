@@ -15,6 +15,7 @@ use fairhold_node::{
     Node,
     api::{OpenSessionCall, SessionRef},
 };
+use fairhold_state::command::Rejection;
 use fairhold_types::{
     Code, SessionId, SessionNumber, dto, duration,
     limits::{
@@ -110,7 +111,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let found = node.session(which(&received.segment()?)?, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     match found.value {
         Some(view) => answer::json(StatusCode::OK, found.revision, &answer::session(view)),
-        None => Err(Problem::new(Code::SessionNotFound, "the session does not exist or has ended")),
+        None => Err(Problem::of(Rejection::NoSession.into(), Asked::Read)),
     }
 }
 

@@ -27,7 +27,7 @@ pub enum Rejection {
         ahead: u64,
     },
     /// The grant has ended.
-    #[error("the grant was {reason}{}", .note.as_ref().map(|note| format!(" by an administrator: {note}")).unwrap_or_default())]
+    #[error("the grant {}{}", how(*.reason), .note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
     GrantEnded {
         /// How.
         reason: EndReason,
@@ -191,6 +191,15 @@ pub enum Rejection {
         /// How many it may have.
         max: u64,
     },
+}
+
+fn how(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::Released => "was given back",
+        EndReason::Expired => "has expired: it was not renewed in time, or was held for as long as it may be",
+        EndReason::Broken => "was taken away by an administrator",
+        EndReason::Withdrawn => "has left the queue",
+    }
 }
 
 fn circle(cycle: &[Blocked]) -> String {
