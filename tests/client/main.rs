@@ -17,6 +17,7 @@ mod examples;
 mod front_page;
 mod grants;
 mod leader_killed;
+mod looking;
 mod many;
 mod paused;
 mod recipes;

@@ -10,7 +10,7 @@ use crate::{
     session::Session,
 };
 use fairhold_types::{
-    LockName, Mode,
+    LockName, Mode, ParsePathError,
     dto::Meta,
     duration,
     limits::{
@@ -34,7 +34,7 @@ use tracing::Instrument;
 pub(crate) struct Wish {
     pub(crate) lock: LockName,
     /// Other locks, to be taken in the same step.
-    pub(crate) others: Vec<LockName>,
+    pub(crate) others: Vec<(LockName, Mode)>,
     pub(crate) mode: Mode,
     pub(crate) limit: Option<u32>,
     pub(crate) permits: u32,
@@ -70,8 +70,9 @@ impl Wish {
             body["reentrant"] = json!(true);
         }
         if !self.others.is_empty() {
-            let locks = std::iter::once(&self.lock).chain(&self.others);
-            body["locks"] = locks.map(|name| json!({ "name": name, "mode": self.mode })).collect();
+            let others = self.others.iter().map(|(name, mode)| (name, *mode));
+            let locks = std::iter::once((&self.lock, self.mode)).chain(others);
+            body["locks"] = locks.map(|(name, mode)| json!({ "name": name, "mode": mode })).collect();
             return body;
         }
         match &self.value {
@@ -107,7 +108,7 @@ pub struct Acquire {
     client: Client,
     session: Option<Session>,
     name: String,
-    others: Vec<String>,
+    others: Vec<(String, Mode)>,
     mode: Mode,
     ttl: Duration,
     wait: Option<Duration>,
@@ -177,7 +178,13 @@ impl Acquire {
     /// Takes this lock too, in the same step and in the same mode, up to 64 in all: both or neither, with one token, and in one
     /// order everywhere, so that those who take several so never wait for one another in a circle. Each has one permit then.
     pub fn and(mut self, name: impl Into<String>) -> Acquire {
-        self.others.push(name.into());
+        self.others.push((name.into(), self.mode));
+        self
+    }
+
+    /// The same for a lock that is shared with other readers, whatever the mode of the first one is.
+    pub fn and_shared(mut self, name: impl Into<String>) -> Acquire {
+        self.others.push((name.into(), Mode::Shared));
         self
     }
 
@@ -308,8 +315,8 @@ impl Acquire {
         if self.reentrant && (!self.others.is_empty() || self.value.is_some()) {
             return Err(Error::Invalid("a further hold is of one lock, and not of an election".to_owned()));
         }
-        let others = self.others.iter().map(|name| LockName::parse(name)).collect::<Result<_, _>>();
-        let others = others.map_err(|error| Error::Invalid(format!("a lock's name: {error}")))?;
+        let others = self.others.iter().map(|(name, mode)| Ok((LockName::parse(name)?, *mode))).collect::<Result<_, _>>();
+        let others = others.map_err(|error: ParsePathError| Error::Invalid(format!("a lock's name: {error}")))?;
         let owner = self.owner.clone().unwrap_or_else(|| match self.session {
             Some(_) => by_itself(&self.client.inner().owner),
             None => self.client.inner().owner.clone(),

@@ -125,6 +125,14 @@ impl Client {
         self.asking(self.client.watch())
     }
 
+    /// Anything else that the client can do: `client.with(async |client| client.locks().get("deploy").await)?`.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub fn with<T>(&self, work: impl AsyncFnOnce(&crate::Client) -> Result<T, Error>) -> Result<T, Error> {
+        self.runtime.block_on(work(&self.client))?
+    }
+
     /// As [`crate::Client::settled`].
     pub fn settled(&self) {
         // Only a client that has ended cannot be waited for, and this one has not.

@@ -125,6 +125,12 @@ impl Held {
 }
 
 impl Observer {
+    /// Begins with what happened at this revision, instead of how it stands now; what no node keeps any more is [`Seen::Missed`].
+    #[must_use]
+    pub fn from(self, revision: Revision) -> Observer {
+        Observer { from: Some(revision), ..self }
+    }
+
     /// What is seen next. It waits for it, over nodes that die and clusters that are out of reach; it may be dropped and asked
     /// again.
     ///

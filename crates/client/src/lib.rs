@@ -36,6 +36,8 @@
 //! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
 //!   changes in one step.
 //! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
+//! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: who holds what, who waits, who leads; and what administrators
+//!   do.
 //! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
@@ -65,6 +67,7 @@ mod calls;
 mod claim;
 mod client;
 mod clock;
+mod cluster;
 mod election;
 mod endpoints;
 mod error;
@@ -72,10 +75,12 @@ mod exchange;
 mod guard;
 mod ids;
 mod lease;
+mod locks;
 mod lookout;
 mod nodes;
 mod problem;
 mod queue;
+mod reading;
 pub mod recipes;
 mod session;
 mod terms;
@@ -87,9 +92,11 @@ mod write;
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
+pub use cluster::{Cluster, Sessions};
 pub use election::{Observer, Seen};
 pub use error::{Error, Lost};
 pub use guard::{Guard, Held};
+pub use locks::{ListLocks, Locks, SetLock};
 pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;
 pub use session::{OpenSession, Session};

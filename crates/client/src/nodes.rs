@@ -1,16 +1,17 @@
 //! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
 
 use crate::{
-    calls::Patience,
     claim::LEVEL,
     client::Client,
     error::Error,
     exchange::{Call, Reply, query},
+    reading::Reading,
     write::{Create, Delete, Put},
 };
-use fairhold_types::{Path, Revision, dto};
+use fairhold_types::{Path, Revision, dto, duration};
 use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
+use std::time::Duration;
 
 /// Entries that are asked for at a time.
 const PAGE: usize = 1_000;
@@ -19,6 +20,7 @@ const PAGE: usize = 1_000;
 #[derive(Debug, Clone)]
 pub struct Nodes {
     client: Client,
+    reading: Reading,
 }
 
 /// A node's value, as it was read.
@@ -35,7 +37,19 @@ pub struct Value {
 
 impl Nodes {
     pub(crate) fn new(client: Client) -> Nodes {
-        Nodes { client }
+        Nodes { client, reading: Reading::default() }
+    }
+
+    /// Reads what a node has, without asking the leader: faster, and it may be a little old.
+    #[must_use]
+    pub fn local(self) -> Nodes {
+        Nodes { reading: Reading { local: true, ..self.reading }, ..self }
+    }
+
+    /// Reads once the node that answers has this revision: read your own writes, from any node.
+    #[must_use]
+    pub fn at_least(self, revision: Revision) -> Nodes {
+        Nodes { reading: Reading { least: Some(revision), ..self.reading }, ..self }
     }
 
     /// Reads a node, linearizably: all that was acknowledged to anybody before is seen. Nothing where it does not exist.
@@ -44,17 +58,8 @@ impl Nodes {
     /// [`Error::Unavailable`] where no answer came in the client's time.
     pub async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
         let reply = self.read(&url_path(path)?).await?;
-        let number = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        match reply.done() {
-            Ok(()) => {
-                let version = number("fairhold-version").and_then(|version| i32::try_from(version).ok());
-                let revision = number("fairhold-revision");
-                let (Some(version), Some(revision)) = (version, revision) else {
-                    let (status, detail) = (reply.status.as_u16(), "the answer has no version".to_owned());
-                    return Err(Error::Refused { code: None, status, detail });
-                };
-                Ok(Some(Value { bytes: reply.body, version, revision: Revision(revision) }))
-            }
+        match value(reply) {
+            Ok(value) => Ok(Some(value)),
             Err(Error::NoNode { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -88,22 +93,32 @@ impl Nodes {
         self.list(path, "recursive").await
     }
 
+    /// The stats of a node's children, in the order of their names.
+    ///
+    /// # Errors
+    /// As [`children`](Nodes::children).
+    pub async fn child_stats(&self, path: &str) -> Result<Vec<dto::Stat>, Error> {
+        self.client.pages(&format!("{}?children&meta&limit={PAGE}", url_path(path)?), self.reading).await
+    }
+
+    /// A node's value once it is newer than what was read at that revision, or than it is now; nothing where that did not come in
+    /// that time. A watch tells more, and misses nothing.
+    ///
+    /// # Errors
+    /// As [`get`](Nodes::get); [`Error::NoNode`] where there is no node; [`Error::Refused`] where the wait is over 10 minutes.
+    pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<Value>, Error> {
+        let after = after.map_or_else(String::new, |Revision(after)| format!("&after={after}"));
+        let path = format!("{}?wait={}{after}", url_path(path)?, query(&duration::format(wait)));
+        let reply = self.client.send_waiting(&self.reading.of(Call::new(Method::GET, path)), wait).await?;
+        if reply.status == reqwest::StatusCode::NOT_MODIFIED { Ok(None) } else { value(reply).map(Some) }
+    }
+
     async fn list(&self, path: &str, what: &str) -> Result<Vec<String>, Error> {
-        let (path, mut all, mut cursor) = (url_path(path)?, Vec::new(), String::new());
-        loop {
-            let page: dto::Page<String> = self.read(&format!("{path}?{what}&limit={PAGE}{cursor}")).await?.json()?;
-            all.extend(page.items);
-            match page.next_cursor {
-                Some(next) => cursor = format!("&cursor={}", query(&next)),
-                None => return Ok(all),
-            }
-        }
+        self.client.pages(&format!("{}?{what}&limit={PAGE}", url_path(path)?), self.reading).await
     }
 
     async fn read(&self, path: &str) -> Result<Reply, Error> {
-        let inner = self.client.inner();
-        self.client.learn();
-        inner.calls.send(&Call::new(Method::GET, path.to_owned()), Patience::within(inner.timeout)).await
+        self.client.send(&self.reading.of(Call::new(Method::GET, path.to_owned()))).await
     }
 
     /// Writes a node's value, and creates the node where it does not exist: say more, or `.await` it.
@@ -125,6 +140,17 @@ impl Nodes {
     pub fn delete(&self, path: &str) -> Delete {
         Delete::new(self.client.clone(), path)
     }
+}
+
+fn value(reply: Reply) -> Result<Value, Error> {
+    reply.done()?;
+    let number = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let version = number("fairhold-version").and_then(|version| i32::try_from(version).ok());
+    let (Some(version), Some(revision)) = (version, number("fairhold-revision")) else {
+        let (status, detail) = (reply.status.as_u16(), "the answer has no version".to_owned());
+        return Err(Error::Refused { code: None, status, detail });
+    };
+    Ok(Value { bytes: reply.body, version, revision: Revision(revision) })
 }
 
 /// A path with or without a slash at its beginning.

@@ -54,13 +54,17 @@ pub enum Tidings {
 pub struct Watch {
     client: Client,
     parameters: Vec<String>,
+    /// With all below the path and the lock that are named.
+    below: bool,
+    /// A node without all that is below it is named.
+    without_below: bool,
     begin: Begin,
     invalid: Option<String>,
 }
 
 impl Watch {
     pub(crate) fn new(client: Client) -> Watch {
-        Watch { client, parameters: Vec::new(), begin: Begin::Now, invalid: None }
+        Watch { client, parameters: Vec::new(), below: false, without_below: false, begin: Begin::Now, invalid: None }
     }
 
     fn path(mut self, path: &str, how: &str) -> Watch {
@@ -74,17 +78,17 @@ impl Watch {
     /// A node of the tree, whether it is there yet or not. Of [`node`](Watch::node), [`children`](Watch::children) and
     /// [`tree`](Watch::tree) a watch has one.
     pub fn node(self, path: &str) -> Watch {
-        self.path(path, "")
+        Watch { without_below: true, ..self.path(path, "") }
     }
 
     /// A node and its direct children.
     pub fn children(self, path: &str) -> Watch {
-        self.path(path, "&children")
+        Watch { without_below: true, ..self.path(path, "&children") }
     }
 
     /// A node and all below it.
     pub fn tree(self, path: &str) -> Watch {
-        self.path(path, "&recursive")
+        Watch { below: true, ..self.path(path, "") }
     }
 
     /// A lock: who queues, who is granted, who ends. Beside a [`tree`](Watch::tree) it is also the locks whose names go on from
@@ -95,6 +99,11 @@ impl Watch {
             Err(error) => self.invalid = Some(format!("the lock's name: {error}")),
         }
         self
+    }
+
+    /// A lock and all whose names go on from it with a `/`. Not beside a [`node`](Watch::node) or [`children`](Watch::children).
+    pub fn locks_below(self, name: &str) -> Watch {
+        Watch { below: true, ..self.lock(name) }
     }
 
     /// Every lock.
@@ -125,9 +134,16 @@ impl Watch {
         Watch { begin: Begin::From(revision), ..self }
     }
 
-    async fn begin(self) -> Result<Watching, Error> {
+    async fn begin(mut self) -> Result<Watching, Error> {
         if let Some(why) = self.invalid {
             return Err(Error::Invalid(why));
+        }
+        if self.below && self.without_below {
+            let why = "a node without what is below it, beside locks with all below them, is for two watches";
+            return Err(Error::Invalid(why.to_owned()));
+        }
+        if self.below {
+            self.parameters.push("recursive".to_owned());
         }
         let inner = self.client.inner();
         self.client.learn();

@@ -1,0 +1,321 @@
+//! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
+
+use crate::{
+    calls::Patience,
+    claim::LEVEL,
+    client::Client,
+    error::Error,
+    exchange::{Call, Reply, query},
+    reading::Reading,
+};
+use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
+use futures_util::future::BoxFuture;
+use percent_encoding::utf8_percent_encode;
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// Entries that are asked for at a time.
+const PAGE: usize = 1_000;
+
+/// The locks of the cluster.
+///
+/// ```no_run
+/// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+/// let locks = client.locks();
+/// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   page after page, or .page(…)
+/// let lock = locks.get("deploy").await?; //                        who holds it, and how many wait
+/// let queue = locks.queue("deploy").await?; //                     who waits, for whom
+/// let past = locks.history("deploy", None).await?; //              who held it, and how that ended
+/// let current = locks.check_fence("deploy", 42, None).await?; //   whether a held grant has that token
+/// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask for it,
+/// locks.take_away("deploy", "ci-7 hangs").await?; //               take it from all who hold it,
+/// locks.set("gpu").limit(8).max_waiters(100).await?; //            and say what it allows
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Locks {
+    client: Client,
+    reading: Reading,
+}
+
+impl Client {
+    /// A grant by its secret id, wherever it was taken; none where no grant has it. To take one: [`Client::lock`].
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where it has ended; [`Error::Unavailable`] where no answer came in the client's time.
+    pub async fn grant(&self, id: GrantId) -> Result<Option<dto::Grant>, Error> {
+        let reply = self.send(&Call::new(Method::GET, format!("/v1/grants/{id}"))).await?;
+        match reply.problem().code {
+            Some(Code::GrantNotFound) => Ok(None),
+            _ => reply.json().map(Some),
+        }
+    }
+
+    /// The locks: who holds them, who waits, and what administrators do with them.
+    #[must_use]
+    pub fn locks(&self) -> Locks {
+        Locks { client: self.clone(), reading: Reading::default() }
+    }
+}
+
+impl Locks {
+    /// Takes what a node has, without asking the leader: faster, and it may be a little old.
+    #[must_use]
+    pub fn local(self) -> Locks {
+        Locks { reading: Reading { local: true, ..self.reading }, ..self }
+    }
+
+    /// Waits until the node that answers has this revision.
+    #[must_use]
+    pub fn at_least(self, revision: Revision) -> Locks {
+        Locks { reading: Reading { least: Some(revision), ..self.reading }, ..self }
+    }
+
+    /// The locks in which somebody stands, and those that were used of late: `.await` it for all, or say which first.
+    pub fn list(&self) -> ListLocks {
+        ListLocks { locks: self.clone(), query: Vec::new() }
+    }
+
+    /// Who holds a lock, and how many wait; a lock that was never used has no holders.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
+    pub async fn get(&self, name: &str) -> Result<dto::Lock, Error> {
+        self.read(url(name, "")?).await?.json()
+    }
+
+    /// All who stand in a lock, in order, holders first.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get).
+    pub async fn queue(&self, name: &str) -> Result<Vec<dto::QueueItem>, Error> {
+        Ok(self.read(url(name, "/queue")?).await?.json::<dto::Queue>()?.items)
+    }
+
+    /// The same, once somebody's place has changed since a revision, or since now; nothing where none has in that time. It is
+    /// asked again at another node where one is gone.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get); [`Error::Refused`] where the wait is over 10 minutes.
+    pub async fn next_queue(
+        &self,
+        name: &str,
+        after: Option<Revision>,
+        wait: Duration,
+    ) -> Result<Option<Vec<dto::QueueItem>>, Error> {
+        let after = after.map_or_else(String::new, |Revision(after)| format!("&after={after}"));
+        let call = self.call(format!("{}?wait={}{after}", url(name, "/queue")?, query(&duration::format(wait))));
+        let reply = self.client.send_waiting(&call, wait).await?;
+        if reply.status == reqwest::StatusCode::NOT_MODIFIED {
+            Ok(None)
+        } else {
+            reply.json::<dto::Queue>().map(|queue| Some(queue.items))
+        }
+    }
+
+    /// Who held a lock, the newest first and those who hold it now before all; only who held it then, where a revision or a
+    /// time (`2026-11-21T14:03:27Z`) is named.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get); [`Error::Refused`] where `at` is neither.
+    pub async fn history(&self, name: &str, at: Option<&str>) -> Result<Vec<dto::Holding>, Error> {
+        let at = at.map_or_else(String::new, |at| format!("&at={}", query(at)));
+        self.pages(&format!("{}?limit={PAGE}{at}", url(name, "/history")?)).await
+    }
+
+    /// Whether a held grant of the lock has this token now; with a grant's id, whether it is that one, to be exact among readers.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get).
+    pub async fn check_fence(&self, name: &str, token: u64, grant: Option<GrantId>) -> Result<bool, Error> {
+        let grant = grant.map_or_else(String::new, |grant| format!("&grant={grant}"));
+        let reply = self.read(format!("{}?token={token}{grant}", url(name, "/fence")?)).await?;
+        match reply.problem().code {
+            Some(Code::StaleToken) => Ok(false),
+            _ => reply.json::<dto::FenceCheck>().map(|check| check.current),
+        }
+    }
+
+    /// The token of the one who holds it, or of the last one who did; none where it was never held, or is forgotten.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get).
+    pub async fn last_token(&self, name: &str) -> Result<Option<FencingToken>, Error> {
+        Ok(self.get(name).await?.last_token)
+    }
+
+    /// For administrators: asks those who hold a lock to give it back. Nothing ends by it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators';
+    /// [`Error::OutcomeUnknown`] where no answer came in the client's time.
+    pub async fn revoke(&self, name: &str, reason: &str) -> Result<(), Error> {
+        let call = Call::new(Method::POST, url(name, "/holders/revoke")?);
+        self.change(call.json(&json!({ "reason": reason }))).await?.done()
+    }
+
+    /// For administrators: takes a lock from all who hold it. The next in line get their turn in the same step.
+    ///
+    /// # Errors
+    /// As [`revoke`](Locks::revoke).
+    pub async fn take_away(&self, name: &str, reason: &str) -> Result<(), Error> {
+        self.change(Call::new(Method::DELETE, format!("{}?reason={}", url(name, "/holders")?, query(reason)))).await?.done()
+    }
+
+    /// For administrators: what a lock allows. Say what, and `.await` it; what is not said stays as it is.
+    pub fn set(&self, name: &str) -> SetLock {
+        SetLock { locks: self.clone(), name: name.to_owned(), what: Map::new() }
+    }
+
+    fn call(&self, path: String) -> Call {
+        self.reading.of(Call::new(Method::GET, path))
+    }
+
+    async fn read(&self, path: String) -> Result<Reply, Error> {
+        self.client.send(&self.call(path)).await
+    }
+
+    async fn change(&self, call: Call) -> Result<Reply, Error> {
+        let call = call.key(self.client.inner().ids.make());
+        self.client.send(&call).await
+    }
+
+    async fn pages<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
+        self.client.pages(path, self.reading).await
+    }
+}
+
+impl Client {
+    pub(crate) async fn send(&self, call: &Call) -> Result<Reply, Error> {
+        self.learn();
+        self.inner().calls.send(call, Patience::within(self.inner().timeout)).await
+    }
+
+    /// The same where the answer may be held back so long.
+    pub(crate) async fn send_waiting(&self, call: &Call, wait: Duration) -> Result<Reply, Error> {
+        self.learn();
+        let timeout = self.inner().timeout;
+        let patience = Patience { until: tokio::time::Instant::now() + timeout + wait, each: wait + timeout };
+        self.inner().calls.send(call, patience).await
+    }
+
+    /// Page after page of a listing whose path has a query.
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: Reading) -> Result<Vec<T>, Error> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let call = reading.of(Call::new(Method::GET, format!("{path}{cursor}")));
+            let page: dto::Page<T> = self.send(&call).await?.json()?;
+            all.extend(page.items);
+            match page.next_cursor {
+                Some(next) => cursor = format!("&cursor={}", query(&next)),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+/// A listing of locks: `.await` it for all of them.
+#[derive(Debug, Clone)]
+#[must_use = "locks are listed when this is awaited"]
+pub struct ListLocks {
+    locks: Locks,
+    query: Vec<String>,
+}
+
+impl ListLocks {
+    fn with(mut self, name: &str, value: &str) -> ListLocks {
+        self.query.push(format!("{name}={}", query(value)));
+        self
+    }
+
+    /// Only those whose name begins so.
+    pub fn prefix(self, prefix: &str) -> ListLocks {
+        self.with("prefix", prefix)
+    }
+
+    /// Only those that are `held`, `queued` (somebody waits), `cooling` or `idle`.
+    pub fn state(self, state: &str) -> ListLocks {
+        self.with("state", state)
+    }
+
+    /// By `name`, or first those with most `waiters`, the `longest_wait`, most `wait`, `hold` or `contention`.
+    pub fn sort(self, sort: &str) -> ListLocks {
+        self.with("sort", sort)
+    }
+
+    /// One page of at most so many, 1 to 1,000, beginning where an earlier one ended.
+    ///
+    /// # Errors
+    /// As [`Locks::get`]; [`Error::Refused`] where something that was said is not known.
+    pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<dto::ListedLock>, Error> {
+        let listing = self.with("limit", &limit.to_string());
+        let listing = match cursor {
+            Some(cursor) => listing.with("cursor", cursor),
+            None => listing,
+        };
+        listing.locks.read(format!("/v1/locks?{}", listing.query.join("&"))).await?.json()
+    }
+}
+
+impl IntoFuture for ListLocks {
+    type Output = Result<Vec<dto::ListedLock>, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let listing = self.with("limit", &PAGE.to_string());
+            listing.locks.pages(&format!("/v1/locks?{}", listing.query.join("&"))).await
+        })
+    }
+}
+
+/// What a lock is to allow: `.await` it, for the lock as it is then.
+#[derive(Debug, Clone)]
+#[must_use = "it is set when this is awaited"]
+pub struct SetLock {
+    locks: Locks,
+    name: String,
+    what: Map<String, Value>,
+}
+
+impl SetLock {
+    fn with(mut self, name: &str, value: Value) -> SetLock {
+        self.what.insert(name.to_owned(), value);
+        self
+    }
+
+    /// How many permits it has. Who holds keeps what he has.
+    pub fn limit(self, limit: u32) -> SetLock {
+        self.with("limit", json!(limit))
+    }
+
+    /// How many may wait for it.
+    pub fn max_waiters(self, most: u64) -> SetLock {
+        self.with("max_waiters", json!(most))
+    }
+
+    /// How long a grant may hold it that is given from now on; zero: as long as it likes.
+    pub fn max_hold(self, most: Duration) -> SetLock {
+        self.with("max_hold", json!(duration::format(most)))
+    }
+}
+
+impl IntoFuture for SetLock {
+    type Output = Result<dto::Lock, Error>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let call = Call::new(Method::PATCH, url(&self.name, "")?).json(&Value::Object(self.what));
+            self.locks.client.send(&call).await?.json()
+        })
+    }
+}
+
+fn url(name: &str, what: &str) -> Result<String, Error> {
+    let name = LockName::parse(name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
+    Ok(format!("/v1/locks/{}{what}", utf8_percent_encode(name.as_str(), LEVEL)))
+}
