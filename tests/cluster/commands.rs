@@ -26,13 +26,13 @@ async fn run(arguments: &[&str]) -> Output {
 
 /// What it printed, where it ended with that code.
 #[track_caller]
-fn said(output: &Output, code: i32) -> String {
+pub(crate) fn said(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     let said = if code == 0 { &output.stdout } else { &output.stderr };
     String::from_utf8(said.clone()).expect("text")
 }
 
-async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
+pub(crate) async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
     run(&[arguments, &["-e", &cluster.nodes[node].url]].concat()).await
 }
 

@@ -25,10 +25,12 @@ mod disk_mounted;
 mod doctor;
 mod elections;
 mod exactly_once;
+mod examples;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod fairness;
 mod going_away;
+mod grants_command;
 mod history;
 mod hostile;
 mod idle;

@@ -5,7 +5,9 @@ use crate::{
     cluster::ClusterArgs,
     completions::CompletionsArgs,
     config_show::ConfigCommand,
-    lock::{ExecArgs, LONG_ABOUT, LockArgs, SupervisorArgs, elect::ElectArgs},
+    elections::ElectionsArgs,
+    grants::GrantsArgs,
+    lock::{ExecArgs, LONG_ABOUT, LockArgs, SEM_AFTER_HELP, SupervisorArgs, elect::ElectArgs},
     locks::LocksArgs,
     node::NodeArgs,
     sessions::SessionsArgs,
@@ -39,11 +41,15 @@ pub(crate) enum Command {
     /// Run a command while leading an election
     Elect(Box<ElectArgs>),
     /// Run a command while holding permits of a semaphore: `lock` with a limit
-    #[command(mut_arg("limit", |limit| limit.required(true)))]
+    #[command(mut_arg("limit", |limit| limit.required(true)), after_help = SEM_AFTER_HELP)]
     Sem(Box<LockArgs>),
     /// List locks, show who holds and who waits, break one
     Locks(LocksArgs),
-    /// List sessions, show what one owns, end one
+    /// Take a grant, renew, upgrade, downgrade and release it: for scripts that hold one over several commands
+    Grants(GrantsArgs),
+    /// Show and follow who leads an election, proclaim another value
+    Elections(ElectionsArgs),
+    /// List sessions, show what one owns, open one and keep it alive, end one
     Sessions(SessionsArgs),
     /// Read and write the tree of nodes
     Node(NodeArgs),
@@ -65,6 +71,8 @@ pub(crate) enum Command {
     /// Print the completions for a shell
     Completions(CompletionsArgs),
     /// Print the manual page
+    #[command(after_help = "Example:
+  fairhold man > fairhold.1")]
     Man,
     /// Between `lock` and the command
     #[command(hide = true)]
@@ -73,12 +81,17 @@ pub(crate) enum Command {
     #[command(hide = true)]
     LockExec(ExecArgs),
     /// Print the version of this program and of all that it writes to disk and to other nodes
+    #[command(after_help = "Example:
+  fairhold version")]
     Version,
 }
 
 /// What `serve` was told by flags and environment.
 #[derive(Debug, Default, clap::Args)]
-#[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.")]
+#[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.
+
+Example, the same on every machine but for --id:
+  fairhold serve --id 1 --data /var/lib/fairhold --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
 pub(crate) struct ServeArgs {
     /// Take what is not given here from this TOML file; it has the same names as the flags
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
@@ -139,6 +152,9 @@ fn connections() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// What `dev` was told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fairhold dev                            three nodes, on the ports 7171 to 7173
+  fairhold dev --nodes 5 --dir ./data --demo")]
 pub(crate) struct DevArgs {
     /// How many nodes
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u16).range(1..=5))]
@@ -167,7 +183,10 @@ pub(crate) struct DevArgs {
 
 /// What `doctor` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.")]
+#[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.
+
+Example:
+  fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171")]
 pub(crate) struct DoctorArgs {
     /// A node's URL for clients; one is enough to find the others, and with all of them more can be said
     #[arg(

@@ -43,18 +43,33 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum Workload {
     /// Take a lock and give it back, each client a lock of its own
+    #[command(after_help = "Examples:
+  fairhold bench lock -c 64
+  fairhold bench lock -c 1 --profile     and where the time of a cycle goes")]
     Lock(lock::LockArgs),
     /// Take one lock in turn: how often it changes hands, and how long each waits
+    #[command(after_help = "Example:
+  fairhold bench contended -c 128")]
     Contended(LoadArgs),
     /// Write or read nodes of the tree
+    #[command(after_help = "Example:
+  fairhold bench kv --operation read -c 64")]
     Kv(kv::KvArgs),
     /// Open sessions and keep them alive: what they cost
+    #[command(after_help = "Example:
+  fairhold bench sessions --sessions 100000")]
     Sessions(sessions::SessionsArgs),
     /// Write without a pause, to see for how long nothing is done while you hurt the cluster
+    #[command(after_help = "Example:
+  fairhold bench failover --seconds 30")]
     Failover(LoadArgs),
     /// Write while many watch: when they are told
+    #[command(after_help = "Example:
+  fairhold bench watch -c 1000 --rate 100")]
     Watch(LoadArgs),
     /// Commit to the bare replicated log of three nodes within this process: the floor under every write here
+    #[command(after_help = "Example:
+  fairhold bench log")]
     Log(log::LogArgs),
 }
 

@@ -21,15 +21,39 @@ pub(crate) struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Show the node that answers: role, term, leader, revision
-    Status,
+    #[command(after_help = "Example:
+  fairhold cluster status -e http://n2:7171")]
+    Status {
+        /// Add a digest of the node's whole state: two nodes at the same revision have the same. It walks the state
+        #[arg(long)]
+        digest: bool,
+    },
     /// List the members, with how far each is behind
+    #[command(after_help = "Example:
+  fairhold cluster members")]
     Members,
+    /// Say whether the node that is asked can serve: 0 it can, 69 it cannot
+    #[command(after_help = "Example:
+  fairhold cluster ready -e http://n2:7171 --timeout 1s")]
+    Ready,
+    /// Print all that the node that is asked measures, in the text format of Prometheus
+    #[command(after_help = "Example:
+  fairhold cluster metrics -e http://n2:7171 | grep fairhold_leader")]
+    Metrics,
+    /// Print the description of the HTTP API (OpenAPI 3.1) of the node that is asked
+    #[command(after_help = "Example:
+  fairhold cluster openapi > openapi.json")]
+    Openapi,
     /// Hand the leadership to another member; an administrator's call
+    #[command(after_help = "Example:
+  fairhold cluster transfer-leader 2 --auth-token-file admin")]
     TransferLeader {
         /// Its id
         to: u64,
     },
     /// Have the node that answers take a snapshot of its state now; an administrator's call
+    #[command(after_help = "Example:
+  fairhold cluster snapshot -e http://n2:7171 --auth-token-file admin")]
     Snapshot,
 }
 
@@ -42,17 +66,26 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     let order = |path: &str| Request::change(Method::POST, format!("/v1/cluster/{path}"));
     let request = match &args.command {
-        ClusterCommand::Status | ClusterCommand::Members => Request::get("/v1/cluster"),
+        ClusterCommand::Status { digest } => Request::get("/v1/cluster").flag("digest", *digest),
+        ClusterCommand::Members => Request::get("/v1/cluster"),
+        ClusterCommand::Ready => Request::get("/readyz").flag("verbose", true),
+        ClusterCommand::Metrics => Request::get("/metrics"),
+        ClusterCommand::Openapi => Request::get("/openapi.json"),
         ClusterCommand::TransferLeader { to } => order("leader").parameter("to", Some(to)),
         ClusterCommand::Snapshot => order("snapshot"),
     };
     let reply = api.call(&request).await?;
-    if asked == Some(Form::Json) {
+    if asked == Some(Form::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
         return form::write_body(&reply);
     }
     let cluster: Value = reply.read()?;
     match &args.command {
-        ClusterCommand::Status | ClusterCommand::TransferLeader { .. } | ClusterCommand::Snapshot => {
+        ClusterCommand::Metrics
+        | ClusterCommand::Openapi
+        | ClusterCommand::Ready
+        | ClusterCommand::Status { .. }
+        | ClusterCommand::TransferLeader { .. }
+        | ClusterCommand::Snapshot => {
             if asked == Some(Form::Ndjson) {
                 return form::write_line(&cluster);
             }

@@ -7,6 +7,8 @@ use std::{io, process::ExitCode};
 
 /// What `completions` was told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:
+  fairhold completions bash > /etc/bash_completion.d/fairhold")]
 pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,

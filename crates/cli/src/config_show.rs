@@ -12,6 +12,8 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print what `serve` would run with, as a file for --config
+    #[command(after_help = "Example:
+  fairhold config show --origin --config fairhold.toml")]
     Show {
         /// Say behind each value where it comes from
         #[arg(long)]
@@ -21,6 +23,8 @@ pub(crate) enum ConfigCommand {
         serve: Box<ServeArgs>,
     },
     /// Say nothing if `serve` could run with it, else what is wrong
+    #[command(after_help = "Example:
+  fairhold config check --config fairhold.toml     2, and why, where `serve` would refuse it")]
     Check {
         /// The flags of `serve`.
         #[command(flatten)]

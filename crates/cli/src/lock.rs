@@ -11,7 +11,7 @@ mod supervisor;
 mod terminal;
 mod waiting;
 
-pub(crate) use args::{LONG_ABOUT, LockArgs};
+pub(crate) use args::{LONG_ABOUT, LockArgs, SEM_AFTER_HELP};
 pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
 use crate::remote::{self, Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
@@ -45,7 +45,7 @@ enum Waited {
 
 /// Waits, runs and ends as the command does.
 pub(crate) fn main(args: &LockArgs) -> ExitCode {
-    if args.names.len() > 1 && (args.limit.is_some() || args.permits != 1) {
+    if args.names.len() + args.and_shared.len() > 1 && (args.limit.is_some() || args.permits != 1) {
         let why = "several locks are taken with one permit each: leave out --limit and --permits, or name one lock";
         return crate::failed(crate::EXIT_USAGE, &Failure::Usage(why.to_owned()));
     }
@@ -67,7 +67,7 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
 }
 
 async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
-    let name = &args.names.join(", ");
+    let name = &[&args.names[..], &args.and_shared].concat().join(", ");
     let api = Api::new(&args.connect)?;
     let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
     let mut signals = group::listen(&PASSED_ON)?;
@@ -114,6 +114,11 @@ fn wish(args: &LockArgs, client: &Client) -> Acquire {
         None => client.lock(name),
     };
     wish = args.names[1..].iter().fold(wish, |wish, name| wish.and(name));
+    wish = args.and_shared.iter().fold(wish, |wish, name| wish.and_shared(name));
+    wish = args.meta.iter().fold(wish, |wish, (key, value)| wish.meta(key, value));
+    if let Some(max_hold) = args.max_hold {
+        wish = wish.max_hold(max_hold);
+    }
     wish = wish.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
     if let Some(limit) = args.limit {
         wish = wish.limit(limit);

@@ -2,7 +2,7 @@
 //! allows.
 
 use crate::remote::{
-    self, Api, Failure, RemoteArgs, Request,
+    self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
     api::encode,
     form::{self, Form, Table, cell},
 };
@@ -23,6 +23,9 @@ pub(crate) struct LocksArgs {
 #[derive(Debug, Subcommand)]
 enum LocksCommand {
     /// List the locks
+    #[command(after_help = "Examples:
+  fairhold locks ls orders/ --state queued
+  fairhold locks ls --sort longest_wait --limit 10")]
     Ls {
         /// Only those whose name begins so
         #[arg(value_name = "PREFIX")]
@@ -36,18 +39,50 @@ enum LocksCommand {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
     },
     /// Show who holds a lock, and how many wait
+    #[command(after_help = "Examples:
+  fairhold locks show deploy
+  fairhold locks show deploy --wait 1m     when it changes next")]
     Show {
         /// The lock
         name: String,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
     },
     /// Show everybody who stands in a lock, in order, holders first
+    #[command(after_help = "Example:
+  fairhold locks queue deploy")]
     Queue {
         /// The lock
         name: String,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
+    },
+    /// Check a fencing token: 0 where a held grant has it, 1 where it is stale
+    #[command(after_help = "Example:
+  fairhold locks fence deploy 42")]
+    Fence {
+        /// The lock
+        name: String,
+        /// The token
+        token: u64,
+        /// The secret id of the grant that must have it, to be exact among readers
+        #[arg(long, value_name = "ID")]
+        grant: Option<String>,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
     },
     /// Show who held a lock, the newest first, and how that ended
+    #[command(after_help = "Examples:
+  fairhold locks history deploy
+  fairhold locks history deploy --at 2026-11-21T14:03:27Z     who held it then")]
     History {
         /// The lock
         name: String,
@@ -57,8 +92,13 @@ enum LocksCommand {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
     },
     /// Ask those who hold a lock to give it back; nothing ends by it (for administrators)
+    #[command(after_help = "Example:
+  fairhold locks revoke deploy --reason 'an upgrade' --auth-token-file admin")]
     Revoke {
         /// The lock
         name: String,
@@ -67,7 +107,8 @@ enum LocksCommand {
         reason: Option<String>,
     },
     /// Set what a lock allows; what is not named stays as it is (for administrators)
-    #[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
+    #[command(group = clap::ArgGroup::new("what").required(true).multiple(true), after_help = "Example:
+  fairhold locks set gpu --limit 8 --max-waiters 100 --max-hold 2h --auth-token-file admin")]
     Set {
         /// The lock
         name: String,
@@ -82,6 +123,8 @@ enum LocksCommand {
         max_hold: Option<String>,
     },
     /// Take a lock away from all who hold it (for administrators)
+    #[command(after_help = "Example:
+  fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin")]
     Break {
         /// The lock
         name: String,
@@ -110,53 +153,39 @@ pub(crate) fn main(args: &LocksArgs) -> ExitCode {
 async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
-        LocksCommand::Ls { prefix, state, sort, page } => {
+        LocksCommand::Ls { prefix, state, sort, page, read } => {
             let request = Request::get("/v1/locks").parameter("prefix", prefix.as_ref());
             let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
             let fields = Fields(
                 &["LOCK", "STATE", "HOLDERS", "WAITING", "LIMIT", "HELD FOR", "WAITED", "HELD", "HAND-OVERS"],
                 &["lock", "state", "holders", "queue_length", "limit", "held_for", "waited", "held", "hand_overs"],
             );
-            list(api, &request, page, asked, &fields).await
+            list(api, &read.of(request), page, asked, &fields).await
         }
-        LocksCommand::Show { name } => {
-            let reply = api.call(&Request::get(format!("/v1/locks/{}", encode(name)))).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
-                return form::write_body(&reply);
-            }
-            let lock: Value = reply.read()?;
-            let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
-            let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
-            for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
-                let of = |field| cell(&holder, field);
-                table.row(vec![
-                    cell(&lock, "lock"),
-                    of("number"),
-                    of("owner"),
-                    of("mode"),
-                    of("token"),
-                    of("held_for"),
-                    cell(&lock, "queue_length"),
-                ]);
-            }
-            form::write(&table.text(Form::of(asked)))
+        LocksCommand::Show { name, news } => {
+            show(&api.call(&news.of(Request::get(format!("/v1/locks/{}", encode(name))))).await?, asked)
         }
-        LocksCommand::Queue { name } => {
+        LocksCommand::Fence { name, token, grant, read } => {
+            let request = Request::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
+            let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
+            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) { form::write_body(&reply) } else { Ok(()) }
+        }
+        LocksCommand::Queue { name, news } => {
             let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
-            let reply = api.call(&request).await?;
+            let reply = api.call(&news.of(request)).await?;
             let fields = Fields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
             show_items(&reply, asked, &fields)
         }
-        LocksCommand::History { name, at, page } => {
+        LocksCommand::History { name, at, page, read } => {
             let request = Request::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
             let fields = Fields(
                 &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             );
-            list(api, &request, page, asked, &fields).await
+            list(api, &read.of(request), page, asked, &fields).await
         }
         LocksCommand::Revoke { name, reason } => {
             let request = Request::change(Method::POST, format!("/v1/locks/{}/holders/revoke", encode(name)));
@@ -180,8 +209,23 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
     what.extend(max_waiters.map(|most| ("max_waiters".to_owned(), most.into())));
     what.extend(max_hold.map(|most| ("max_hold".to_owned(), most.into())));
     let request = Request::change(Method::PATCH, format!("/v1/locks/{}", encode(name)));
-    let request = request.header("content-type", "application/json".to_owned());
-    request.body(Value::Object(what).to_string().into_bytes())
+    request.json(&Value::Object(what))
+}
+
+/// Who holds it: a row each.
+fn show(reply: &remote::api::Reply, asked: Option<Form>) -> Result<(), Failure> {
+    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+        return form::write_body(reply);
+    }
+    let lock: Value = reply.read()?;
+    let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
+    let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
+    for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
+        let of = |field| cell(&holder, field);
+        let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
+        table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
+    }
+    form::write(&table.text(Form::of(asked)))
 }
 
 /// Headings, and the field below each; a dot goes one level down.
@@ -222,10 +266,10 @@ pub(crate) async fn list(
     asked: Option<Form>,
     fields: &Fields,
 ) -> Result<(), Failure> {
-    let (mut cursor, mut table) = (page.cursor.clone(), Table::new(fields.0));
+    let (mut cursor, mut table, mut request) = (page.cursor.clone(), Table::new(fields.0), request.clone());
     loop {
-        let request = request.clone().parameter("limit", page.limit).parameter("cursor", cursor.as_ref());
-        let reply = api.call(&request).await?;
+        let reply = api.call(&request.clone().parameter("limit", page.limit).parameter("cursor", cursor.as_ref())).await?;
+        request = request.next_page();
         if asked == Some(Form::Json) {
             return form::write_body(&reply);
         }

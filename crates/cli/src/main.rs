@@ -9,6 +9,10 @@ mod config_show;
 mod demo;
 mod dev;
 mod doctor;
+mod elections;
+#[cfg(test)]
+mod features;
+mod grants;
 mod lock;
 mod locks;
 mod member;
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Command::Lock(args) | Command::Sem(args) => lock::main(&args),
         Command::Elect(args) => lock::elect::main(*args),
         Command::Locks(args) => locks::main(&args),
+        Command::Grants(args) => grants::main(&args),
+        Command::Elections(args) => elections::main(&args),
         Command::Sessions(args) => sessions::main(&args),
         Command::Node(args) => node::main(&args),
         Command::Txn(args) => txn::main(&args),

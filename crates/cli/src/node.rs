@@ -4,7 +4,7 @@ use crate::{
     locks::{Fields, PageArgs, list},
     output,
     remote::{
-        self, Api, Failure, RemoteArgs, Request,
+        self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
         api::node_path,
         form::{self, Form, Table, cell},
     },
@@ -32,13 +32,25 @@ pub(crate) struct NodeArgs {
 #[derive(Debug, Subcommand)]
 enum NodeCommand {
     /// Write a node's value to standard output, byte for byte
+    #[command(after_help = "Examples:
+  fairhold node get /app/config
+  fairhold node get /app/config --wait 10m     when it is written next")]
     Get {
         /// Its path, like /jobs/7
         path: String,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
     },
     /// Set a node's value; it is created where it does not exist
+    #[command(after_help = "Examples:
+  fairhold node put /app/config --parents v1
+  fairhold node put /app/config --version 3 --fence deploy=42 v2")]
     Put(PutArgs),
     /// Create a node that must not exist yet
+    #[command(after_help = "Examples:
+  fairhold node create /workers/3 --session 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e n7
+  fairhold node create /jobs --sequential --name task- --parents payload")]
     Create {
         /// What and how.
         #[command(flatten)]
@@ -51,6 +63,8 @@ enum NodeCommand {
         name: Option<String>,
     },
     /// Remove a node
+    #[command(after_help = "Example:
+  fairhold node rm -r /jobs")]
     Rm {
         /// Its path
         path: String,
@@ -60,11 +74,13 @@ enum NodeCommand {
         /// Only if it has this version
         #[arg(long)]
         version: Option<i32>,
-        /// Only while this fencing token is that of a holder
+        /// Only while this fencing token is that of a holder; with ;grant=ID behind it, exact among readers
         #[arg(long, value_name = "LOCK=TOKEN")]
         fence: Option<String>,
     },
     /// List a node's children
+    #[command(after_help = "Example:
+  fairhold node ls /jobs")]
     Ls {
         /// Its path
         #[arg(default_value = "/")]
@@ -72,8 +88,13 @@ enum NodeCommand {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
     },
     /// List all nodes below one
+    #[command(after_help = "Example:
+  fairhold node tree /app")]
     Tree {
         /// Its path
         #[arg(default_value = "/")]
@@ -81,13 +102,23 @@ enum NodeCommand {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
     },
     /// Show a node's stat
+    #[command(after_help = "Example:
+  fairhold node stat /app/config")]
     Stat {
         /// Its path
         path: String,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
     },
     /// Follow the changes of a node and of all below it
+    #[command(after_help = "Example:
+  fairhold node watch /app -o ndjson")]
     Watch {
         /// Its path
         path: String,
@@ -109,15 +140,21 @@ struct PutArgs {
     /// Only if it has this version
     #[arg(long)]
     version: Option<i32>,
-    /// Only while this fencing token is that of a holder
+    /// Only if it exists
+    #[arg(long, conflicts_with = "version")]
+    exists: bool,
+    /// Only while this fencing token is that of a holder; with ;grant=ID behind it, exact among readers
     #[arg(long, value_name = "LOCK=TOKEN")]
     fence: Option<String>,
     /// Let it live and die with this session
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["ttl", "container"])]
     session: Option<String>,
     /// Let it go when it was not changed for so long
-    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "container")]
     ttl: Option<Duration>,
+    /// Let it go some time after its last child
+    #[arg(long)]
+    container: bool,
 }
 
 /// Asks and writes.
@@ -128,33 +165,42 @@ pub(crate) fn main(args: &NodeArgs) -> ExitCode {
 async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
-        NodeCommand::Get { path } => {
-            let reply = api.call(&Request::get(node_path(path))).await?;
+        NodeCommand::Get { path, news } => {
+            let reply = api.call(&news.of(Request::get(node_path(path)))).await?;
             Ok(output::unless_closed(output::write_bytes(&reply.body))?)
         }
         NodeCommand::Put(put) => write(api, put, Request::change(Method::PUT, node_path(&put.path)), asked).await,
         NodeCommand::Create { put, sequential: true, name } => {
+            if put.version.is_some() || put.exists || put.container {
+                let why = "a node with a number in its name is always new, and is no container: leave out --version, --exists, \
+                           --container";
+                return Err(Failure::Usage(why.to_owned()));
+            }
             let request = Request::change(Method::POST, node_path(&put.path)).flag("sequential", true);
             write(api, put, request.parameter("name", name.as_ref()), asked).await
         }
         NodeCommand::Create { put, sequential: false, .. } => {
+            if put.version.is_some() || put.exists {
+                let why = "what is created must not exist: leave out --version and --exists, or use put";
+                return Err(Failure::Usage(why.to_owned()));
+            }
             let request = Request::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());
             write(api, put, request, asked).await
         }
         NodeCommand::Rm { path, recursive, version, fence } => {
             let request = Request::change(Method::DELETE, node_path(path)).flag("recursive", *recursive);
-            api.call(&conditions(request, *version, fence.as_ref())).await.map(|_| ())
+            api.call(&conditions(request, *version, false, fence.as_ref())).await.map(|_| ())
         }
-        NodeCommand::Ls { path, page } => {
+        NodeCommand::Ls { path, page, news } => {
             let request = Request::get(node_path(path)).flag("children", true).flag("meta", true);
-            list(api, &request, page, asked, &STATS).await
+            list(api, &news.of(request), page, asked, &STATS).await
         }
-        NodeCommand::Tree { path, page } => {
+        NodeCommand::Tree { path, page, news } => {
             let request = Request::get(node_path(path)).flag("recursive", true).flag("meta", true);
-            list(api, &request, page, asked, &STATS).await
+            list(api, &news.of(request), page, asked, &STATS).await
         }
-        NodeCommand::Stat { path } => {
-            let reply = api.call(&Request::get(node_path(path)).flag("meta", true)).await?;
+        NodeCommand::Stat { path, read } => {
+            let reply = api.call(&read.of(Request::get(node_path(path)).flag("meta", true))).await?;
             if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
                 return form::write_body(&reply);
             }
@@ -177,10 +223,11 @@ const STATS: Fields = Fields(
     &["path", "version", "data_length", "num_children", "ephemeral_owner", "mtime"],
 );
 
-fn conditions(request: Request, version: Option<i32>, fence: Option<&String>) -> Request {
-    let request = match version {
-        Some(version) => request.header("if-match", format!("\"{version}\"")),
-        None => request,
+fn conditions(request: Request, version: Option<i32>, exists: bool, fence: Option<&String>) -> Request {
+    let request = match (version, exists) {
+        (Some(version), _) => request.header("if-match", format!("\"{version}\"")),
+        (None, true) => request.header("if-match", "*".to_owned()),
+        (None, false) => request,
     };
     match fence {
         Some(fence) => request.header("fairhold-fence", fence.clone()),
@@ -198,8 +245,8 @@ async fn write(api: &Api, put: &PutArgs, request: Request, asked: Option<Form>) 
         Some(text) => text.as_bytes().to_vec(),
     };
     let request = request.flag("parents", put.parents).parameter("session", put.session.as_ref());
-    let request = request.parameter("ttl", put.ttl.map(duration::format)).body(value);
-    let reply = api.call(&conditions(request, put.version, put.fence.as_ref())).await?;
+    let request = request.parameter("ttl", put.ttl.map(duration::format)).flag("container", put.container).body(value);
+    let reply = api.call(&conditions(request, put.version, put.exists, put.fence.as_ref())).await?;
     if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
         return form::write_body(&reply);
     }

@@ -68,6 +68,58 @@ pub(crate) struct RemoteArgs {
     pub(crate) output: Option<form::Form>,
 }
 
+/// How fresh an answer has to be.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The answer")]
+pub(crate) struct ReadArgs {
+    /// Take what the node that is asked has, without asking the leader: it may be a little old
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Wait until the node that is asked has this revision, as an earlier answer had it
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) min_revision: Option<u64>,
+}
+
+impl ReadArgs {
+    /// Adds it to a read.
+    pub(crate) fn of(&self, request: Request) -> Request {
+        let request = request.parameter("consistency", self.local.then_some("local"));
+        match self.min_revision {
+            Some(revision) => request.header("fairhold-min-revision", revision.to_string()),
+            None => request,
+        }
+    }
+}
+
+/// The same, and whether to wait for something newer.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "The answer")]
+pub(crate) struct NewsArgs {
+    /// Wait for something newer than there is now, for at most so long; 1 is the exit code where nothing came
+    #[arg(short, long, value_name = "DURATION", value_parser = fairhold_types::duration::parse)]
+    pub(crate) wait: Option<Duration>,
+    /// Newer than this revision, as an earlier answer had it
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) after: Option<u64>,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+impl NewsArgs {
+    /// Adds it to a read.
+    pub(crate) fn of(&self, request: Request) -> Request {
+        self.read.of(request.wait(self.wait).parameter("after", self.after))
+    }
+}
+
+/// Reads `KEY=VALUE`.
+pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some(_) | None => Err("KEY=VALUE is expected, as in build=81".to_owned()),
+    }
+}
+
 /// The Rust client, for what goes on over many nodes. Needs a runtime.
 pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Client, Failure> {
     let mut builder = Client::builder().timeout(connect.timeout);

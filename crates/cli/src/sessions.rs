@@ -1,16 +1,18 @@
-//! `fairhold sessions`: which clients are alive and what they own; and ending one.
+//! `fairhold sessions`: which clients are alive and what they own; opening one, keeping it alive, and ending one.
 
 use crate::{
     locks::{Fields, PageArgs, list},
     remote::{
-        self, Api, Failure, RemoteArgs, Request,
+        self, Api, Failure, ReadArgs, RemoteArgs, Request,
+        api::encode,
         form::{self, Form, Table, cell},
     },
 };
 use clap::Subcommand;
+use fairhold_types::duration;
 use reqwest::Method;
-use serde_json::Value;
-use std::process::ExitCode;
+use serde_json::{Value, json};
+use std::{process::ExitCode, time::Duration};
 
 /// What `sessions` was told.
 #[derive(Debug, clap::Args)]
@@ -24,17 +26,61 @@ pub(crate) struct SessionsArgs {
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
     /// List the sessions
+    #[command(after_help = "Example:
+  fairhold sessions ls")]
     Ls {
         /// The page to show.
         #[command(flatten)]
         page: PageArgs,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
     },
     /// Show what a session owns
+    #[command(after_help = "Example:
+  fairhold sessions show 41")]
     Show {
-        /// Its number
-        number: u64,
+        /// Its number, or its secret id
+        #[arg(value_name = "NUMBER|ID")]
+        session: String,
+        /// How fresh.
+        #[command(flatten)]
+        read: ReadArgs,
+    },
+    /// Open a session and print its secret id and its number: it owns what is taken in its name, and all of that ends with it
+    #[command(after_help = "Keep it alive well within its ttl: it ends when it was not heard of for so long.
+
+Example:
+  fairhold sessions open --ttl 1m --name worker-3 --meta host=n7")]
+    Open {
+        /// How long it lives without a keepalive [default: 30s]
+        #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+        ttl: Option<Duration>,
+        /// Its name, for people
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
+        /// A pair of text, for people; repeatable
+        #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
+        meta: Vec<(String, String)>,
+    },
+    /// Keep sessions alive; 1 is the exit code where one of them has ended
+    #[command(after_help = "Example:
+  fairhold sessions keepalive 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
+    Keepalive {
+        /// Their secret ids
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Close a session of yours: all that it owns is released, in one step
+    #[command(after_help = "Example:
+  fairhold sessions close 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
+    Close {
+        /// Its secret id
+        id: String,
     },
     /// End a session, with all that it owns (for administrators)
+    #[command(after_help = "Example:
+  fairhold sessions end 41 --reason 'its host is gone' --auth-token-file admin")]
     End {
         /// Its number
         number: u64,
@@ -52,15 +98,15 @@ pub(crate) fn main(args: &SessionsArgs) -> ExitCode {
 async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
-        SessionsCommand::Ls { page } => {
+        SessionsCommand::Ls { page, read } => {
             let fields = Fields(
                 &["SESSION", "NAME", "TTL", "OPENED AT", "EPHEMERAL NODES"],
                 &["number", "name", "ttl", "opened_at", "ephemeral_count"],
             );
-            list(api, &Request::get("/v1/sessions"), page, asked, &fields).await
+            list(api, &read.of(Request::get("/v1/sessions")), page, asked, &fields).await
         }
-        SessionsCommand::Show { number } => {
-            let reply = api.call(&Request::get(format!("/v1/sessions/{number}"))).await?;
+        SessionsCommand::Show { session, read } => {
+            let reply = api.call(&read.of(Request::get(format!("/v1/sessions/{}", encode(session))))).await?;
             if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
                 return form::write_body(&reply);
             }
@@ -75,9 +121,62 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
             }
             form::write(&table.text(Form::of(asked)))
         }
+        SessionsCommand::Open { ttl, name, meta } => {
+            let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+            let body = json!({ "ttl": ttl.map(duration::format), "name": name, "meta": meta });
+            let reply = api.call(&Request::change(Method::POST, "/v1/sessions").json(&body)).await?;
+            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+                return form::write_body(&reply);
+            }
+            let opened: Value = reply.read()?;
+            let mut table = Table::new(&["ID", "SESSION", "TTL"]);
+            table.row(["id", "number", "ttl"].map(|field| cell(&opened, field)).to_vec());
+            form::write(&table.text(Form::of(asked)))
+        }
+        SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
+        SessionsCommand::Close { id } => {
+            // A number is an administrator's word for it, and another command.
+            if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
+                return Err(Failure::Usage(format!("close takes the secret id; by its number it is: sessions end {id}")));
+            }
+            api.call(&Request::change(Method::DELETE, format!("/v1/sessions/{}", encode(id)))).await.map(|_| ())
+        }
         SessionsCommand::End { number, reason } => {
             let request = Request::change(Method::DELETE, format!("/v1/sessions/{number}"));
             api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
         }
+    }
+}
+
+/// One by its own call, which says for how long it lives; several by one call.
+async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<(), Failure> {
+    let is_body = asked == Some(Form::Json) || asked == Some(Form::Ndjson);
+    if let [id] = ids {
+        let reply = api.call(&Request::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
+        if is_body {
+            return form::write_body(&reply);
+        }
+        let renewed: Value = reply.read()?;
+        let mut table = Table::new(&["EXPIRES IN", "EXPIRES AT"]);
+        table.row(vec![cell(&renewed, "expires_in"), cell(&renewed, "expires_at")]);
+        return form::write(&table.text(Form::of(asked)));
+    }
+    let request = Request::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
+    let reply = api.call(&request).await?;
+    let kept: Value = reply.read()?;
+    if is_body {
+        form::write_body(&reply)?;
+    } else {
+        let mut table = Table::new(&["ID", "STATE"]);
+        for (list, state) in [("renewed", "alive"), ("expired", "ended")] {
+            for id in kept[list].as_array().into_iter().flatten() {
+                table.row(vec![id.as_str().unwrap_or("-").to_owned(), state.to_owned()]);
+            }
+        }
+        form::write(&table.text(Form::of(asked)))?;
+    }
+    match kept["expired"].as_array().map_or(0, Vec::len) {
+        0 => Ok(()),
+        ended => Err(Failure::Ended(format!("{ended} of {} sessions have ended, or were never opened", ids.len()))),
     }
 }

@@ -24,7 +24,10 @@ const LOCKS_MAX: usize = 50;
 
 /// What `top` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: up and down choose the lock whose queue is shown; q quits.")]
+#[command(after_help = "Keys: up and down choose the lock whose queue is shown; q quits.
+
+Example:
+  fairhold top -e http://n2:7171")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: ConnectArgs,

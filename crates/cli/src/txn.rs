@@ -1,7 +1,7 @@
 //! `fairhold txn`: conditions and operations from a file, in one step.
 
 use crate::remote::{
-    self, RemoteArgs, Request,
+    self, Failure, RemoteArgs, Request,
     form::{self, Form, cell},
 };
 use reqwest::Method;
@@ -18,7 +18,15 @@ const EXIT_ELSE: u8 = 1;
 
 /// What `txn` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (what stands in `else` was done) or it was refused.")]
+#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (what stands in `else` was done) or it was refused.
+
+Example:
+  fairhold txn -f change.json
+
+change.json: all or nothing, in one step, at one revision
+  {\"if\":   [{\"path\": \"/jobs/7\", \"version\": 3}, {\"fence\": {\"lock\": \"deploy\", \"token\": 42}}],
+   \"then\": [{\"put\": {\"path\": \"/jobs/7\", \"value\": \"done\"}}, {\"delete\": {\"path\": \"/jobs/7/owner\"}}],
+   \"else\": [{\"create\": {\"path\": \"/late\", \"sequential\": true}}]}")]
 pub(crate) struct TxnArgs {
     /// The transaction as JSON: {"if": […], "then": […], "else": […]}; - reads standard input
     #[arg(short, long, value_name = "FILE")]
@@ -35,7 +43,8 @@ pub(crate) fn main(args: &TxnArgs) -> ExitCode {
         if args.file.as_os_str() == "-" {
             io::stdin().lock().read_to_end(&mut body)?;
         } else {
-            body = fs::read(&args.file)?;
+            let unusable = |error| Failure::Usage(format!("--file {}: {error}", args.file.display()));
+            body = fs::read(&args.file).map_err(unusable)?;
         }
         let request = Request::change(Method::POST, "/v1/txn").header("content-type", "application/json".to_owned());
         let reply = api.call(&request.body(body)).await?;

@@ -9,7 +9,7 @@ use crate::{
 };
 use fairhold_client::{Tidings, Watch};
 use fairhold_types::{
-    Revision,
+    Revision, SessionNumber,
     watch::{Line, What},
 };
 use serde_json::Value;
@@ -17,15 +17,32 @@ use std::{io, process::ExitCode};
 
 /// What `watch` was told.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fairhold watch                                 everything
+  fairhold watch /app --initial                  a node and all below it, beginning with what is there
+  fairhold watch --lock orders --below -o ndjson     the lock orders and all locks below it
+  fairhold watch --session 41                    what becomes of a session and of its grants")]
 pub(crate) struct WatchArgs {
     /// A node of the tree, with all below it [default: everything]
     path: Option<String>,
+    /// The node of PATH alone
+    #[arg(long, requires = "path", conflicts_with = "children")]
+    only: bool,
+    /// The node of PATH and its direct children
+    #[arg(long, requires = "path")]
+    children: bool,
     /// All locks
     #[arg(long)]
     locks: bool,
     /// One lock
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
+    /// All locks below that of --lock too
+    #[arg(long, requires = "lock")]
+    below: bool,
+    /// One session, by its number, and what becomes of its grants
+    #[arg(long, value_name = "NUMBER")]
+    session: Option<u64>,
     /// All sessions
     #[arg(long)]
     sessions: bool,
@@ -44,10 +61,17 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     remote::run(&args.remote, async |_| {
         let mut watch = remote::client(&args.remote.connect, None)?.watch();
         if let Some(path) = &args.path {
-            watch = watch.tree(path);
+            watch = match (args.only, args.children) {
+                (true, _) => watch.node(path),
+                (false, true) => watch.children(path),
+                (false, false) => watch.tree(path),
+            };
         }
         if let Some(lock) = &args.lock {
-            watch = watch.lock(lock);
+            watch = if args.below { watch.locks_below(lock) } else { watch.lock(lock) };
+        }
+        if let Some(number) = args.session {
+            watch = watch.session(SessionNumber(number));
         }
         watch = if args.locks { watch.locks() } else { watch };
         watch = if args.sessions { watch.sessions() } else { watch };

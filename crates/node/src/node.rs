@@ -99,7 +99,6 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// The same without the clock, which is to be run as a task elsewhere: it looks at all sessions when a leadership begins,
     /// and must not hold up who sends the leader's heartbeats. Who is told of changes is told by what runs here.
-    #[must_use]
     pub fn start_but_clock(
         prelude: Prelude<RT>,
         replica: Replica<RT>,

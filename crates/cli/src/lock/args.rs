@@ -1,6 +1,6 @@
 //! What `lock` was told.
 
-use crate::remote::ConnectArgs;
+use crate::remote::{self, ConnectArgs};
 use clap::{ValueEnum, value_parser};
 use fairhold_types::duration;
 use std::time::Duration;
@@ -34,7 +34,17 @@ Examples:
   fairhold lock table -s -- ./report.sh                   together with other readers
   fairhold lock orders stock -- ./settle.sh               both or neither, in one step
   fairhold lock gpu -l 4 -p 2 -- ./train.sh               two of four permits
+  fairhold lock orders --and-shared stock -- ./count.sh   one alone and the other with its readers, in one step
+  fairhold lock nightly --max-hold 2h --meta host=n7 --meta build=81 -- ./backup.sh
   fairhold lock deploy -- sh -c './build && ./ship'       a shell only where one is asked for";
+
+/// What `fairhold sem --help` ends with.
+pub(crate) const SEM_AFTER_HELP: &str = "\
+The command's environment and the exit codes are those of `fairhold lock`.
+
+Examples:
+  fairhold sem gpu --limit 4 -- ./train.sh                one of four
+  fairhold sem gpu --limit 4 -p 2 -w 1h -- ./train.sh     two of four, after at most an hour in line";
 
 /// What `lock` was told.
 #[derive(Debug, clap::Args)]
@@ -43,6 +53,10 @@ pub(crate) struct LockArgs {
     /// The lock's name; of several, all are taken in one step or none
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
+
+    /// Take this one too, together with other readers, in the same step
+    #[arg(long, value_name = "NAME")]
+    pub(crate) and_shared: Vec<String>,
 
     /// The command and its arguments, after --
     #[arg(value_name = "CMD", required = true, last = true)]
@@ -87,6 +101,14 @@ pub(crate) struct LockArgs {
     /// How long the lock stays blocked after a holder that was not heard of any more
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub(crate) lock_delay: Duration,
+
+    /// How long it may be held at most: then the cluster ends it, and the command is stopped before
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+
+    /// A pair of text for people who look at the queue; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
+    pub(crate) meta: Vec<(String, String)>,
 
     /// The exit code where the lock was not acquired
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]

@@ -1,7 +1,7 @@
 //! `fairhold elect NAME --value V -- CMD…`: runs a command for as long as it leads an election. It is `lock` with a value.
 
 use super::args::{LockArgs, OnLost};
-use crate::remote::ConnectArgs;
+use crate::remote::{self, ConnectArgs};
 use fairhold_types::duration;
 use std::{process::ExitCode, time::Duration};
 
@@ -10,11 +10,12 @@ Run a command while leading an election.
 
 Stands in line until it leads, is then known to all who observe the election by its --value, runs the command, and resigns when \
 the command has ended. It is `fairhold lock` in everything else: the command and its process group are stopped before anybody \
-else can lead. Who leads is told by GET /v1/elections/NAME, which observers can also follow as a stream.";
+else can lead. Who leads is told by `fairhold elections show NAME`, and from now on by \
+`fairhold elections watch NAME`.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id,
-with which the leader may proclaim another value: PUT /v1/elections/NAME).
+with which the leader may proclaim another value: fairhold elections proclaim NAME VALUE).
 
 Exit codes: as those of `fairhold lock`.
 
@@ -62,6 +63,14 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     lock_delay: Duration,
 
+    /// How long it may be led at most: then the cluster ends it, and the command is stopped before
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    max_hold: Option<Duration>,
+
+    /// A pair of text for people who look at the queue; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
+    meta: Vec<(String, String)>,
+
     /// The exit code where it did not come to lead
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
     conflict_exit_code: u8,
@@ -94,6 +103,9 @@ pub(crate) fn main(args: ElectArgs) -> ExitCode {
         ttl: args.ttl,
         owner: args.owner,
         lock_delay: args.lock_delay,
+        max_hold: args.max_hold,
+        meta: args.meta,
+        and_shared: Vec::new(),
         conflict_exit_code: args.conflict_exit_code,
         on_lost: args.on_lost,
         kill_after: args.kill_after,

@@ -39,18 +39,38 @@ pub(crate) struct Request {
     query: Vec<String>,
     headers: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
+    /// How long the server may hold the answer back.
+    wait: Duration,
 }
 
 impl Request {
     /// Asks.
     pub(crate) fn get(path: impl Into<String>) -> Request {
-        Request { method: Method::GET, path: path.into(), query: Vec::new(), headers: Vec::new(), body: None }
+        let (query, headers, body, wait) = (Vec::new(), Vec::new(), None, Duration::ZERO);
+        Request { method: Method::GET, path: path.into(), query, headers, body, wait }
     }
 
     /// Changes something. However often it is sent, it counts once.
     pub(crate) fn change(method: Method, path: impl Into<String>) -> Request {
-        let request = Request { method, ..Request::get(path) };
-        request.header("idempotency-key", ulid::Ulid::generate().to_string())
+        Request::keyed(method, path, None)
+    }
+
+    /// The same, with the key of an earlier request, which this one repeats.
+    pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> Request {
+        let key = key.map_or_else(|| ulid::Ulid::generate().to_string(), str::to_owned);
+        Request { method, ..Request::get(path) }.header("idempotency-key", key)
+    }
+
+    /// The same for the next page of a listing: what was waited for has come.
+    pub(crate) fn next_page(mut self) -> Request {
+        self.query.retain(|pair| !pair.starts_with("wait=") && !pair.starts_with("after="));
+        Request { wait: Duration::ZERO, ..self }
+    }
+
+    /// Lets the server wait so long.
+    pub(crate) fn wait(self, wait: Option<Duration>) -> Request {
+        let request = Request { wait: wait.unwrap_or_default(), ..self };
+        request.parameter("wait", wait.map(duration::format))
     }
 
     /// A parameter, where it is given.
@@ -73,6 +93,11 @@ impl Request {
     pub(crate) fn header(mut self, name: &'static str, value: String) -> Request {
         self.headers.push((name, value));
         self
+    }
+
+    /// A JSON body.
+    pub(crate) fn json(self, body: &serde_json::Value) -> Request {
+        self.header("content-type", "application/json".to_owned()).body(body.to_string().into_bytes())
     }
 
     /// The body.
@@ -141,7 +166,7 @@ impl Api {
 
     /// Asks until there is a definite answer, and reads it.
     pub(crate) async fn call(&self, request: &Request) -> Result<Reply, Failure> {
-        let until = Instant::now() + self.timeout;
+        let until = Instant::now() + self.timeout + request.wait;
         let response = self.send(request, until).await?;
         match tokio::time::timeout_at(until, response.bytes()).await {
             Ok(Ok(body)) => Ok(Reply { body: body.to_vec() }),
@@ -163,10 +188,15 @@ impl Api {
             for url in &self.endpoints {
                 let left = until.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(Failure::Unavailable(format!("no answer within {}: {last}", duration::format(self.timeout))));
+                    let within = duration::format(self.timeout + request.wait);
+                    let why = format!("no answer within {within}: {last} (-e URL or FAIRHOLD_ENDPOINT says which nodes to ask)");
+                    return Err(Failure::Unavailable(why));
                 }
                 match self.try_at(url, request, left.min(TRY_MAX)).await {
                     Tried::Answered(response) if response.status().is_success() => return Ok(response),
+                    Tried::Answered(response) if response.status() == StatusCode::NOT_MODIFIED => {
+                        return Err(Failure::Ended("nothing newer came in the time waited".to_owned()));
+                    }
                     Tried::Answered(response) => {
                         let status = response.status().as_u16();
                         let body = response.bytes().await.map(|body| body.to_vec()).unwrap_or_default();
@@ -188,8 +218,8 @@ impl Api {
         if let Some(body) = &request.body {
             asked = asked.body(body.clone());
         }
-        asked = asked.timeout(limit + CONNECT_WITHIN);
-        match tokio::time::timeout(limit + CONNECT_WITHIN, asked.send()).await {
+        let within = limit + request.wait + CONNECT_WITHIN;
+        match tokio::time::timeout(within, asked.timeout(within).send()).await {
             Ok(Ok(response)) => match response.status() {
                 StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Tried::Again(told(response).await),
                 _ => Tried::Answered(response),
@@ -204,6 +234,8 @@ impl Api {
 async fn told(response: Response) -> String {
     #[derive(Deserialize)]
     struct Problem {
+        /// `/readyz?verbose` has it under this name.
+        #[serde(alias = "reason")]
         detail: String,
     }
     let status = response.status();

@@ -1,6 +1,6 @@
 //! Why a client command failed, and its exit code.
 
-use crate::output;
+use crate::{lock::EXIT_NOT_ACQUIRED, output};
 use fairhold_client::Error;
 use fairhold_types::Code;
 use serde::Deserialize;
@@ -59,6 +59,7 @@ impl Failure {
             Failure::Usage(_) => crate::EXIT_USAGE,
             Failure::Unavailable(_) => EXIT_UNAVAILABLE,
             Failure::Refused { status: 401 | 403, .. } => EXIT_DENIED,
+            Failure::Refused { body, .. } if is_busy(body) => EXIT_NOT_ACQUIRED,
             Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => crate::EXIT_FAILURE,
         }
     }
@@ -74,6 +75,12 @@ impl Failure {
     }
 }
 
+/// Whether somebody else has what was asked for, so that it may be asked for again.
+fn is_busy(body: &[u8]) -> bool {
+    let code = serde_json::from_slice::<Problem>(body).map(|problem| problem.code);
+    code.is_ok_and(|code| [Code::LockHeld, Code::WaitTimeout, Code::QueueFull].iter().any(|busy| busy.as_str() == code))
+}
+
 #[derive(Deserialize)]
 struct Problem {
     code: String,
@@ -83,7 +90,7 @@ struct Problem {
 fn explain(status: u16, body: &[u8]) -> String {
     match serde_json::from_slice::<Problem>(body) {
         Ok(Problem { code, detail }) => format!("{detail} ({code})"),
-        Err(_) => format!("the answer is {status}, and not one of a fairhold node"),
+        Err(_) => format!("the answer is {status}, and not one of a fairhold node: is -e its address for clients?"),
     }
 }
 
@@ -98,6 +105,8 @@ mod tests {
         assert_eq!((problem.code(), problem.to_string().as_str()), (1, "there is no node /a (no_node)"));
         assert_eq!([refused(401, "").code(), refused(403, "").code(), refused(500, "").code()], [77, 77, 1]);
         assert_eq!((Failure::Usage(String::new()).code(), Failure::Unavailable(String::new()).code()), (2, 69));
+        let held = refused(409, r#"{"code":"lock_held","detail":"the lock is held by ci-7"}"#);
+        assert_eq!((held.code(), refused(409, r#"{"code":"not_empty","detail":"x"}"#).code()), (75, 1));
         assert!(refused(502, "<html>").to_string().contains("502"));
     }
 }

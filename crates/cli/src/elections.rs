@@ -1,0 +1,161 @@
+//! `fairhold elections`: who leads, from now on too, and being known by another value. `fairhold elect` stands for one.
+
+use crate::{
+    output,
+    remote::{
+        self, Api, Failure, NewsArgs, RemoteArgs, Request,
+        api::encode,
+        form::{self, Form, Table, cell, harmless},
+    },
+};
+use clap::Subcommand;
+use fairhold_client::{Observer, Seen};
+use fairhold_types::{Revision, election::Leader};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::{io, process::ExitCode};
+
+/// What `elections` was told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ElectionsArgs {
+    #[command(subcommand)]
+    command: ElectionsCommand,
+    #[command(flatten)]
+    remote: RemoteArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ElectionsCommand {
+    /// Show who leads an election, and the value it is known by
+    #[command(after_help = "Example:
+  fairhold elections show primary")]
+    Show {
+        /// The election
+        name: String,
+        /// Newer than what.
+        #[command(flatten)]
+        news: NewsArgs,
+    },
+    /// Follow who leads: every leader and every value, once and in order, until it is stopped
+    #[command(after_help = "Example:
+  fairhold elections watch primary -o ndjson")]
+    Watch {
+        /// The election
+        name: String,
+        /// From this revision on, inclusive, instead of how it stands now
+        #[arg(long, value_name = "REVISION")]
+        from: Option<u64>,
+    },
+    /// Be known by another value: for the leader alone, by its grant
+    #[command(after_help = "Example:
+  fairhold elections proclaim primary http://10.0.0.7:8081 --grant 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
+    Proclaim {
+        /// The election
+        name: String,
+        /// What to proclaim
+        value: String,
+        /// The secret id of the leader's grant; `fairhold elect` gives it to its command
+        #[arg(long, value_name = "ID", env = "FAIRHOLD_GRANT", hide_env_values = true)]
+        grant: String,
+    },
+}
+
+/// Asks and writes.
+pub(crate) fn main(args: &ElectionsArgs) -> ExitCode {
+    remote::run(&args.remote, async |api| run(api, args).await)
+}
+
+async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
+    let asked = args.remote.output;
+    let url = |name: &str| format!("/v1/elections/{}", encode(name));
+    let (reply, fields): (_, &'static [&'static str]) = match &args.command {
+        ElectionsCommand::Show { name, news } => {
+            (api.call(&news.of(Request::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
+        }
+        ElectionsCommand::Proclaim { name, value, grant } => {
+            let request = Request::change(Method::PUT, url(name)).json(&json!({ "grant": grant, "value": value }));
+            (api.call(&request).await?, &["election", "version", "revision"])
+        }
+        ElectionsCommand::Watch { name, from } => {
+            let observer = remote::client(&args.remote.connect, None)?.observe(name);
+            let observer = observer.map_err(|error| Failure::from_client(&error))?;
+            let observer = match from {
+                Some(from) => observer.from(Revision(*from)),
+                None => observer,
+            };
+            return follow(observer, asked).await;
+        }
+    };
+    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+        return form::write_body(&reply);
+    }
+    let answer: Value = reply.read()?;
+    let mut table = Table::new(&["FIELD", "VALUE"]);
+    for field in fields {
+        table.row(vec![(*field).to_owned(), cell(&answer, field)]);
+    }
+    if !answer["leader"].is_null() {
+        table.row(vec!["leader".to_owned(), cell(&answer["leader"], "owner")]);
+        table.row(vec!["held_for".to_owned(), cell(&answer["leader"], "held_for")]);
+    }
+    form::write(&table.text(Form::of(asked)))
+}
+
+/// Writes a line for each thing seen, until nobody reads.
+async fn follow(mut observer: Observer, asked: Option<Form>) -> Result<(), Failure> {
+    loop {
+        let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
+        match output::write_stdout(&line(&seen, asked)) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+}
+
+fn line(seen: &Seen, asked: Option<Form>) -> String {
+    let (kind, leader) = match seen {
+        Seen::Elected(leader) => ("elected", Some(leader)),
+        Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
+        Seen::Vacant => ("vacant", None),
+        Seen::Missed | _ => ("missed", None),
+    };
+    match (Form::of(asked), leader) {
+        (Form::Json | Form::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
+        (Form::Json | Form::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
+        (Form::Table | Form::Plain, Some(leader)) => {
+            format!("{kind}\t{}\t{}\t{}\n", leader.token, harmless(&leader.value), harmless(&leader.owner))
+        }
+        (Form::Table | Form::Plain, None) => format!("{kind}\n"),
+    }
+}
+
+fn as_json(kind: &str, leader: &Leader) -> Value {
+    let mut line = json!({ "type": kind });
+    if let (Value::Object(line), Ok(Value::Object(leader))) = (&mut line, serde_json::to_value(leader)) {
+        line.extend(leader);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{FencingToken, GrantNumber, SessionNumber};
+
+    #[test]
+    fn a_leader_is_one_line() {
+        let leader = Leader {
+            token: FencingToken(58),
+            value: "http://a\t".to_owned(),
+            version: 0,
+            number: GrantNumber(57),
+            session: SessionNumber(57),
+            owner: "ci-9".to_owned(),
+        };
+        let seen = Seen::Elected(leader);
+        assert_eq!(line(&seen, Some(Form::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
+        assert!(line(&seen, Some(Form::Ndjson)).contains(r#""token":58"#));
+        assert_eq!(line(&Seen::Vacant, Some(Form::Plain)), "vacant\n");
+        assert_eq!(line(&Seen::Vacant, Some(Form::Ndjson)), "{\"type\":\"vacant\"}\n");
+    }
+}

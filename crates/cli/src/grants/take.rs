@@ -1,0 +1,154 @@
+//! `fairhold grants take`: one request for a grant, with all that it can say.
+
+use crate::remote::{self, Failure, Request, api::encode};
+use clap::value_parser;
+use fairhold_types::duration;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const AFTER_HELP: &str = "\
+The first column is the grant's secret id: with it you renew, upgrade and release. What you do not renew ends after --ttl.
+Exit code 75: it was not acquired, and you are not in the queue.
+
+Examples:
+  fairhold grants take deploy --wait 1m                          in line, for at most a minute
+  fairhold grants take deploy --respond-async                    a place in the queue; then: grants show ID --wait 10m
+  fairhold grants take table --shared                            together with other readers
+  fairhold grants take gpu --limit 4 --permits 2                 two of four permits
+  fairhold grants take orders --and-shared stock                 both or neither, in one step
+  fairhold grants take primary --value http://10.0.0.7:8080      stand for an election
+  fairhold grants take deploy --session 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e --owner ci-7 --reentrant";
+
+/// What `grants take` was told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct TakeArgs {
+    /// The lock's name; of several, all are taken in one step or none
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Take this one too, shared, in the same step
+    #[arg(long, value_name = "NAME")]
+    and_shared: Vec<String>,
+
+    /// Wait in line for at most so long [default: not at all]
+    #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
+    wait: Option<Duration>,
+
+    /// Where it is not free, answer at once and keep the place in the queue for the --ttl or as long as the session
+    #[arg(long)]
+    respond_async: bool,
+
+    /// Hold it together with other shared holders
+    #[arg(short, long)]
+    shared: bool,
+
+    /// How many permits the lock has in all: the first who names it sets it
+    #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+
+    /// How many permits to take [default: 1]
+    #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    permits: Option<u32>,
+
+    /// Stand for an election, known by this value once you lead it
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["shared", "and_shared", "limit", "permits", "reentrant"])]
+    value: Option<String>,
+
+    /// How long it lives without a renewal [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "session")]
+    ttl: Option<Duration>,
+
+    /// Let this session own it: then the session is kept alive, and not the grant
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+
+    /// Who you are, for people who look at the queue [default: fairhold and your address]
+    #[arg(long, value_name = "TEXT")]
+    owner: Option<String>,
+
+    /// Where this --owner of this --session holds it already: one more hold of the same grant. Each is released by its own id
+    #[arg(long, requires = "session", requires = "owner")]
+    reentrant: bool,
+
+    /// Stand before those of lower priority
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
+
+    /// How long the lock stays blocked if you are not heard of any more
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    lock_delay: Option<Duration>,
+
+    /// How long you may hold it at most
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    max_hold: Option<Duration>,
+
+    /// A pair of text for people who look at the queue; repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
+    meta: Vec<(String, String)>,
+
+    /// Repeat the request with this key (a ULID or UUIDv7), which is the grant's id: it is the same grant then
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+impl TakeArgs {
+    /// The request.
+    pub(super) fn request(&self) -> Result<Request, Failure> {
+        let mut body = self.common();
+        let several = self.names.len() + self.and_shared.len() > 1;
+        let path = match (&self.value, several) {
+            (Some(_), true) => return Err(Failure::Usage("an election is one name: it is not taken with others".to_owned())),
+            (Some(value), false) => {
+                body.insert("value".to_owned(), json!(value));
+                format!("/v1/elections/{}", encode(&self.names[0]))
+            }
+            (None, true) => {
+                if self.limit.is_some() || self.permits.is_some() || self.reentrant {
+                    let why = "several locks are taken with one permit each: leave out --limit, --permits and --reentrant";
+                    return Err(Failure::Usage(why.to_owned()));
+                }
+                body.insert("locks".to_owned(), self.locks());
+                "/v1/locks".to_owned()
+            }
+            (None, false) => {
+                self.of_one_lock(&mut body);
+                format!("/v1/locks/{}", encode(&self.names[0]))
+            }
+        };
+        let request = Request::keyed(Method::POST, path, self.idempotency_key.as_deref()).wait(self.wait);
+        let request = if self.respond_async { request.header("prefer", "respond-async".to_owned()) } else { request };
+        Ok(request.json(&Value::Object(body)))
+    }
+
+    /// What all that can be taken have in common.
+    fn common(&self) -> Map<String, Value> {
+        let mut body = Map::new();
+        let mut add = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        let span = |span: Option<Duration>| span.map(|span| json!(duration::format(span)));
+        add("ttl", span(self.ttl));
+        add("session", self.session.as_ref().map(|session| json!(session)));
+        add("owner", self.owner.as_ref().map(|owner| json!(owner)));
+        add("priority", self.priority.map(|priority| json!(priority)));
+        add("lock_delay", span(self.lock_delay));
+        add("max_hold", span(self.max_hold));
+        let meta: Map<String, Value> = self.meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+        add("meta", (!meta.is_empty()).then(|| Value::Object(meta)));
+        body
+    }
+
+    fn of_one_lock(&self, body: &mut Map<String, Value>) {
+        let mut add = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        add("mode", self.shared.then(|| json!("shared")));
+        add("limit", self.limit.map(|limit| json!(limit)));
+        add("permits", self.permits.map(|permits| json!(permits)));
+        add("reentrant", self.reentrant.then(|| json!(true)));
+    }
+
+    fn locks(&self) -> Value {
+        let mode = if self.shared { "shared" } else { "exclusive" };
+        let named = self.names.iter().map(|name| json!({ "name": name, "mode": mode }));
+        named.chain(self.and_shared.iter().map(|name| json!({ "name": name, "mode": "shared" }))).collect()
+    }
+}
