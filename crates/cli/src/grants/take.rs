@@ -134,7 +134,7 @@ impl TakeArgs {
         add("lock_delay", span(self.lock_delay));
         add("max_hold", span(self.max_hold));
         let meta: Map<String, Value> = self.meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-        add("meta", (!meta.is_empty()).then(|| Value::Object(meta)));
+        add("meta", (!meta.is_empty()).then_some(Value::Object(meta)));
         body
     }
 
@@ -143,7 +143,7 @@ impl TakeArgs {
         add("mode", self.shared.then(|| json!("shared")));
         add("limit", self.limit.map(|limit| json!(limit)));
         add("permits", self.permits.map(|permits| json!(permits)));
-        add("reentrant", self.reentrant.then(|| json!(true)));
+        add("reentrant", self.reentrant.then_some(json!(true)));
     }
 
     fn locks(&self) -> Value {
