@@ -224,8 +224,8 @@ impl Node {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel is done with
-    /// what it was asked for.
+    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel is done
+    /// with what it was asked for.
     pub(crate) fn stands_still(&self) -> bool {
         let Some(pid) = self.pid() else { return true };
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };

@@ -5,10 +5,12 @@ mod disk;
 mod network;
 mod plan;
 mod process;
+mod rounds;
 mod squeeze;
 
 pub(crate) use clock::{FAST, SLOW};
 pub(crate) use plan::{Class, FAULTS, Fault, parse};
+pub(crate) use rounds::NO_FAULT;
 
 use crate::{
     cluster::{Cluster, READY_WITHIN},
@@ -32,10 +34,6 @@ pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
 const PATIENCE: u64 = 4;
 /// How often it is looked whether a node has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often a fault that had no effect is tried.
-const TRIES: usize = 3;
-/// The name of a time in which nothing was wrong.
-pub(crate) const NO_FAULT: &str = "nothing";
 /// A node that has ended is started again after that, as a supervisor does it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -197,39 +195,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// These rounds, one after the other. A fault that comes alone and had no effect is done again.
-    pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
-        self.quiet(rhythm.quiet).await;
-        for chosen in rounds {
-            if chosen.is_empty() {
-                self.control(rhythm).await;
-                continue;
-            }
-            let tries = if chosen.len() == 1 { TRIES } else { 1 };
-            for _ in 0..tries {
-                if chosen.iter().any(|fault| self.not_covered.contains_key(fault.name())) || self.round(chosen, rhythm).await {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// As long as a fault, with nothing wrong: to compare with.
-    async fn control(&mut self, rhythm: Rhythm) {
-        let start = self.recorder.now();
-        self.quiet(rhythm.fault).await;
-        let (fault, detail, end) = (NO_FAULT, String::new(), self.recorder.now());
-        self.recorder.fault(FaultSpan {
-            fault,
-            detail,
-            start,
-            end,
-            bends_time: false,
-            effect: Ok("nothing was wrong".to_owned()),
-        });
-        self.quiet(rhythm.quiet).await;
     }
 
     /// Does faults together, and heals them: whether any took effect.

@@ -93,8 +93,8 @@ impl Keepalives {
         (Keepalives { queue: send, metrics: metrics.clone() }, Gatherer { queue: receive, metrics })
     }
 
-    /// Renews, until it is proved or denied, or the deadline is past; at which revision of the leader. `NotProposed` means that it
-    /// surely moved no deadline.
+    /// Renews, until it is proved or denied, or the deadline is past; at which revision of the leader. `NotProposed` means that
+    /// it surely moved no deadline.
     pub(crate) async fn renew<RT: AsyncRuntime>(
         &self,
         renewal: Renewal,

@@ -105,8 +105,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value, revision })
     }
 
-    /// The revision that what the leader said of keepalives reflects: its own, where this node is behind. Where something has ended
-    /// that is waited for here, if it does not take long: then the refusal has the revision, and the note, of the end.
+    /// The revision that what the leader said of keepalives reflects: its own, where this node is behind. Where something has
+    /// ended that is waited for here, if it does not take long: then the refusal has the revision, and the note, of the end.
     async fn seen_here(&self, renewed: &[&At<Renewed>], deadline: RT::Instant) -> Revision {
         let leaders = renewed.iter().map(|renewed| renewed.revision).max().unwrap_or_default();
         if renewed.iter().any(|renewed| matches!(renewed.value, Renewed::Ended { .. })) {

@@ -1,5 +1,5 @@
-//! Single bytes of a node's files are changed, one at a time in files as they were: the node must refuse to take part, or have lost
-//! nothing, or lack an end of its log as after a crash, which the other nodes then give it again.
+//! Single bytes of a node's files are changed, one at a time in files as they were: the node must refuse to take part, or have
+//! lost nothing, or lack an end of its log as after a crash, which the other nodes then give it again.
 
 use super::{Ended, Setting, sum::Sum};
 use crate::{
@@ -303,8 +303,8 @@ fn table(counts: &BTreeMap<&str, Count>) -> String {
     }
     row("all", &all);
     text.push_str(
-        "refused: the node ends and names the file; harmless: it starts with all that it had; torn: it starts without the end of its \
-         log\nwho started came to the state of the other nodes, with all that was acknowledged\n",
+        "refused: the node ends and names the file; harmless: it starts with all that it had; torn: it starts without the end of \
+         its log\nwho started came to the state of the other nodes, with all that was acknowledged\n",
     );
     text
 }

@@ -24,8 +24,8 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
     let command = format!("fairhold-jepsen clocks --times {times} --seed {}", setting.seed);
     let Some(made) = made else { return Ok(sum.end(&command, "")) };
     let mut own = format!(
-        "a fast clock runs {FAST} times as fast, a slow one {SLOW} times as slow; what expired lived for so many of its leases after its \
-         last acknowledged renewal was sent\n{:<20} {:>5} {:>7} {:>9} {:>12} {:>7} {:>13} {:>8} {:>14}\n",
+        "a fast clock runs {FAST} times as fast, a slow one {SLOW} times as slow; what expired lived for so many of its leases \
+         after its last acknowledged renewal was sent\n{:<20} {:>5} {:>7} {:>9} {:>12} {:>7} {:>13} {:>8} {:>14}\n",
         "clock", "times", "asked", "ok", "acquire p50", "p99", "other leaders", "expired", "lived",
     );
     for name in std::iter::once(NO_FAULT).chain(FOLLOWERS.iter().chain(&LEADERS).map(|fault| fault.name())) {

@@ -55,8 +55,8 @@ pub(super) fn run(setting: &Setting, pauses: usize) -> Result<Ended, NotRun> {
         sum.broke(format!("{} writes with an old token were let in", late.stale));
     }
     let own = format!(
-        "{} writes after a pause of 2,600 ms with a lease of 2,000 ms: {} refused for an old token, {} let in because nobody had come \
-         since, {} let in with an old token\n\
+        "{} writes after a pause of 2,600 ms with a lease of 2,000 ms: {} refused for an old token, {} let in because nobody had \
+         come since, {} let in with an old token\n\
          the same writes where no token is compared: {} were lost\n\
          {} such writes to the cluster's own nodes: {} refused\n",
         late.pauses, late.refused, late.still_newest, late.stale, late.unfenced_lost, late.in_cluster, late.in_cluster_refused,

@@ -32,7 +32,7 @@ pub(super) fn run(setting: &Setting, cuts: usize) -> Result<Ended, NotRun> {
     }
     let own = format!(
         "the power was cut {one} times at the leader, and {all} times at all nodes at once\n\
-         {written} writes of nodes were acknowledged; when all was over {read} nodes were read: `durability` and `registers` judge"
+         {written} writes of nodes were acknowledged; when all was over {read} nodes were read (`durability`, `registers`)"
     );
     let command = format!("fairhold-jepsen power --cuts {cuts} --seed {}", setting.seed);
     Ok(sum.end(&command, &format!("{own}\n")))

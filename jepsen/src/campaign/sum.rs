@@ -49,7 +49,8 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Makes a part and adds it up: what it has left, or none where it proves nothing. Such a part is made again, and does not count.
+    /// Makes a part and adds it up: what it has left, or none where it proves nothing. Such a part is made again, and does not
+    /// count.
     pub(super) fn make(&mut self, plan: &Plan) -> Result<Option<Done>, NotRun> {
         let mut why = Vec::new();
         for attempt in 1..=TRIES {

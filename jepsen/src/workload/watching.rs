@@ -62,7 +62,8 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut res
     }
 }
 
-/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go on.
+/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go
+/// on.
 async fn one_stream(node: usize, at: usize, http: &Http, shared: &Shared, from: &mut Option<u64>) -> End {
     let begin = from.unwrap_or(1);
     let request = Request::get(format!("/v1/watch?from={begin}"));

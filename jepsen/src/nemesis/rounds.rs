@@ -1,0 +1,44 @@
+//! Rounds that were decided before, for a campaign.
+
+use super::{Fault, Rhythm, World};
+use crate::history::FaultSpan;
+
+/// How often a fault that had no effect is tried.
+const TRIES: usize = 3;
+/// The name of a time in which nothing was wrong.
+pub(crate) const NO_FAULT: &str = "nothing";
+
+impl World {
+    /// These rounds, one after the other. A fault that comes alone and had no effect is done again.
+    pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
+        self.quiet(rhythm.quiet).await;
+        for chosen in rounds {
+            if chosen.is_empty() {
+                self.control(rhythm).await;
+                continue;
+            }
+            let tries = if chosen.len() == 1 { TRIES } else { 1 };
+            for _ in 0..tries {
+                if chosen.iter().any(|fault| self.not_covered.contains_key(fault.name())) || self.round(chosen, rhythm).await {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// As long as a fault, with nothing wrong: to compare with.
+    async fn control(&mut self, rhythm: Rhythm) {
+        let start = self.recorder.now();
+        self.quiet(rhythm.fault).await;
+        let (fault, detail, end) = (NO_FAULT, String::new(), self.recorder.now());
+        self.recorder.fault(FaultSpan {
+            fault,
+            detail,
+            start,
+            end,
+            bends_time: false,
+            effect: Ok("nothing was wrong".to_owned()),
+        });
+        self.quiet(rhythm.quiet).await;
+    }
+}
