@@ -104,10 +104,8 @@ fn reads_are_as_fresh_as_they_are_asked_to_be_and_wait_for_news() {
         assert_eq!(local.get("/app/a").await.unwrap().unwrap().bytes, b"1");
         assert!(client.nodes().get_next("/app/a", Some(first.revision), SECOND / 10).await.unwrap().is_none());
         let nodes = client.nodes();
-        let (next, put) = tokio::join!(
-            nodes.get_next("/app/a", Some(first.revision), 60 * SECOND),
-            nodes.put("/app/a", "2").into_future(),
-        );
+        let (next, put) =
+            tokio::join!(nodes.get_next("/app/a", Some(first.revision), 60 * SECOND), nodes.put("/app/a", "2").into_future(),);
         put.unwrap();
         assert_eq!(next.unwrap().unwrap().bytes, b"2");
         let lock = client.locks().local().at_least(first.revision).get("deploy").await.unwrap();

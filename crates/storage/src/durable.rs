@@ -20,7 +20,8 @@ const BLOCK_BYTES: usize = 4096;
 /// How much of a file is freed at a time.
 const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How long the log has the disk to itself between two such steps, at most: a large file on a slow disk must still come to its end.
+/// How long the log has the disk to itself between two such steps, at most: a large file on a slow disk must still come to its
+/// end.
 const REST_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under a temporary name, makes it durable, and only then gives it its name.

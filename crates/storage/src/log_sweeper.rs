@@ -10,7 +10,8 @@ use crate::{
 };
 use std::sync::{Arc, Mutex, mpsc};
 
-/// Purges whose files may wait for the sweeper. There is one for each snapshot; a later one takes the files of an earlier one along.
+/// Purges whose files may wait for the sweeper. There is one for each snapshot; a later one takes the files of an earlier one
+/// along.
 pub(crate) const PURGES_MAX: usize = 16;
 
 /// The thread's own state.
