@@ -131,7 +131,8 @@ impl Writer {
         (self.write)(batch)?;
         self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
         if let Some(end) = purged_end {
-            // Where it has more to do than fits, or has ended, the next purge takes these files along, or nothing is written again.
+            // Where it has more to do than fits, the next purge takes these files along; where it has ended, nothing is written
+            // again.
             self.purged.try_send(end).ok();
         }
         Ok(())
