@@ -72,7 +72,7 @@ fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
         client.sessions().end(session.number().0, "its host is gone").await.unwrap();
         guard.lost().await;
         let again = client.sessions().end(session.number().0, "").await;
-        assert!(matches!(again, Err(Error::Refused { code: Some(Code::SessionNotFound), .. })), "{again:?}");
+        assert!(matches!(again, Err(Error::Lost(Lost::Expired))), "{again:?}");
 
         let urls = &cluster.nodes;
         let status = client.cluster().status().await.unwrap();
