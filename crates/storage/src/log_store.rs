@@ -49,8 +49,6 @@ pub struct LogStore {
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
-    /// What the writer was told last of how far the log is committed.
-    committed_told: Option<LogId>,
     metrics: StorageMetrics,
 }
 
@@ -77,9 +75,7 @@ impl LogStore {
 
     /// Starts the writer's thread, which writes with `write`.
     pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
-        let tail = db.recover()?;
-        let committed_told = tail.state.committed;
-        let tail = Arc::new(Mutex::new(tail));
+        let tail = Arc::new(Mutex::new(db.recover()?));
         let faults = Faults::default();
         let (sender, requests) = mpsc::channel(REQUESTS_MAX);
         let metrics = StorageMetrics::default();
@@ -95,7 +91,6 @@ impl LogStore {
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
             sweeper: Some(sweeper),
-            committed_told,
             metrics,
         })
     }
@@ -123,13 +118,7 @@ impl LogStore {
 
 impl Drop for LogStore {
     fn drop(&mut self) {
-        let committed = self.shared.tail().map(|tail| tail.state.committed);
-        if let (Some(requests), Ok(committed)) = (self.requests.take(), committed)
-            && committed != self.committed_told
-            && requests.try_send(Request::Committed(committed)).is_err()
-        {
-            tracing::debug!("how far the log is committed was not written at the end; the next start learns it from the leader");
-        }
+        self.requests = None;
         // The sweeper ends when the writer is gone.
         for (thread, name) in [(self.writer.take(), "writer"), (self.sweeper.take(), "sweeper")] {
             if thread.is_some_and(|thread| thread.join().is_err()) {
@@ -162,10 +151,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
-        // Written with the next append, or at the end: it only tells a start how far it may apply at once, and so is not worth a
-        // write of its own for every entry.
         self.shared.tail()?.state.committed = committed;
-        Ok(())
+        self.ask(Request::Committed(committed)).await
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
@@ -190,14 +177,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // An append larger than all the room there is gets all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
         let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_is_gone())?;
-        let (change, first, last, committed) = {
+        let (change, first, last) = {
             let mut tail = self.shared.tail()?;
             let change = tail.append(sized)?;
-            (change, tail.state.first, tail.state.last, tail.state.committed)
+            (change, tail.state.first, tail.state.last)
         };
-        let news = if committed == self.committed_told { None } else { committed };
-        self.committed_told = committed;
-        self.ask(Request::Append { change, entries: sealed, first, last, committed: news, flushed: callback, room }).await
+        self.ask(Request::Append { change, entries: sealed, first, last, flushed: callback, room }).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {

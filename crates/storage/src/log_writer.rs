@@ -44,8 +44,6 @@ pub(crate) enum Request {
         /// The log's first index and last entry from this on.
         first: u64,
         last: Option<LogId>,
-        /// How far the log is committed, where the writer does not know it yet. It has all those entries.
-        committed: Option<LogId>,
         flushed: IOFlushed<TypeConfig>,
         room: OwnedSemaphorePermit,
     },
@@ -166,13 +164,10 @@ impl Writer {
 impl Round {
     fn add(&mut self, request: Request) -> io::Result<()> {
         match request {
-            Request::Append { change, entries, first, last, committed, flushed, room } => {
+            Request::Append { change, entries, first, last, flushed, room } => {
                 self.waiters.push(Waiter::Append(flushed, room));
                 self.change = change;
                 self.batch.put_entries(&entries);
-                if committed.is_some() {
-                    self.batch.put_committed(committed.as_ref())?;
-                }
                 self.batch.put_bounds(first, last.as_ref())
             }
             Request::Vote { vote, done } if planted::has(Bug::VotesUnflushed) => {
