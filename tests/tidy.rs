@@ -76,7 +76,7 @@ const NOT_WORDS: &[(&str, &str)] = &[
 ];
 
 fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize().expect("the repository is there")
+    PathBuf::from("../..").canonicalize().expect("the repository is there")
 }
 
 fn sources() -> Vec<Source> {

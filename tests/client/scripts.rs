@@ -14,7 +14,7 @@ use tokio::process::Command;
 
 /// A script that every user finds in the documentation, with `fairhold` in the path.
 fn script(cluster: &Cluster, name: &str, arguments: &[&str]) -> Command {
-    let program = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples")).join(name);
+    let program = PathBuf::from("../../docs/examples").join(name);
     let fairhold = Path::new(env!("CARGO_BIN_EXE_fairhold")).parent().expect("a folder").to_string_lossy().into_owned();
     let path = format!("{fairhold}:{}", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new(program);

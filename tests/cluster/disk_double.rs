@@ -36,7 +36,7 @@ pub(crate) struct PowerCut {
 fn library() -> Result<&'static Path, String> {
     static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cluster/disk_double.c");
+        let source = "../../tests/cluster/disk_double.c";
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk_double-{}.so", std::process::id()));
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let mut run = Command::new(&compiler);

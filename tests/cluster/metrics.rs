@@ -167,7 +167,7 @@ fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
         assert_eq!(open.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
         assert!(open.text.ends_with("# EOF\n") && open.text.contains("# TYPE fairhold_keepalives counter\n"), "{}", open.text);
 
-        let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).expect("the page is there");
+        let text = fs::read_to_string("../../docs/metrics.md").expect("the page is there");
         let documented = documented(&text);
         for (name, series) in &served {
             assert_eq!(documented.get(name), Some(series), "docs/metrics.md and a node differ on {name}");
@@ -176,7 +176,7 @@ fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
         assert!(gone.is_empty(), "docs/metrics.md has what no node serves: {gone:?}");
         let unknown: Vec<_> = named(&text).into_iter().filter(|name| !served.contains_key(name)).collect();
         assert!(unknown.is_empty(), "docs/metrics.md asks for what no node serves: {unknown:?}");
-        let dashboard = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/grafana/fairhold.json"));
+        let dashboard = fs::read_to_string("../../deploy/grafana/fairhold.json");
         let dashboard = dashboard.expect("the dashboard is there");
         let _valid: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
         let unknown: Vec<_> = named(&dashboard).into_iter().filter(|name| !served.contains_key(name)).collect();

@@ -52,7 +52,7 @@ fn kebab(variant: &str) -> String {
 }
 
 fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto/golden")
+    PathBuf::from("../../proto/golden")
 }
 
 /// Compares in hexadecimal, 16 bytes a line, and gives back what the file has.

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_file_has_what_was_written_whatever_its_length_and_the_way_to_the_disk() {
         // Where the tests are built, and where temporary files are: one may be in memory alone.
-        for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()] {
+        for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(".").unwrap()] {
             let (temporary, path) = (home.path().join("new"), home.path().join("whole"));
             for length in [0, 1, BLOCK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + BLOCK_BYTES + 7] {
                 let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();

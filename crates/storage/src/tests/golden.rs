@@ -14,7 +14,7 @@ fn check(name: &str, bytes: &[u8]) {
         line.iter().for_each(|byte| write!(text, "{byte:02x}").unwrap());
         text.push('\n');
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/golden").join(name);
+    let path = Path::new("../../proto/golden").join(name);
     if std::env::var_os("FAIRHOLD_GOLDEN").is_some_and(|wish| wish == "write") {
         std::fs::write(&path, &text).unwrap();
     }
