@@ -266,10 +266,15 @@ fn a_full_disk_is_met_when_a_snapshot_is_written_and_leaves_nothing_behind() {
         disks[follower].fill(2000, ".snap");
         load.more(SNAPSHOT_COMMANDS).await;
         full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".snap"), "no room for a snapshot").await;
-        let names = std::fs::read_dir(cluster.nodes[follower].data.join("snapshot")).expect("it is there");
-        let names: Vec<String> = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-        assert!(names.iter().all(|name| name.ends_with(".snap")), "leftovers: {names:?}");
         let written = load.end().await;
+        // One that is being written now is none.
+        let folder = cluster.nodes[follower].data.join("snapshot");
+        eventually("there are snapshots and nothing else", LONG, || async {
+            let names = std::fs::read_dir(&folder).expect("it is there");
+            let mut names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+            names.all(|name| name.ends_with(".snap")).then_some(())
+        })
+        .await;
         written.assert_there(&cluster.client(0)).await;
         assert_same_everywhere(&cluster).await;
     });

@@ -6,6 +6,7 @@ mod harness;
 mod load;
 mod procfs;
 mod raw;
+mod relay;
 mod terminal;
 mod trial;
 

@@ -1,0 +1,78 @@
+//! Stands between a node and those who connect to its peer port, and holds their bytes back at some point.
+
+use crate::harness::{NodeProcess, free_port};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::JoinHandle,
+};
+
+/// Passes so many bytes on to the node, of all connections together, and then no more. What the node sends passes always.
+pub(crate) struct Relay {
+    is_open: watch::Sender<bool>,
+    left: Arc<AtomicUsize>,
+    accepting: JoinHandle<()>,
+}
+
+impl Relay {
+    /// Takes the place of a node that does not run, which listens elsewhere from its next start on.
+    pub(crate) async fn before(node: &mut NodeProcess, bytes: usize) -> Relay {
+        let behind = format!("127.0.0.1:{}", free_port());
+        node.flags.extend(["--peer-listen".to_owned(), behind.clone()]);
+        let listener = TcpListener::bind(&node.peer_address).await.expect("its node does not run");
+        let (is_open, opened) = watch::channel(false);
+        let left = Arc::new(AtomicUsize::new(bytes));
+        let left_of_all = left.clone();
+        let accepting = tokio::spawn(async move {
+            while let Ok((peer, _)) = listener.accept().await {
+                let Ok(node) = TcpStream::connect(&behind).await else { continue };
+                let ((from_peer, mut to_peer), (mut from_node, to_node)) = (peer.into_split(), node.into_split());
+                tokio::spawn(pass_on(from_peer, to_node, left_of_all.clone(), opened.clone()));
+                tokio::spawn(async move { tokio::io::copy(&mut from_node, &mut to_peer).await });
+            }
+        });
+        Relay { is_open, left, accepting }
+    }
+
+    /// Whether it holds bytes back.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.left.load(Ordering::SeqCst) == 0
+    }
+
+    /// Connections that were held back end; new ones pass.
+    pub(crate) fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, left: Arc<AtomicUsize>, mut opened: watch::Receiver<bool>) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = from.read(&mut bytes).await {
+        if !*opened.borrow() {
+            let takes = |left: usize| Some(left.saturating_sub(length));
+            let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).expect("it always takes");
+            if before < length {
+                // Its end, or the relay's own: what was held back is never passed on.
+                drop(opened.wait_for(|open| *open).await);
+                return;
+            }
+        }
+        if to.write_all(&bytes[..length]).await.is_err() {
+            return;
+        }
+    }
+}
