@@ -2,14 +2,14 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{NODES, SHORT, alone, eventually, free_ports, signal_pid},
+    harness::{NODES, SHORT, alone, eventually, free_ports, program, signal_pid},
 };
 use rustix::process::Signal;
 use std::{fs, process::Stdio, time::Duration};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines},
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStdout},
 };
 
 /// A `fairhold dev` that is ready, and what it said until then.
@@ -44,7 +44,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 async fn start() -> Dev {
     let folder = tempfile::Builder::new().prefix("fairhold-dev-").tempdir().expect("a temporary folder");
     let port = free_ports(&[0, 1, 2, 100, 101, 102]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    let mut command = program();
     command.args(["dev", "--nodes", "3", "--port", &port.to_string(), "--dir"]).arg(folder.path().join("data"));
     let log = fs::File::create(folder.path().join("log")).expect("a log file");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);

@@ -96,6 +96,13 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     }
 }
 
+/// The program as a shell with a person before it starts it: signals end it, also where those who run the tests ignore them.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_fairhold")]);
+    command
+}
+
 /// Waits for tasks, in any order, and passes on the first panic at once.
 pub(crate) async fn all<T: Send + 'static>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
     let tasks: Vec<_> = tasks.into_iter().map(|task| async { task.await.map_err(|error| error.to_string()) }).collect();

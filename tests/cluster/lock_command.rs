@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, report, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, program, report, signal_pid, together},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -24,7 +24,7 @@ use tokio::{
 const SOON: Duration = Duration::from_secs(20);
 
 fn fairhold(endpoint: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+    let mut command = program();
     command.args(["lock", "-e", endpoint]).args(arguments).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command

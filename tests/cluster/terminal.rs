@@ -37,8 +37,13 @@ impl Terminal {
         tcsetwinsize(&master, size).expect("it has a size");
         let name = ptsname(&master, Vec::new()).expect("it has a name").into_string().expect("a name of text");
         let end = || File::options().read(true).write(true).open(&name).expect("its other end");
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", program]).args(arguments).env("TERM", "xterm").envs(environment.iter().copied());
+        // Signals end it, also where those who run the tests ignore them.
+        let mut command = Command::new("env");
+        command
+            .args(["--default-signal=INT,QUIT,HUP", "setsid", "--ctty", "--wait", program])
+            .args(arguments)
+            .env("TERM", "xterm")
+            .envs(environment.iter().copied());
         command.stdin(Stdio::from(end())).stdout(Stdio::from(end())).stderr(Stdio::from(end()));
         let child = command.kill_on_drop(true).spawn().expect("setsid starts it");
         drop(command);

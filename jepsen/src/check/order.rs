@@ -131,9 +131,11 @@ mod tests {
             planted = planted.op(grant("a", number + 1).at(number * 2, number * 2 + 3));
         }
         let history = planted.done();
-        let began = std::time::Instant::now();
+        // What else the machine does is not its fault.
+        let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
+        let began = used();
         let check = check(&history);
         assert_eq!((check.looked_at, check.broken.len()), (1_000_000, 0));
-        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        assert!(used() - began < 10, "{} s", used() - began);
     }
 }
