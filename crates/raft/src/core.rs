@@ -33,6 +33,12 @@ const GRACE_AFTER_CHANGE: Duration = Duration::from_secs(1);
 pub struct Leadership(pub(crate) LeaderId);
 
 impl Leadership {
+    /// That of a node in a term.
+    #[must_use]
+    pub fn new(term: u64, leader: NodeId) -> Leadership {
+        Leadership(LeaderId { term, node_id: leader })
+    }
+
     /// Its term.
     #[must_use]
     pub fn term(&self) -> u64 {
@@ -78,7 +84,8 @@ pub(crate) enum CallError {
 }
 
 impl<RT: AsyncRuntime> Core<RT> {
-    /// Looks at openraft's metrics as they are now.
+    /// Looks at openraft's metrics as they are now. `look` must not ask for metrics again: a second look within the first waits
+    /// for whoever writes them, who waits for the first.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&RaftMetrics<Types<RT>>) -> T) -> T {
         look(&self.raft.metrics().borrow_watched())
     }

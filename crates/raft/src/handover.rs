@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let leads = core.leadership().is_some();
         let best = core.look(|metrics| {
             let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
-            voters.max_by_key(|id| (!is_silent(core, metrics, *id), matched(metrics, *id)))
+            voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), matched(metrics, *id)))
         });
         let Some(best) = best.filter(|_| leads) else { return };
         tracing::info!(node = best, "handing the leadership to node {best}");
@@ -129,7 +129,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
 /// Hands over where this node leads.
 pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId, deadline: RT::Instant) -> Result<(), HandoverError> {
-    core.look(|metrics| may_take_over(core, metrics, to))?;
+    if core.leadership().is_none() {
+        return Err(HandoverError::NoLeader);
+    }
+    core.look(|metrics| may_take_over(core.lease, metrics, to))?;
     tracing::info!(node = to, "handing the leadership to node {to}, as asked");
     match RT::timeout_at(deadline, moved(core, to)).await {
         Ok(true) => Ok(()),
@@ -137,10 +140,8 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId, deadlin
     }
 }
 
-fn may_take_over<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, to: NodeId) -> Result<(), HandoverError> {
-    if core.leadership().is_none() {
-        return Err(HandoverError::NoLeader);
-    }
+/// Whether a member may take over from this leader.
+fn may_take_over<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, to: NodeId) -> Result<(), HandoverError> {
     let membership = &metrics.membership_config;
     if membership.get_node(&to).is_none() {
         return Err(HandoverError::NotMember { to, members: membership.nodes().map(|(id, _)| *id).collect() });
@@ -151,7 +152,7 @@ fn may_take_over<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<
     if !membership.voter_ids().any(|voter| voter == to) {
         return Err(HandoverError::NoVote { to, voters: membership.voter_ids().collect() });
     }
-    if is_silent(core, metrics, to) {
+    if is_silent(lease, metrics, to) {
         return Err(HandoverError::Silent { to });
     }
     let lag = metrics.last_log_index.map_or(0, |index| index + 1).saturating_sub(matched(metrics, to));
@@ -167,8 +168,8 @@ fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u6
     known.and_then(|log_id| log_id.as_ref()).map_or(0, |log_id| log_id.index + 1)
 }
 
-fn is_silent<RT: AsyncRuntime>(core: &Core<RT>, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
-    silent_for(metrics, id).is_none_or(|silent| silent > core.lease * SILENT_LEASES)
+fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+    silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
 }
 
 /// Begins, and waits until another node leads; whether one does.
