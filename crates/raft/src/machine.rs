@@ -276,7 +276,6 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             self.audience.replaced(&current);
             replaced
         };
-        aside(&*self.keeper.store, move || drop(replaced)).await?;
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
@@ -284,6 +283,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
+        // Freeing a large state takes a while, for which nobody has to wait.
+        let freed = self.keeper.store.aside(Box::new(move || drop(replaced)));
+        drop(RT::spawn(async move { drop(freed.await) }));
         failpoint!(RaftInstallDone, RT)
     }
 
