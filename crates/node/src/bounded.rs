@@ -39,10 +39,6 @@ impl<I: Instant> BoundedHolds<I> {
         }
     }
 
-    pub(crate) fn shift(&mut self, by: Duration) {
-        self.deadlines.shift(by);
-    }
-
     /// Those that have held for as long as they may.
     pub(crate) fn due(&self, now: I) -> Vec<(GrantNumber, FencingToken)> {
         let due = self.deadlines.due(now).into_iter();

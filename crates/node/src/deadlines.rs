@@ -1,4 +1,4 @@
-//! Deadlines by which something must be heard of, as a pure structure: touched, shifted, and asked what is due.
+//! Deadlines by which something must be heard of, as a pure structure: touched, and asked what is due.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,14 +53,6 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
     pub(crate) fn is_due(&self, key: K, now: I) -> bool {
         self.by_key.get(&key).is_some_and(|(deadline, _)| *deadline <= now)
     }
-
-    /// Moves all deadlines: the clock stood still for so long, and nobody could be heard.
-    pub(crate) fn shift(&mut self, by: Duration) {
-        for (deadline, _) in self.by_key.values_mut() {
-            *deadline = *deadline + by;
-        }
-        self.by_time = self.by_key.iter().map(|(key, (deadline, _))| (*deadline, key.clone())).collect();
-    }
 }
 
 #[cfg(test)]
@@ -87,13 +79,6 @@ mod tests {
         assert_eq!(deadlines.touch(1, At(9)), Some(Duration::from_secs(10)));
         assert_eq!((deadlines.due(At(18)), deadlines.due(At(19))), (vec![], vec![1]));
         assert_eq!(deadlines.touch(3, At(9)), None);
-    }
-
-    #[test]
-    fn a_clock_that_stood_still_ends_nobody() {
-        let mut deadlines = two();
-        deadlines.shift(Duration::from_secs(30));
-        assert_eq!((deadlines.due(At(39)), deadlines.due(At(40))), (vec![], vec![1]));
     }
 
     #[test]

@@ -4,20 +4,23 @@
 //! under the leadership that reached it (a leader that slept and woke must not end anybody's session: etcd#15247). A new
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
-use crate::{bounded::BoundedHolds, chore::Chore, clock::wall_now, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
+use crate::{
+    chore::Chore,
+    clock::wall_now,
+    verdicts::{Touched, Verdicts},
+};
 use fairhold_raft::{Leadership, Replica, error::NotProposed};
 use fairhold_state::{
     State,
     command::{Command, Event},
 };
 use fairhold_types::{
-    GrantNumber, LockName, Revision, SessionNumber, failpoint, limits,
+    SessionNumber, failpoint,
     planted::{self, Bug},
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -27,259 +30,89 @@ const TICK: Duration = Duration::from_millis(100);
 /// A tick that comes later than this found the process paused or starved, and so deaf to keepalives: all deadlines move by as
 /// much.
 const TICK_LATE: Duration = Duration::from_millis(200);
-/// How often it notes the revision, for what may be forgotten.
-const MARK_EVERY: Duration = Duration::from_secs(5);
-/// How often it does so for the history.
-const HISTORY_MARK_EVERY: Duration = Duration::from_secs(3_600);
-/// Expiries on their way at one time: each is an entry of its own.
-const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
-/// Other verdicts on their way at one time.
-const CHORES_IN_FLIGHT_MAX: usize = 64;
 /// How long the proof of leadership before a verdict may take.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a leader has to watch, and nothing on a node that does not lead.
+/// What a leader has to watch.
 pub(crate) struct LeaderClock<RT: AsyncRuntime> {
-    watched: Mutex<Option<Watched<RT::Instant>>>,
+    duty: Mutex<Duty<RT::Instant>>,
 }
 
-struct Watched<I> {
-    leadership: Leadership,
-    sessions: Deadlines<SessionNumber, I>,
-    /// Whether a proof of leadership is on its way for sessions that were judged.
-    proving: bool,
-    /// Sessions that were judged before a proof which has passed: if they are due yet at the next tick, they end.
-    condemned: BTreeSet<SessionNumber>,
-    /// Sessions whose expiry is proposed and not answered yet: they get no acknowledgement.
-    expiring: BTreeSet<SessionNumber>,
-    /// Other verdicts that are proposed and not answered yet.
-    chores: BTreeSet<Chore>,
-    cooling: Deadlines<GrantNumber, I>,
-    cooling_locks: BTreeMap<GrantNumber, LockName>,
-    bounded: BoundedHolds<I>,
-    idle: BTreeMap<LockName, (I, Revision)>,
-    sweeps: Sweeps<I>,
-    /// Which revision was current when, oldest first.
-    remembered: Marks<I>,
-    /// The same over the time that the history is kept.
-    history: Marks<I>,
-}
-
-/// What a keepalive came to at the leader's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Touched {
-    /// The deadline was moved; it is as long as that.
-    Moved(Duration),
-    /// Its expiry is on the way.
-    Expiring,
-    /// No such session is known to the clock.
-    Unknown,
+enum Duty<I> {
+    /// None: this node does not lead.
+    Off,
+    /// What there is to watch is being loaded; this happened since, and when.
+    Begins(Vec<(Event, I)>),
+    On(Box<Verdicts<I>>),
 }
 
 impl<RT: AsyncRuntime> LeaderClock<RT> {
     pub(crate) fn new() -> Self {
-        LeaderClock { watched: Mutex::new(None) }
+        LeaderClock { duty: Mutex::new(Duty::Off) }
     }
 
     /// Keeps up with what is applied. It is called with the state locked, so no change slips in between loading it and
     /// following it.
     pub(crate) fn observe(&self, state: &State, events: &[Event]) {
-        if let Some(watched) = self.watched().as_mut() {
-            let now = RT::Instant::now();
-            events.iter().for_each(|event| watched.observe(state, event, now));
+        match &mut *self.duty() {
+            Duty::Off => {}
+            Duty::Begins(happened) => happened.extend(events.iter().map(|event| (event.clone(), RT::Instant::now()))),
+            Duty::On(verdicts) => {
+                let now = RT::Instant::now();
+                events.iter().for_each(|event| verdicts.observe(state, event, now));
+            }
         }
     }
 
     /// Moves a session's deadline, if that leadership is the one that this clock serves.
     pub(crate) fn touch(&self, leadership: Leadership, session: SessionNumber) -> Option<Touched> {
-        let mut watched = self.watched();
-        let watched = watched.as_mut().filter(|watched| watched.leadership == leadership)?;
-        if watched.expiring.contains(&session) {
-            return Some(Touched::Expiring);
-        }
-        Some(watched.sessions.touch(session, RT::Instant::now()).map_or(Touched::Unknown, Touched::Moved))
+        self.with(|verdicts| (verdicts.leadership() == leadership).then(|| verdicts.touch(session, RT::Instant::now())))?
     }
 
     /// Whether an expiry of the session is on the way, or the clock serves another leadership by now.
     pub(crate) fn is_doubtful(&self, leadership: Leadership, session: SessionNumber) -> bool {
-        let watched = self.watched();
-        watched.as_ref().is_none_or(|watched| watched.leadership != leadership || watched.expiring.contains(&session))
+        self.with(|verdicts| verdicts.leadership() != leadership || verdicts.is_expiring(session)).unwrap_or(true)
     }
 
-    fn begin(&self, leadership: Leadership, state: &State) {
-        *self.watched() = Some(Watched::load(leadership, state, RT::Instant::now()));
+    /// Begins with all that there is. That can be much, and the state cannot be written while it is read: so a copy is read, and
+    /// what happened meanwhile is caught up on.
+    fn begin(&self, leadership: Leadership, replica: &Replica<RT>) {
+        let copy = replica.read(|state| self.record(state));
+        let begun = RT::Instant::now();
+        let verdicts = Verdicts::load(leadership, &copy, begun);
+        replica.read(|state| self.catch_up(verdicts, state, begun));
+    }
+
+    /// A copy of what there is; what happens from now on is kept.
+    fn record(&self, state: &State) -> State {
+        *self.duty() = Duty::Begins(Vec::new());
+        state.clone()
+    }
+
+    /// Goes on with what was loaded since `begun`, and with what happened since then.
+    fn catch_up(&self, mut verdicts: Verdicts<RT::Instant>, state: &State, begun: RT::Instant) {
+        let mut duty = self.duty();
+        if let Duty::Begins(happened) = std::mem::replace(&mut *duty, Duty::Off) {
+            happened.iter().for_each(|(event, at)| verdicts.observe(state, event, *at));
+        }
+        // No keepalive was taken meanwhile.
+        verdicts.was_deaf(begun.elapsed());
+        *duty = Duty::On(Box::new(verdicts));
     }
 
     fn end(&self) {
-        *self.watched() = None;
+        *self.duty() = Duty::Off;
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Watched<RT::Instant>) -> T) -> Option<T> {
-        self.watched().as_mut().map(work)
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Option<Watched<RT::Instant>>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<I: Instant> Watched<I> {
-    fn load(leadership: Leadership, state: &State, now: I) -> Self {
-        let mut watched = Watched {
-            leadership,
-            sessions: Deadlines::new(),
-            proving: false,
-            condemned: BTreeSet::new(),
-            expiring: BTreeSet::new(),
-            chores: BTreeSet::new(),
-            cooling: Deadlines::new(),
-            cooling_locks: BTreeMap::new(),
-            bounded: BoundedHolds::load(state, now),
-            idle: state.idle_locks().map(|(lock, since)| (lock, (now, since))).collect(),
-            sweeps: Sweeps::load(state, now),
-            remembered: Marks::new(MARK_EVERY, limits::REMEMBERED_FOR),
-            history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
-        };
-        for session in state.sessions() {
-            let timeout_ms = if planted::has(Bug::NewLeaderIsImpatient) { session.timeout_ms / 8 } else { session.timeout_ms };
-            watched.sessions.insert(session.number, Duration::from_millis(timeout_ms), now);
-        }
-        for contender in state.cooling() {
-            watched.cool(contender.number, &contender.lock, contender.lock_delay_ms, now);
-        }
-        watched
-    }
-
-    fn observe(&mut self, state: &State, event: &Event, now: I) {
-        match event {
-            Event::SessionOpened { session, timeout_ms } | Event::SessionRetimed { session, timeout_ms } => {
-                self.sessions.insert(*session, Duration::from_millis(*timeout_ms), now);
-            }
-            Event::SessionClosed { session } | Event::SessionExpired { session } => self.sessions.remove(*session),
-            Event::Queued { lock, .. } => {
-                self.idle.remove(lock);
-            }
-            Event::Cooling { lock, grant, delay_ms } => self.cool(*grant, lock, *delay_ms, now),
-            Event::Cooled { lock, grant } => {
-                self.cooling.remove(*grant);
-                self.cooling_locks.remove(grant);
-                self.note_idle(state, lock, now);
-            }
-            Event::Ended { lock, grant, .. } => {
-                self.bounded.remove(*grant);
-                self.note_idle(state, lock, now);
-            }
-            Event::LockSet { lock, .. } => {
-                self.idle.remove(lock);
-                self.note_idle(state, lock, now);
-            }
-            Event::Granted { grant, .. } => self.bounded.note(state, *grant, now),
-            Event::Holds { .. } | Event::Revoked { .. } => {}
-            Event::LockForgotten { lock } => {
-                self.idle.remove(lock);
-                // The level above may have been kept by this one alone.
-                if let Some(above) = lock.path().parent().and_then(|path| path.lock_name()) {
-                    self.note_idle(state, &above, now);
-                }
-            }
-            Event::Attached { .. } | Event::Broken { .. } => {}
-            Event::Downgraded { .. } | Event::Upgrading { .. } | Event::UpgradeEnded { .. } => {}
-            Event::Proclaimed { .. } | Event::Vacated { .. } => {}
-            Event::NodeCreated { .. } | Event::NodeChanged { .. } | Event::NodeDeleted { .. } | Event::ChildrenChanged { .. } => {
-                self.sweeps.observe(state, event, now)
-            }
+    fn with<T>(&self, work: impl FnOnce(&mut Verdicts<RT::Instant>) -> T) -> Option<T> {
+        match &mut *self.duty() {
+            Duty::On(verdicts) => Some(work(verdicts)),
+            Duty::Off | Duty::Begins(_) => None,
         }
     }
 
-    fn cool(&mut self, grant: GrantNumber, lock: &LockName, delay_ms: u64, now: I) {
-        let delay_ms = if planted::has(Bug::DelayEndsAtOnce) { 0 } else { delay_ms };
-        self.cooling.insert(grant, Duration::from_millis(delay_ms), now);
-        self.cooling_locks.insert(grant, lock.clone());
-    }
-
-    fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
-        if let Some(since) = state.idle_since(lock) {
-            self.idle.insert(lock.clone(), (now, since));
-        }
-    }
-
-    fn shift(&mut self, by: Duration) {
-        self.sessions.shift(by);
-        self.cooling.shift(by);
-        self.bounded.shift(by);
-        self.sweeps.shift(by);
-    }
-
-    /// Sessions that are due for the first time, to be proved; none while a proof is on its way.
-    fn judge(&mut self, now: I) -> Vec<SessionNumber> {
-        if self.proving {
-            return Vec::new();
-        }
-        let judged: Vec<_> = self.sessions.due(now).into_iter().filter(|session| !self.expiring.contains(session)).collect();
-        self.proving = !judged.is_empty();
-        judged
-    }
-
-    /// Condemned sessions that are due yet, as many as may be on their way; the others are judged again.
-    fn execute(&mut self, now: I) -> Vec<SessionNumber> {
-        let room = EXPIRIES_IN_FLIGHT_MAX.saturating_sub(self.expiring.len());
-        let condemned = std::mem::take(&mut self.condemned);
-        let due: Vec<_> = condemned.into_iter().filter(|session| self.sessions.is_due(*session, now)).take(room).collect();
-        self.expiring.extend(due.iter().copied());
-        due
-    }
-
-    /// What else is due, and not on its way, as much as may be.
-    fn chores(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Vec<Chore> {
-        let cooled =
-            self.cooling.due(now).into_iter().filter_map(|contender| {
-                self.cooling_locks.get(&contender).map(|lock| Chore::EndCooling(contender, lock.clone()))
-            });
-        let idle = self.idle.iter().filter(|(_, (since, _))| now.saturating_duration_since(*since) >= limits::LOCK_IDLE_MAX);
-        let forgotten = idle.map(|(lock, (_, since))| Chore::ForgetLock(lock.clone(), *since));
-        let ended = self.bounded.due(now).into_iter().map(|(grant, token)| Chore::EndHold(grant, token));
-        let room = CHORES_IN_FLIGHT_MAX.saturating_sub(self.chores.len());
-        let mut due: Vec<_> =
-            cooled.chain(ended).chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
-        due.extend(self.forget(revision, oldest_remembered, now));
-        due.extend(self.sweep(now));
-        self.chores.extend(due.iter().cloned());
-        due
-    }
-
-    /// The nodes whose time is over, while no others are on their way.
-    fn sweep(&self, now: I) -> Option<Chore> {
-        if self.chores.iter().any(|chore| matches!(chore, Chore::Sweep(_))) {
-            return None;
-        }
-        Some(self.sweeps.due(now)).filter(|nodes| !nodes.is_empty()).map(Chore::Sweep)
-    }
-
-    /// What is old enough to be forgotten, while that verdict is not on its way.
-    fn forget(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Option<Chore> {
-        let passed = self.remembered.passed(now, revision)?;
-        let verdict = oldest_remembered.filter(|oldest| *oldest <= passed).map(|_| Chore::Forget(passed));
-        verdict.filter(|verdict| !self.chores.contains(verdict))
-    }
-
-    /// What is old enough to leave the history, while no such verdict is on its way.
-    fn forget_history(&mut self, revision: Revision, oldest: Option<Revision>, now: I) -> Option<Chore> {
-        let passed = self.history.passed(now, revision);
-        let on_its_way = self.chores.iter().any(|chore| matches!(chore, Chore::ForgetHistory(_)));
-        let through = passed.filter(|passed| !on_its_way && oldest.is_some_and(|oldest| oldest <= *passed))?;
-        let verdict = Chore::ForgetHistory(through);
-        self.chores.insert(verdict.clone());
-        Some(verdict)
-    }
-
-    /// A chore was answered. What is answered is done, also where the machine found nothing to do.
-    fn done(&mut self, chore: &Chore, answered: bool) {
-        self.chores.remove(chore);
-        if let (true, Chore::ForgetLock(lock, since)) = (answered, chore)
-            && self.idle.get(lock).is_some_and(|(_, noted)| noted == since)
-        {
-            self.idle.remove(lock);
-        }
+    fn duty(&self) -> MutexGuard<'_, Duty<RT::Instant>> {
+        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -291,7 +124,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
             // What earlier leaders committed must be applied before it is loaded; what comes later is observed.
             let caught_up = replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
             if caught_up && failpoint!(NodeClockBegin, RT).is_ok() {
-                replica.read(|state| clock.begin(leadership, state));
+                clock.begin(leadership, &replica);
                 lead(&clock, &replica, leadership).await;
                 clock.end();
             }
@@ -320,14 +153,14 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
         let late = now.saturating_duration_since(last + TICK);
         (last, tick) = (now, Box::pin(RT::sleep(TICK)));
         let (revision, span, oldest) = replica.read(|state| (state.revision(), state.remembered_span(), state.oldest_history()));
-        let decided = clock.with(|watched| {
+        let decided = clock.with(|verdicts| {
             if late >= TICK_LATE && !planted::has(Bug::PauseIsCounted) {
                 tracing::debug!(?late, "the clock was held up, all deadlines move");
-                watched.shift(late);
+                verdicts.was_deaf(late);
             }
-            let mut chores = watched.chores(revision, span.map(|(oldest, _)| oldest), now);
-            chores.extend(watched.forget_history(revision, oldest, now));
-            (watched.execute(now), watched.judge(now), chores)
+            let mut chores = verdicts.chores(revision, span.map(|(oldest, _)| oldest), now);
+            chores.extend(verdicts.forget_history(revision, oldest, now));
+            (verdicts.execute(now), verdicts.judge(now), chores)
         });
         let Some((condemned, judged, chores)) = decided else { return };
         work.extend(condemned.into_iter().map(|session| expire(clock, replica, leadership, session).boxed()));
@@ -350,12 +183,7 @@ async fn prove<RT: AsyncRuntime>(
     let fails = failpoint!(NodeExpiryProve, RT).is_err();
     let proved = blind || (!fails && replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok());
     let leads = replica.leadership() == Some(leadership);
-    clock.with(|watched| {
-        watched.proving = false;
-        if proved && leads {
-            watched.condemned.extend(judged);
-        }
-    });
+    clock.with(|verdicts| verdicts.prove(judged, proved && leads));
 }
 
 async fn expire<RT: AsyncRuntime>(
@@ -379,7 +207,7 @@ async fn expire<RT: AsyncRuntime>(
     if let Err(error) = failpoint!(NodeExpiryDone, RT) {
         tracing::debug!(%error, "nothing is lost: the expiry was answered");
     }
-    clock.with(|watched| watched.expiring.remove(&session));
+    clock.with(|verdicts| verdicts.expiry_done(session));
 }
 
 async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership, chore: Chore) {
@@ -391,5 +219,26 @@ async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<
         // Nothing is lost: whoever leads then reaches the same verdict again.
         tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");
     }
-    clock.with(|watched| watched.done(&chore, answer.is_ok()));
+    clock.with(|verdicts| verdicts.done(&chore, answer.is_ok()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::SessionNumber;
+    use openraft_rt_tokio::TokioRuntime;
+
+    #[test]
+    fn what_happens_while_a_new_leader_looks_at_what_there_is_is_not_missed() {
+        let (clock, leadership) = (LeaderClock::<TokioRuntime>::new(), Leadership::new(3, 1));
+        let (state, session, begun) = (State::new(), SessionNumber(7), Instant::now());
+        let copy = clock.record(&state);
+        clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }]);
+        assert_eq!((clock.touch(leadership, session), clock.is_doubtful(leadership, session)), (None, true), "not yet");
+        clock.catch_up(Verdicts::load(leadership, &copy, begun), &state, begun);
+        assert_eq!(clock.touch(leadership, session), Some(Touched::Moved(Duration::from_secs(2))));
+        assert!(!clock.is_doubtful(leadership, session) && clock.is_doubtful(Leadership::new(4, 1), session));
+        clock.end();
+        assert_eq!(clock.touch(leadership, session), None);
+    }
 }

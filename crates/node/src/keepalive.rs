@@ -7,9 +7,10 @@
 
 use crate::{
     api::{At, Renewal},
-    expiry::{LeaderClock, Touched},
+    expiry::LeaderClock,
     metrics::KeepaliveMetrics,
     stop::Stop,
+    verdicts::Touched,
 };
 use fairhold_raft::{
     Attendant, Leadership, Replica,

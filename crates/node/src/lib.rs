@@ -38,6 +38,7 @@ mod tasks;
 #[cfg(test)]
 mod test_clock;
 mod tree;
+mod verdicts;
 mod view;
 pub mod watch;
 mod watchers;
