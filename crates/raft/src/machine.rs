@@ -141,7 +141,7 @@ impl Keeper {
 }
 
 fn items(state: &State) -> u64 {
-    (state.node_count() + state.session_count()) as u64
+    state.snapshot_items() as u64
 }
 
 fn state_of(blocks: &SnapshotBlocks) -> io::Result<State> {

@@ -30,6 +30,9 @@ const BLOCK_BYTES: usize = 512 * 1024;
 /// About what an item needs besides its value: enough to size blocks by.
 const ITEM_BYTES: usize = 256;
 
+/// What is remembered of an id is some thirty bytes long.
+const REMEMBERED_IN_AN_ITEM: usize = 8;
+
 /// Why blocks are no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -93,6 +96,13 @@ impl Item {
 }
 
 impl State {
+    /// About how many items its snapshot has, in items as large as a small node.
+    #[must_use]
+    pub fn snapshot_items(&self) -> usize {
+        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
+        items + self.memory.len() / REMEMBERED_IN_AN_ITEM
+    }
+
     /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
     pub fn snapshot_blocks(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         let header = Item::Header(Header {
