@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 
 /// Runs all scripts of a folder, each from an empty state.
 fn run_all(folder: &str) {
-    let folder = Path::new("testscripts").join(folder);
+    let folder = Path::new("testscripts").join(folder).canonicalize().expect("the folder of scripts is there");
     let mut scripts: Vec<_> = fs::read_dir(&folder)
         .expect("the folder of scripts is there")
         .map(|entry| entry.expect("the folder can be listed").path())
