@@ -21,14 +21,14 @@ fn who_holds_and_who_waits_is_seen_and_an_administrator_changes_it() {
         let grant = client.grant(both.id()).await.unwrap().unwrap();
         assert_eq!(grant.locks.iter().map(|want| want.mode).collect::<Vec<_>>(), [Mode::Exclusive, Mode::Shared]);
         let waits = tokio::spawn(client.lock("orders/1").owner("ci-9").into_future());
-        let queue = loop {
-            if let Some(queue) = locks.next_queue("orders/1", None, SECOND).await.unwrap()
-                && queue.len() == 2
-            {
-                break queue;
+        let mut queue = locks.queue("orders/1").await.unwrap();
+        while queue.value.len() < 2 {
+            if let Some(newer) = locks.next_queue("orders/1", Some(queue.revision), 60 * SECOND).await.unwrap() {
+                assert!(newer.revision > queue.revision);
+                queue = newer;
             }
-        };
-        assert_eq!((queue[0].owner.as_str(), queue[1].owner.as_str()), ("ci-7", "ci-9"));
+        }
+        assert_eq!((queue.value[0].owner.as_str(), queue.value[1].owner.as_str()), ("ci-7", "ci-9"));
         let names =
             |list: Vec<fairhold_types::dto::ListedLock>| list.into_iter().map(|lock| lock.lock.to_string()).collect::<Vec<_>>();
         assert_eq!(names(locks.list().prefix("orders/").await.unwrap()), ["orders/1"]);
@@ -39,7 +39,7 @@ fn who_holds_and_who_waits_is_seen_and_an_administrator_changes_it() {
         assert!(matches!(locks.list().sort("hight").await, Err(Error::Refused { code: Some(Code::BadRequest), .. })));
 
         let token = both.token().unwrap();
-        assert_eq!(locks.get("orders/1").await.unwrap().queue_length, 1);
+        assert_eq!(locks.get("orders/1").await.unwrap().value.queue_length, 1);
         assert_eq!(locks.last_token("stock").await.unwrap(), Some(reader.token().unwrap()));
         assert!(locks.check_fence("orders/1", token.0, Some(both.id())).await.unwrap());
         assert!(!locks.check_fence("orders/1", token.0 + 1, None).await.unwrap());
@@ -109,7 +109,7 @@ fn reads_are_as_fresh_as_they_are_asked_to_be_and_wait_for_news() {
         put.unwrap();
         assert_eq!(next.unwrap().unwrap().bytes, b"2");
         let lock = client.locks().local().at_least(first.revision).get("deploy").await.unwrap();
-        assert!(lock.holders.is_empty());
+        assert!(lock.value.holders.is_empty() && lock.revision >= first.revision);
         assert!(client.sessions().local().at_least(first.revision).list().await.is_ok());
     });
 }

@@ -1,6 +1,6 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
-use crate::{claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem};
+use crate::{claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem, reading::AsOf};
 use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
 use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode, header};
@@ -88,6 +88,19 @@ impl Reply {
 
     pub(crate) fn problem(&self) -> Problem {
         Problem::read(&self.body)
+    }
+
+    /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
+    pub(crate) fn revision(&self) -> Result<Revision, Error> {
+        let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (status, detail) = (self.status.as_u16(), "the answer names no revision");
+        named.map(Revision).ok_or_else(|| Error::Refused { code: None, status, detail: detail.to_owned() })
+    }
+
+    /// The body with the revision that it shows, where the request was done; else the refusal.
+    pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<AsOf<T>, Error> {
+        let value = self.json()?;
+        Ok(AsOf { revision: self.revision()?, value })
     }
 }
 

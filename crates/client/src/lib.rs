@@ -99,6 +99,7 @@ pub use guard::{Guard, Held};
 pub use locks::{ListLocks, Locks, SetLock};
 pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;
+pub use reading::AsOf;
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;
 pub use upgrade::Upgrade;

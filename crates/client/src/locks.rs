@@ -6,7 +6,7 @@ use crate::{
     client::Client,
     error::Error,
     exchange::{Call, Reply, query},
-    reading::Reading,
+    reading::{AsOf, Reading},
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
 use futures_util::future::BoxFuture;
@@ -22,11 +22,13 @@ const PAGE: usize = 1_000;
 /// The locks of the cluster.
 ///
 /// ```no_run
+/// # use std::time::Duration;
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let locks = client.locks();
 /// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   page after page, or .page(…)
-/// let lock = locks.get("deploy").await?; //                        who holds it, and how many wait
-/// let queue = locks.queue("deploy").await?; //                     who waits, for whom
+/// let lock = locks.get("deploy").await?.value; //                  who holds it, and how many wait
+/// let queue = locks.queue("deploy").await?; //                     who waits, for whom, and when that was so
+/// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   what came since
 /// let past = locks.history("deploy", None).await?; //              who held it, and how that ended
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a held grant has that token
 /// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask for it,
@@ -83,20 +85,21 @@ impl Locks {
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
-    pub async fn get(&self, name: &str) -> Result<dto::Lock, Error> {
-        self.read(url(name, "")?).await?.json()
+    pub async fn get(&self, name: &str) -> Result<AsOf<dto::Lock>, Error> {
+        self.read(url(name, "")?).await?.as_of()
     }
 
     /// All who stand in a lock, in order, holders first.
     ///
     /// # Errors
     /// As [`get`](Locks::get).
-    pub async fn queue(&self, name: &str) -> Result<Vec<dto::QueueItem>, Error> {
-        Ok(self.read(url(name, "/queue")?).await?.json::<dto::Queue>()?.items)
+    pub async fn queue(&self, name: &str) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
+        items(&self.read(url(name, "/queue")?).await?)
     }
 
     /// The same, once somebody's place has changed since a revision, or since now; nothing where none has in that time. It is
-    /// asked again at another node where one is gone.
+    /// asked again at another node where one is gone. To look and then wait for what comes, give the revision of the look: what
+    /// came between the two is not missed.
     ///
     /// # Errors
     /// As [`get`](Locks::get); [`Error::Refused`] where the wait is over 10 minutes.
@@ -105,15 +108,11 @@ impl Locks {
         name: &str,
         after: Option<Revision>,
         wait: Duration,
-    ) -> Result<Option<Vec<dto::QueueItem>>, Error> {
+    ) -> Result<Option<AsOf<Vec<dto::QueueItem>>>, Error> {
         let after = after.map_or_else(String::new, |Revision(after)| format!("&after={after}"));
         let call = self.call(format!("{}?wait={}{after}", url(name, "/queue")?, query(&duration::format(wait))));
         let reply = self.client.send_waiting(&call, wait).await?;
-        if reply.status == reqwest::StatusCode::NOT_MODIFIED {
-            Ok(None)
-        } else {
-            reply.json::<dto::Queue>().map(|queue| Some(queue.items))
-        }
+        if reply.status == reqwest::StatusCode::NOT_MODIFIED { Ok(None) } else { items(&reply).map(Some) }
     }
 
     /// Who held a lock, the newest first and those who hold it now before all; only who held it then, where a revision or a
@@ -144,7 +143,7 @@ impl Locks {
     /// # Errors
     /// As [`get`](Locks::get).
     pub async fn last_token(&self, name: &str) -> Result<Option<FencingToken>, Error> {
-        Ok(self.get(name).await?.last_token)
+        Ok(self.get(name).await?.value.last_token)
     }
 
     /// For administrators: asks those who hold a lock to give it back. Nothing ends by it.
@@ -313,6 +312,11 @@ impl IntoFuture for SetLock {
             self.locks.client.send(&call).await?.json()
         })
     }
+}
+
+fn items(reply: &Reply) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
+    let AsOf { revision, value: queue } = reply.as_of::<dto::Queue>()?;
+    Ok(AsOf { revision, value: queue.items })
 }
 
 fn url(name: &str, what: &str) -> Result<String, Error> {

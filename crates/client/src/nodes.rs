@@ -144,13 +144,12 @@ impl Nodes {
 
 fn value(reply: Reply) -> Result<Value, Error> {
     reply.done()?;
-    let number = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let version = number("fairhold-version").and_then(|version| i32::try_from(version).ok());
-    let (Some(version), Some(revision)) = (version, number("fairhold-revision")) else {
-        let (status, detail) = (reply.status.as_u16(), "the answer has no version".to_owned());
+    let revision = reply.revision()?;
+    let Some(version) = reply.headers.get("fairhold-version").and_then(|value| value.to_str().ok()?.parse().ok()) else {
+        let (status, detail) = (reply.status.as_u16(), "the answer names no version".to_owned());
         return Err(Error::Refused { code: None, status, detail });
     };
-    Ok(Value { bytes: reply.body, version, revision: Revision(revision) })
+    Ok(Value { bytes: reply.body, version, revision })
 }
 
 /// A path with or without a slash at its beginning.

@@ -1,7 +1,17 @@
-//! How fresh a read has to be.
+//! How fresh a read has to be, and how fresh it was.
 
 use crate::exchange::Call;
 use fairhold_types::Revision;
+
+/// What was read, and when: to go on from there, and to miss nothing in between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AsOf<T> {
+    /// The revision of the whole state that it shows: what comes later is newer.
+    pub revision: Revision,
+    /// What was read.
+    pub value: T,
+}
 
 /// How fresh the answers of a handle are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -46,7 +46,7 @@ impl Look {
     }
 
     fn revision(&self) -> Option<Revision> {
-        self.0.headers.get("fairhold-revision").and_then(|value| value.to_str().ok()?.parse().ok()).map(Revision)
+        self.0.revision().ok()
     }
 }
 
