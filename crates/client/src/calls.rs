@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// How long one node may take to answer before the next one is asked.
-const TRY_MAX: Duration = Duration::from_secs(3);
+pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
 /// How much later than its own deadline a server's answer may arrive.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
 
@@ -79,6 +79,11 @@ impl Calls {
         // A request that waited is withdrawn before it is answered, which is work of its own.
         let limit = wait + 2 * work + ANSWER_GRACE;
         self.noted(endpoint, self.connections.send(endpoint, call, work, limit).await)
+    }
+
+    /// Sends a read that may wait so long to one node, once; the server's work comes on top.
+    pub(crate) async fn read_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Tried {
+        self.noted(endpoint, self.connections.send(endpoint, call, work, wait + work + ANSWER_GRACE).await)
     }
 
     /// Opens an answer that goes on, at one node, once.

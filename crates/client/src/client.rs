@@ -3,10 +3,10 @@
 use crate::{
     acquire::Acquire,
     background::Background,
-    calls::Calls,
+    calls::{Calls, Patience},
     endpoints::{Endpoint, Endpoints},
     error::Error,
-    exchange::{AuthToken, Caller},
+    exchange::{AuthToken, Call, Caller, Reply},
     ids::Ids,
     nodes::Nodes,
     session::OpenSession,
@@ -186,6 +186,12 @@ impl Client {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    /// Sends a call until a node gives a definite answer, for as long as this client is patient.
+    pub(crate) async fn send(&self, call: &Call) -> Result<Reply, Error> {
+        self.learn();
+        self.0.calls.send(call, Patience::within(self.0.timeout)).await
     }
 
     /// Asks for the members of the cluster, in the background and not too often.

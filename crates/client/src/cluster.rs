@@ -5,15 +5,12 @@ use crate::{
     endpoints::Endpoint,
     error::Error,
     exchange::{Call, Reply, Tried, query},
-    reading::Reading,
+    reading::{Reading, freshness},
 };
-use fairhold_types::{NodeId, Revision, SessionNumber, dto};
+use fairhold_types::{NodeId, SessionNumber, dto};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-
-/// Entries that are asked for at a time.
-const PAGE: usize = 1_000;
 
 /// The cluster.
 ///
@@ -152,25 +149,15 @@ fn definite(tried: Tried) -> Result<Reply, Error> {
     }
 }
 
+freshness!(Sessions);
+
 impl Sessions {
-    /// Takes what a node has, without asking the leader: faster, and it may be a little old.
-    #[must_use]
-    pub fn local(self) -> Sessions {
-        Sessions { reading: Reading { local: true, ..self.reading }, ..self }
-    }
-
-    /// Waits until the node that answers has this revision.
-    #[must_use]
-    pub fn at_least(self, revision: Revision) -> Sessions {
-        Sessions { reading: Reading { least: Some(revision), ..self.reading }, ..self }
-    }
-
     /// All of them, by number.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no answer came in the client's time.
     pub async fn list(&self) -> Result<Vec<dto::Session>, Error> {
-        self.client.pages(&format!("/v1/sessions?limit={PAGE}"), self.reading).await
+        self.client.pages("/v1/sessions", self.reading).await
     }
 
     /// One of them, with what it owns.

@@ -6,7 +6,6 @@
 use crate::{
     acquire::Acquire,
     backoff::Backoff,
-    calls::Patience,
     claim::LEVEL,
     client::Client,
     endpoints::{Endpoint, Prefer},
@@ -75,9 +74,7 @@ impl Client {
     /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time;
     /// [`Error::Refused`] with `kind_mismatch` where the name is a lock's.
     pub async fn leader(&self, name: &str) -> Result<Option<Leader>, Error> {
-        self.learn();
-        let call = Call::new(Method::GET, url(&election(name)?));
-        let reply = self.inner().calls.send(&call, Patience::within(self.inner().timeout)).await?;
+        let reply = self.send(&Call::new(Method::GET, url(&election(name)?))).await?;
         if reply.problem().code == Some(Code::NoLeader) {
             return Ok(None);
         }
@@ -115,7 +112,7 @@ impl Held {
         let client = self.client();
         let body = serde_json::json!({ "grant": self.id().to_string(), "value": value.into() });
         let call = Call::new(Method::PUT, url(self.lock())).key(client.inner().ids.make()).json(&body);
-        let reply = client.inner().calls.send(&call, Patience::within(client.inner().timeout)).await?;
+        let reply = client.send(&call).await?;
         if reply.problem().code == Some(Code::NotLeader) {
             self.end(Lost::Fenced);
             return Err(Error::Lost(Lost::Fenced));

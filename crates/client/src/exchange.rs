@@ -163,6 +163,12 @@ pub(crate) fn query(text: &str) -> String {
     utf8_percent_encode(text, LEVEL).to_string()
 }
 
+/// A path with one pair more in its query, which it may have already.
+pub(crate) fn with_query(path: &str, pair: &str) -> String {
+    let mark = if path.contains('?') { '&' } else { '?' };
+    format!("{path}{mark}{pair}")
+}
+
 /// Who asks, as every request says it.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {

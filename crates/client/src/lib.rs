@@ -77,6 +77,7 @@ mod ids;
 mod lease;
 mod locks;
 mod lookout;
+mod news;
 mod nodes;
 mod problem;
 mod queue;

@@ -1,23 +1,19 @@
 //! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
 
 use crate::{
-    calls::Patience,
     claim::LEVEL,
     client::Client,
     error::Error,
-    exchange::{Call, Reply, query},
-    reading::{AsOf, Reading},
+    exchange::{Call, Reply, query, with_query},
+    news::News,
+    reading::{AsOf, Reading, freshness},
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
 use futures_util::future::BoxFuture;
 use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-
-/// Entries that are asked for at a time.
-const PAGE: usize = 1_000;
 
 /// The locks of the cluster.
 ///
@@ -63,19 +59,9 @@ impl Client {
     }
 }
 
+freshness!(Locks);
+
 impl Locks {
-    /// Takes what a node has, without asking the leader: faster, and it may be a little old.
-    #[must_use]
-    pub fn local(self) -> Locks {
-        Locks { reading: Reading { local: true, ..self.reading }, ..self }
-    }
-
-    /// Waits until the node that answers has this revision.
-    #[must_use]
-    pub fn at_least(self, revision: Revision) -> Locks {
-        Locks { reading: Reading { least: Some(revision), ..self.reading }, ..self }
-    }
-
     /// The locks in which somebody stands, and those that were used of late: `.await` it for all, or say which first.
     pub fn list(&self) -> ListLocks {
         ListLocks { locks: self.clone(), query: Vec::new() }
@@ -102,17 +88,15 @@ impl Locks {
     /// came between the two is not missed.
     ///
     /// # Errors
-    /// As [`get`](Locks::get); [`Error::Refused`] where the wait is over 10 minutes.
+    /// As [`get`](Locks::get).
     pub async fn next_queue(
         &self,
         name: &str,
         after: Option<Revision>,
         wait: Duration,
     ) -> Result<Option<AsOf<Vec<dto::QueueItem>>>, Error> {
-        let after = after.map_or_else(String::new, |Revision(after)| format!("&after={after}"));
-        let call = self.call(format!("{}?wait={}{after}", url(name, "/queue")?, query(&duration::format(wait))));
-        let reply = self.client.send_waiting(&call, wait).await?;
-        if reply.status == reqwest::StatusCode::NOT_MODIFIED { Ok(None) } else { items(&reply).map(Some) }
+        let news = News { path: &url(name, "/queue")?, reading: self.reading, after, wait: Some(wait) };
+        self.client.news(&news).await?.as_ref().map(items).transpose()
     }
 
     /// Who held a lock, the newest first and those who hold it now before all; only who held it then, where a revision or a
@@ -121,8 +105,8 @@ impl Locks {
     /// # Errors
     /// As [`get`](Locks::get); [`Error::Refused`] where `at` is neither.
     pub async fn history(&self, name: &str, at: Option<&str>) -> Result<Vec<dto::Holding>, Error> {
-        let at = at.map_or_else(String::new, |at| format!("&at={}", query(at)));
-        self.pages(&format!("{}?limit={PAGE}{at}", url(name, "/history")?)).await
+        let at = at.map_or_else(String::new, |at| format!("?at={}", query(at)));
+        self.client.pages(&format!("{}{at}", url(name, "/history")?), self.reading).await
     }
 
     /// Whether a held grant of the lock has this token now; with a grant's id, whether it is that one, to be exact among readers.
@@ -169,50 +153,13 @@ impl Locks {
         SetLock { locks: self.clone(), name: name.to_owned(), what: Map::new() }
     }
 
-    fn call(&self, path: String) -> Call {
-        self.reading.of(Call::new(Method::GET, path))
-    }
-
     async fn read(&self, path: String) -> Result<Reply, Error> {
-        self.client.send(&self.call(path)).await
+        self.client.send(&self.reading.of(Call::new(Method::GET, path))).await
     }
 
     async fn change(&self, call: Call) -> Result<Reply, Error> {
         let call = call.key(self.client.inner().ids.make());
         self.client.send(&call).await
-    }
-
-    async fn pages<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, Error> {
-        self.client.pages(path, self.reading).await
-    }
-}
-
-impl Client {
-    pub(crate) async fn send(&self, call: &Call) -> Result<Reply, Error> {
-        self.learn();
-        self.inner().calls.send(call, Patience::within(self.inner().timeout)).await
-    }
-
-    /// The same where the answer may be held back so long.
-    pub(crate) async fn send_waiting(&self, call: &Call, wait: Duration) -> Result<Reply, Error> {
-        self.learn();
-        let timeout = self.inner().timeout;
-        let patience = Patience { until: tokio::time::Instant::now() + timeout + wait, each: wait + timeout };
-        self.inner().calls.send(call, patience).await
-    }
-
-    /// Page after page of a listing whose path has a query.
-    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: Reading) -> Result<Vec<T>, Error> {
-        let (mut all, mut cursor) = (Vec::new(), String::new());
-        loop {
-            let call = reading.of(Call::new(Method::GET, format!("{path}{cursor}")));
-            let page: dto::Page<T> = self.send(&call).await?.json()?;
-            all.extend(page.items);
-            match page.next_cursor {
-                Some(next) => cursor = format!("&cursor={}", query(&next)),
-                None => return Ok(all),
-            }
-        }
     }
 }
 
@@ -228,6 +175,10 @@ impl ListLocks {
     fn with(mut self, name: &str, value: &str) -> ListLocks {
         self.query.push(format!("{name}={}", query(value)));
         self
+    }
+
+    fn path(&self) -> String {
+        self.query.iter().fold("/v1/locks".to_owned(), |path, pair| with_query(&path, pair))
     }
 
     /// Only those whose name begins so.
@@ -255,7 +206,7 @@ impl ListLocks {
             Some(cursor) => listing.with("cursor", cursor),
             None => listing,
         };
-        listing.locks.read(format!("/v1/locks?{}", listing.query.join("&"))).await?.json()
+        listing.locks.read(listing.path()).await?.json()
     }
 }
 
@@ -265,8 +216,8 @@ impl IntoFuture for ListLocks {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let listing = self.with("limit", &PAGE.to_string());
-            listing.locks.pages(&format!("/v1/locks?{}", listing.query.join("&"))).await
+            let Locks { client, reading } = &self.locks;
+            client.pages(&self.path(), *reading).await
         })
     }
 }

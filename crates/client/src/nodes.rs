@@ -4,17 +4,15 @@ use crate::{
     claim::LEVEL,
     client::Client,
     error::Error,
-    exchange::{Call, Reply, query},
-    reading::Reading,
+    exchange::{Call, Reply},
+    news::News,
+    reading::{Reading, freshness},
     write::{Create, Delete, Put},
 };
-use fairhold_types::{Path, Revision, dto, duration};
+use fairhold_types::{Path, Revision, dto};
 use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
 use std::time::Duration;
-
-/// Entries that are asked for at a time.
-const PAGE: usize = 1_000;
 
 /// The tree of nodes, as this client reaches it.
 #[derive(Debug, Clone)]
@@ -35,21 +33,11 @@ pub struct Value {
     pub revision: Revision,
 }
 
+freshness!(Nodes);
+
 impl Nodes {
     pub(crate) fn new(client: Client) -> Nodes {
         Nodes { client, reading: Reading::default() }
-    }
-
-    /// Reads what a node has, without asking the leader: faster, and it may be a little old.
-    #[must_use]
-    pub fn local(self) -> Nodes {
-        Nodes { reading: Reading { local: true, ..self.reading }, ..self }
-    }
-
-    /// Reads once the node that answers has this revision: read your own writes, from any node.
-    #[must_use]
-    pub fn at_least(self, revision: Revision) -> Nodes {
-        Nodes { reading: Reading { least: Some(revision), ..self.reading }, ..self }
     }
 
     /// Reads a node, linearizably: all that was acknowledged to anybody before is seen. Nothing where it does not exist.
@@ -98,23 +86,21 @@ impl Nodes {
     /// # Errors
     /// As [`children`](Nodes::children).
     pub async fn child_stats(&self, path: &str) -> Result<Vec<dto::Stat>, Error> {
-        self.client.pages(&format!("{}?children&meta&limit={PAGE}", url_path(path)?), self.reading).await
+        self.client.pages(&format!("{}?children&meta", url_path(path)?), self.reading).await
     }
 
     /// A node's value once it is newer than what was read at that revision, or than it is now; nothing where that did not come in
-    /// that time. A watch tells more, and misses nothing.
+    /// that time. It is asked again at another node where one is gone. A watch tells more: each change, and not the last one only.
     ///
     /// # Errors
-    /// As [`get`](Nodes::get); [`Error::NoNode`] where there is no node; [`Error::Refused`] where the wait is over 10 minutes.
+    /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
     pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<Value>, Error> {
-        let after = after.map_or_else(String::new, |Revision(after)| format!("&after={after}"));
-        let path = format!("{}?wait={}{after}", url_path(path)?, query(&duration::format(wait)));
-        let reply = self.client.send_waiting(&self.reading.of(Call::new(Method::GET, path)), wait).await?;
-        if reply.status == reqwest::StatusCode::NOT_MODIFIED { Ok(None) } else { value(reply).map(Some) }
+        let news = News { path: &url_path(path)?, reading: self.reading, after, wait: Some(wait) };
+        self.client.news(&news).await?.map(value).transpose()
     }
 
     async fn list(&self, path: &str, what: &str) -> Result<Vec<String>, Error> {
-        self.client.pages(&format!("{}?{what}&limit={PAGE}", url_path(path)?), self.reading).await
+        self.client.pages(&format!("{}?{what}", url_path(path)?), self.reading).await
     }
 
     async fn read(&self, path: &str) -> Result<Reply, Error> {

@@ -1,7 +1,16 @@
-//! How fresh a read has to be, and how fresh it was.
+//! Reads: how fresh they have to be and were, and listings that come in pages.
 
-use crate::exchange::Call;
-use fairhold_types::Revision;
+use crate::{
+    client::Client,
+    error::Error,
+    exchange::{Call, query, with_query},
+};
+use fairhold_types::{Revision, dto};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+
+/// Entries that are asked for at a time.
+pub(crate) const PAGE: usize = 1_000;
 
 /// What was read, and when: to go on from there, and to miss nothing in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,15 +32,52 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Adds it to a read whose path ends with its query, if it has one.
+    /// Adds it to a read.
     pub(crate) fn of(self, mut call: Call) -> Call {
         if self.local {
-            let mark = if call.path.contains('?') { '&' } else { '?' };
-            call.path = format!("{}{mark}consistency=local", call.path);
+            call.path = with_query(&call.path, "consistency=local");
         }
         match self.least {
             Some(Revision(revision)) => call.header("fairhold-min-revision", revision.to_string()),
             None => call,
+        }
+    }
+}
+
+/// How fresh the reads of a handle are to be, which has a field `reading`.
+macro_rules! freshness {
+    ($handle:ident) => {
+        impl $handle {
+            /// Takes what a node has, without asking the leader: faster, and it may be a little old.
+            #[must_use]
+            pub fn local(mut self) -> $handle {
+                self.reading.local = true;
+                self
+            }
+
+            /// Reads once the node that answers has this revision: read your own writes, from any node.
+            #[must_use]
+            pub fn at_least(mut self, revision: fairhold_types::Revision) -> $handle {
+                self.reading.least = Some(revision);
+                self
+            }
+        }
+    };
+}
+pub(crate) use freshness;
+
+impl Client {
+    /// All of a listing, page after page.
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: Reading) -> Result<Vec<T>, Error> {
+        let first = with_query(path, &format!("limit={PAGE}"));
+        let (mut all, mut next) = (Vec::new(), first.clone());
+        loop {
+            let page: dto::Page<T> = self.send(&reading.of(Call::new(Method::GET, next))).await?.json()?;
+            all.extend(page.items);
+            match page.next_cursor {
+                Some(cursor) => next = with_query(&first, &format!("cursor={}", query(&cursor))),
+                None => return Ok(all),
+            }
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::{
     acquire::Acquire,
-    calls::Patience,
     client::Client,
     error::{Error, Lost},
     exchange::Call,
@@ -66,8 +65,7 @@ impl OpenSession {
         let inner = self.client.inner();
         let body = json!({ "ttl": duration::format(self.ttl), "name": self.name, "meta": self.meta });
         let call = Call::new(Method::POST, "/v1/sessions".to_owned()).key(inner.ids.make()).json(&body);
-        self.client.learn();
-        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
+        let reply = self.client.send(&call).await?;
         let opened: dto::OpenedSession = reply.json()?;
         let ttl = duration::parse(&opened.ttl).unwrap_or(self.ttl).min(self.ttl);
         let lease = Lease::new(ttl, reply.sent);

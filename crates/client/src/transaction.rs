@@ -1,6 +1,6 @@
 //! Several changes in one step: all of them or none.
 
-use crate::{calls::Patience, client::Client, error::Error, exchange::Call, guard::Held, nodes, session::Session};
+use crate::{client::Client, error::Error, exchange::Call, guard::Held, nodes, session::Session};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_types::{
     Code, FencingToken,
@@ -154,8 +154,7 @@ impl Transaction {
         let inner = self.client.inner();
         let body = serde_json::to_value(&self.body).map_err(|error| Error::Invalid(format!("the transaction: {error}")))?;
         let call = Call::new(Method::POST, "/v1/txn".to_owned()).key(inner.ids.make()).json(&body);
-        self.client.learn();
-        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
+        let reply = self.client.send(&call).await?;
         let problem = reply.problem();
         if let (Some(Code::StaleToken), Some(failed)) = (problem.code, problem.failed)
             && failed.part == TransactionPart::If

@@ -2,7 +2,7 @@
 
 use crate::{
     backoff::Backoff,
-    calls::{Patience, Trouble},
+    calls::Trouble,
     endpoints::Prefer,
     error::{Error, Lost},
     exchange::{Call, Reply, Tried},
@@ -138,7 +138,7 @@ pub(crate) async fn downgrade(held: &Held) -> Result<(), Error> {
     let reply = tokio::select! {
         biased;
         lost = held.lost() => return Err(Error::Lost(lost)),
-        reply = inner.calls.send(&call, Patience::within(inner.timeout)) => reply?,
+        reply = held.client().send(&call) => reply?,
     };
     if reply.status.is_success() { Ok(()) } else { Err(refused(held, &reply)) }
 }

@@ -1,7 +1,6 @@
 //! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
 
 use crate::{
-    calls::Patience,
     claim::LEVEL,
     client::Client,
     error::Error,
@@ -79,8 +78,7 @@ impl Change {
             call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
             shown = Some((held, token));
         }
-        self.client.learn();
-        let reply = inner.calls.send(&call, Patience::within(inner.timeout)).await?;
+        let reply = self.client.send(&call).await?;
         // 412 alone is the fence of this write.
         if let (Some((held, token)), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
             (shown, reply.status, reply.done())

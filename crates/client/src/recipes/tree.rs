@@ -2,22 +2,18 @@
 
 use crate::{
     backoff::Backoff,
-    calls::{Patience, Trouble},
     client::Client,
-    endpoints::Prefer,
     error::Error,
-    exchange::{Call, Reply, Tried},
+    exchange::{Call, Reply},
     guard::Held,
+    news::News,
     nodes::url_path,
+    reading::{PAGE, Reading},
     session::Session,
 };
 use fairhold_types::{Code, Revision, dto};
 use reqwest::{Method, StatusCode};
-use std::time::Duration;
-use tokio::time::{Instant, sleep};
-
-/// How long a node is asked to wait for a change before it is asked again.
-const WAIT: Duration = Duration::from_secs(25);
+use tokio::time::sleep;
 
 /// What a node of the tree, or a listing, looks like now.
 pub(super) struct Look(Reply);
@@ -59,11 +55,20 @@ pub(super) enum Of {
     Children,
 }
 
+impl Of {
+    /// Where it is read.
+    fn path(self, path: &str) -> Result<String, Error> {
+        let path = url_path(path)?;
+        Ok(match self {
+            Of::Value => path,
+            Of::Children => format!("{path}?children&limit={PAGE}"),
+        })
+    }
+}
+
 /// Looks once.
 pub(super) async fn look(client: &Client, path: &str, of: Of) -> Result<Look, Error> {
-    client.learn();
-    let inner = client.inner();
-    inner.calls.send(&reading(path, of, None)?, Patience::within(inner.timeout)).await.map(Look)
+    client.send(&Call::new(Method::GET, of.path(path)?)).await.map(Look)
 }
 
 /// Looks again whenever something has changed, until it is as it should be.
@@ -77,45 +82,20 @@ pub(super) async fn until<T>(
     // What an answer says is at least as new as the answer before it, so nothing that came after that one is missed.
     let mut after = None;
     loop {
-        if last.0.status != StatusCode::NOT_MODIFIED
-            && let Some(found) = is_so(&last)?
-        {
+        if let Some(found) = is_so(&last)? {
             return Ok(found);
         }
         let next = match after {
             None => look(client, path, of).await?,
-            Some(after) => Look(waiting(client, &reading(path, of, Some(after))?).await?),
+            Some(_) => {
+                let news = News { path: &of.path(path)?, reading: Reading::default(), after, wait: None };
+                // It waits as long as it takes, so there is an answer.
+                let Some(reply) = client.news(&news).await? else { continue };
+                Look(reply)
+            }
         };
         after = last.revision();
         last = next;
-    }
-}
-
-fn reading(path: &str, of: Of, after: Option<Revision>) -> Result<Call, Error> {
-    let mut query = match of {
-        Of::Value => Vec::new(),
-        Of::Children => vec!["children".to_owned(), "limit=1000".to_owned()],
-    };
-    query.extend(after.map(|after| format!("wait={}s&after={after}", WAIT.as_secs())));
-    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-    Ok(Call::new(Method::GET, format!("{}{query}", url_path(path)?)))
-}
-
-/// Sends a read that waits to one node after the other, until one answers.
-async fn waiting(client: &Client, call: &Call) -> Result<Reply, Error> {
-    let (inner, mut trouble, mut backoff) = (client.inner(), Trouble::default(), Backoff::new());
-    let mut since: Option<Instant> = None;
-    loop {
-        for endpoint in inner.calls.endpoints.order(Prefer::Anybody) {
-            match inner.calls.wait_at(&endpoint, call, WAIT, inner.timeout).await {
-                Tried::Answered(reply) => return Ok(reply),
-                tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => drop(trouble.note(tried)),
-            }
-        }
-        if since.get_or_insert_with(Instant::now).elapsed() >= inner.timeout {
-            return Err(trouble.error(call));
-        }
-        sleep(backoff.next(None)).await;
     }
 }
 

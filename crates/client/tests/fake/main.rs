@@ -1,6 +1,7 @@
 //! The client against a server that fails as it is told to: what is repeated, with which key, and what the caller hears.
 
 mod grants;
+mod looking;
 mod server;
 
 use fairhold_client::{Client, Error, Lost, margin};

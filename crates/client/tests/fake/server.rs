@@ -1,6 +1,7 @@
 //! A server that fails as it is told to, and keeps what it was asked.
 
 use fairhold_client::Client;
+use fairhold_types::duration;
 use serde_json::{Value, json};
 use std::{
     sync::{Arc, Mutex},
@@ -17,6 +18,8 @@ use tokio::{
 pub(crate) struct Seen {
     pub(crate) line: String,
     pub(crate) key: Option<String>,
+    /// How long the server may work on it.
+    pub(crate) timeout: Duration,
     pub(crate) body: Value,
 }
 
@@ -112,7 +115,8 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Seen { line: text.lines().next().expect("a first line").to_owned(), key: header("idempotency-key"), body })
+    let timeout = duration::parse(&header("fairhold-timeout").expect("every request has one")).expect("a time");
+    Some(Seen { line: text.lines().next().expect("a first line").to_owned(), key: header("idempotency-key"), timeout, body })
 }
 
 pub(crate) fn problem(status: u16, code: &str) -> Act {

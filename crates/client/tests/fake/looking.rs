@@ -1,0 +1,90 @@
+//! Looking at what there is, and waiting for what is newer.
+
+use crate::{
+    SECOND,
+    server::{Act, Server, problem},
+};
+use fairhold_client::{Client, Error};
+use fairhold_types::{Revision, limits::TIMEOUT_MAX};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The queue of the lock `a`, with nobody in it.
+fn queue(revision: &'static str) -> Act {
+    Act::Answer(200, revision, json!({"lock": "a", "items": []}))
+}
+
+fn nothing_newer(revision: &'static str) -> Act {
+    Act::Answer(304, revision, Value::Null)
+}
+
+/// What is asked of the queue, one question after the other.
+fn asked(server: &Server) -> Vec<String> {
+    let lines = server.now("GET /v1/locks/a/queue").into_iter().map(|seen| seen.line);
+    lines.map(|line| line.trim_start_matches("GET /v1/locks/a/queue").trim_end_matches(" HTTP/1.1").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn who_looked_waits_for_what_is_newer_than_that_in_short_requests_for_as_long_as_he_likes() {
+    let server = Server::start(|seen, _| match seen.line.as_str() {
+        _ if seen.timeout > TIMEOUT_MAX => problem(400, "bad_request"),
+        line if line.contains("after=9") => queue("fairhold-revision: 12\r\n"),
+        line if line.contains("after=7") => nothing_newer("fairhold-revision: 9\r\n"),
+        _ => queue("fairhold-revision: 7\r\n"),
+    })
+    .await;
+    let locks = server.client(10 * SECOND).locks();
+    let looked = locks.queue("a").await.unwrap();
+    assert_eq!((looked.revision, looked.value.len()), (Revision(7), 0));
+    let newer = locks.next_queue("a", Some(looked.revision), 600 * SECOND).await.unwrap().unwrap();
+    assert_eq!(newer.revision, Revision(12));
+    assert_eq!(asked(&server), ["", "?wait=10s&after=7", "?wait=10s&after=9"]);
+}
+
+#[tokio::test]
+async fn newer_than_now_is_newer_than_one_revision_also_where_it_is_asked_again() {
+    let server = Server::start(|seen, before| match (seen.line.as_str(), before) {
+        (line, _) if line.starts_with("GET /v1/nodes/?meta ") => Act::Answer(200, "fairhold-revision: 7\r\n", json!({})),
+        (_, 0) => Act::Close,
+        (_, 1) => problem(503, "no_quorum"),
+        _ => queue("fairhold-revision: 8\r\n"),
+    })
+    .await;
+    let newer = server.client(10 * SECOND).locks().next_queue("a", None, 600 * SECOND).await.unwrap().unwrap();
+    assert_eq!(newer.revision, Revision(8));
+    assert_eq!(asked(&server), ["?wait=10s&after=7"; 3]);
+}
+
+#[tokio::test]
+async fn the_wait_ends_without_news_and_a_node_that_does_not_exist_is_waited_for() {
+    let server = Server::start(|seen, before| match (seen.line.starts_with("GET /v1/locks/a/queue"), before) {
+        (true, _) => nothing_newer("fairhold-revision: 7\r\n"),
+        // It is there from the second question on, which is the same as the first.
+        (false, 0) => problem(404, "no_node"),
+        (false, _) => Act::Answer(200, "fairhold-revision: 9\r\nfairhold-version: 0\r\n", json!(1)),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let nothing = client.locks().next_queue("a", Some(Revision(7)), Duration::ZERO).await.unwrap();
+    assert_eq!((nothing, asked(&server)), (None, vec!["?wait=0s&after=7".to_owned()]));
+    let gone = client.nodes().get_next("/x", Some(Revision(7)), 60 * SECOND).await;
+    assert!(matches!(gone, Err(Error::NoNode { .. })), "it was told before the wait was over: {gone:?}");
+    let there = client.nodes().get_next("/x", Some(Revision(7)), 60 * SECOND).await.unwrap().unwrap();
+    assert_eq!((there.bytes, there.revision), (b"1".to_vec(), Revision(9)));
+}
+
+#[tokio::test]
+async fn a_node_that_falls_silent_while_it_holds_a_question_back_is_left_for_another() {
+    let silent = Server::start(|_, _| Act::Hang).await;
+    let server = Server::start(|_, _| queue("fairhold-revision: 8\r\n")).await;
+    let both = Client::builder().endpoint(&silent.url).endpoint(&server.url).discover(false).timeout(2 * SECOND);
+    let locks = both.build().unwrap().locks();
+    // They are asked in turn, so one of two begins with the silent one.
+    for _ in 0..2 {
+        let newer = locks.next_queue("a", Some(Revision(7)), 2 * SECOND).await;
+        assert_eq!(newer.unwrap().unwrap().revision, Revision(8));
+    }
+    assert_eq!(asked(&silent).len(), 1);
+    let nobody = silent.client(SECOND / 2).locks().next_queue("a", Some(Revision(7)), SECOND / 10).await;
+    assert!(matches!(nobody, Err(Error::Unavailable { .. })), "{nobody:?}");
+}
