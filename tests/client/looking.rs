@@ -67,10 +67,11 @@ fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
         let guard = session.lock("deploy").await.unwrap();
         let listed = client.sessions().list().await.unwrap();
         assert!(listed.iter().any(|one| one.name == "worker-3"), "{listed:?}");
-        let shown = client.sessions().get(session.number()).await.unwrap();
+        let shown = client.sessions().get(session.number()).await.unwrap().unwrap();
         assert_eq!(shown.grants.iter().map(|grant| grant.lock.as_str()).collect::<Vec<_>>(), ["deploy"]);
         client.sessions().end(session.number().0, "its host is gone").await.unwrap();
         guard.lost().await;
+        assert_eq!(client.sessions().get(session.number()).await.unwrap(), None);
         let again = client.sessions().end(session.number().0, "").await;
         assert!(matches!(again, Err(Error::Lost(Lost::Expired))), "{again:?}");
 

@@ -60,7 +60,7 @@ impl Calls {
                     return Err(trouble.error(call));
                 }
                 match self.try_at(&endpoint, call, left.min(patience.each)).await {
-                    Tried::Answered(reply) => return Ok(reply),
+                    Tried::Answered(reply) => return Ok(Reply { may_be_done: trouble.may_arrive(), ..reply }),
                     tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => asked = trouble.note(tried).max(asked),
                 }
             }

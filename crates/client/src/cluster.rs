@@ -7,7 +7,7 @@ use crate::{
     exchange::{Call, Reply, Tried, query},
     reading::{Reading, freshness},
 };
-use fairhold_types::{NodeId, SessionNumber, dto};
+use fairhold_types::{Code, NodeId, SessionNumber, dto};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -160,21 +160,31 @@ impl Sessions {
         self.client.pages("/v1/sessions", self.reading).await
     }
 
-    /// One of them, with what it owns.
+    /// One of them, with what it owns. Nothing where none has this number, or it has ended.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `session_not_found` where it does not exist or has ended; [`Error::Unavailable`].
-    pub async fn get(&self, number: SessionNumber) -> Result<dto::Session, Error> {
-        self.client.send(&self.reading.of(get(&format!("/v1/sessions/{number}")))).await?.json()
+    /// As [`list`](Sessions::list).
+    pub async fn get(&self, number: SessionNumber) -> Result<Option<dto::Session>, Error> {
+        let reply = self.client.send(&self.reading.of(get(&format!("/v1/sessions/{number}")))).await?;
+        match reply.problem().code {
+            Some(Code::SessionNotFound) => Ok(None),
+            _ => reply.json().map(Some),
+        }
     }
 
     /// For administrators: ends a session, with all that it owns, in one step.
     ///
     /// # Errors
-    /// [`Error::Refused`] where it has ended already, or where the [`auth_token`](crate::ClientBuilder::auth_token) is not the
-    /// administrators'; [`Error::OutcomeUnknown`] where no answer came in the client's time.
+    /// [`Error::Lost`] where none has this number, or it had ended before; [`Error::Refused`] where the
+    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] where no answer
+    /// came in the client's time.
     pub async fn end(&self, number: u64, reason: &str) -> Result<(), Error> {
         let call = Call::new(Method::DELETE, format!("/v1/sessions/{number}?reason={}", query(reason)));
-        self.client.send(&call).await?.done()
+        let reply = self.client.send(&call).await?;
+        match reply.problem().code {
+            // The call has no key: it is its own first try that the second one finds done.
+            Some(Code::SessionNotFound) if reply.may_be_done => Ok(()),
+            _ => reply.done(),
+        }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct Reply {
     pub(crate) body: Vec<u8>,
     /// From before it was sent.
     pub(crate) sent: Moment,
+    /// An earlier try of the same call was not answered, and may have done it.
+    pub(crate) may_be_done: bool,
 }
 
 impl Reply {
@@ -278,7 +280,7 @@ async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, r
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Reply { status, headers, body, sent })
+    Ok(Reply { status, headers, body, sent, may_be_done: false })
 }
 
 fn meaning(reply: Reply) -> Tried {

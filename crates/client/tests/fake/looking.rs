@@ -1,11 +1,11 @@
-//! Looking at what there is, and waiting for what is newer.
+//! Looking at what there is, and waiting for what is newer; and ending what is seen there.
 
 use crate::{
     SECOND,
-    server::{Act, Server, problem},
+    server::{Act, Seen, Server, problem},
 };
-use fairhold_client::{Client, Error};
-use fairhold_types::{Revision, limits::TIMEOUT_MAX};
+use fairhold_client::{Client, Error, Lost};
+use fairhold_types::{Revision, SessionNumber, limits::TIMEOUT_MAX};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -87,4 +87,22 @@ async fn a_node_that_falls_silent_while_it_holds_a_question_back_is_left_for_ano
     assert_eq!(asked(&silent).len(), 1);
     let nobody = silent.client(SECOND / 2).locks().next_queue("a", Some(Revision(7)), SECOND / 10).await;
     assert!(matches!(nobody, Err(Error::Unavailable { .. })), "{nobody:?}");
+}
+
+#[tokio::test]
+async fn a_session_that_is_gone_is_none_and_its_end_counts_where_the_answer_to_it_was_lost() {
+    let lost = Server::start(|_, before| if before == 0 { Act::Close } else { problem(404, "session_not_found") }).await;
+    let sessions = lost.client(10 * SECOND).sessions();
+    assert_eq!(sessions.end(41, "its host is gone").await, Ok(()));
+    let ends: Vec<Seen> = lost.now("DELETE /v1/sessions/41?reason=its%20host%20is%20gone ");
+    assert!(ends.len() == 2 && ends.iter().all(|seen| seen.key.is_none()), "{ends:?}");
+
+    let gone = Server::start(|_, before| match before {
+        0 => problem(503, "no_quorum"),
+        _ => problem(404, "session_not_found"),
+    })
+    .await;
+    let sessions = gone.client(10 * SECOND).sessions();
+    assert_eq!(sessions.end(41, "").await, Err(Error::Lost(Lost::Expired)), "the first try surely did nothing");
+    assert_eq!(sessions.get(SessionNumber(41)).await, Ok(None));
 }
