@@ -106,7 +106,7 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
         GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
         GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
         GrantsCommand::Release { id } => {
-            let request = Request::change(Method::DELETE, format!("/v1/grants/{}", encode(id)));
+            let request = Request::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
             api.call(&request).await.map(|_| ())
         }
     }

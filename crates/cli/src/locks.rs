@@ -208,7 +208,7 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
     what.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
     what.extend(max_waiters.map(|most| ("max_waiters".to_owned(), most.into())));
     what.extend(max_hold.map(|most| ("max_hold".to_owned(), most.into())));
-    let request = Request::change(Method::PATCH, format!("/v1/locks/{}", encode(name)));
+    let request = Request::unkeyed(Method::PATCH, format!("/v1/locks/{}", encode(name)));
     request.json(&Value::Object(what))
 }
 

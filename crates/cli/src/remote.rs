@@ -108,7 +108,7 @@ pub(crate) struct NewsArgs {
 impl NewsArgs {
     /// Adds it to a read.
     pub(crate) fn of(&self, request: Request) -> Request {
-        self.read.of(request.wait(self.wait).parameter("after", self.after))
+        self.read.of(request.wait(self.wait).after(self.after))
     }
 }
 

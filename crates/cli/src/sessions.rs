@@ -9,7 +9,7 @@ use crate::{
     },
 };
 use clap::Subcommand;
-use fairhold_types::duration;
+use fairhold_types::{Code, duration};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
@@ -139,10 +139,11 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
             if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
                 return Err(Failure::Usage(format!("close takes the secret id; by its number it is: sessions end {id}")));
             }
-            api.call(&Request::change(Method::DELETE, format!("/v1/sessions/{}", encode(id)))).await.map(|_| ())
+            let request = Request::unkeyed(Method::DELETE, format!("/v1/sessions/{}", encode(id)));
+            api.call(&request.done_by(Code::SessionNotFound)).await.map(|_| ())
         }
         SessionsCommand::End { number, reason } => {
-            let request = Request::change(Method::DELETE, format!("/v1/sessions/{number}"));
+            let request = Request::unkeyed(Method::DELETE, format!("/v1/sessions/{number}")).done_by(Code::SessionNotFound);
             api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
         }
     }

@@ -1,10 +1,10 @@
 //! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite answer.
 
 use super::{ConnectArgs, Failure};
-use fairhold_types::duration;
+use fairhold_types::{Code, duration, problem::Effect};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{
-    Client, Method, Response, StatusCode,
+    Client, Method, RequestBuilder, StatusCode,
     header::{self, HeaderMap, HeaderValue},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -15,6 +15,8 @@ use tokio::time::{Instant, sleep};
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long one endpoint may take before the next one is asked too.
 const TRY_MAX: Duration = Duration::from_secs(5);
+/// How much later than its own deadline a node's answer may arrive.
+const ANSWER_GRACE: Duration = Duration::from_millis(200);
 /// The pause after every endpoint was asked.
 const PAUSE: Duration = Duration::from_millis(200);
 /// What stands in a URL as it is.
@@ -39,38 +41,67 @@ pub(crate) struct Request {
     query: Vec<String>,
     headers: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
-    /// How long the server may hold the answer back.
-    wait: Duration,
+    /// How long the server may hold the answer back, over all tries.
+    wait: Option<Duration>,
+    /// What is waited for is newer than this.
+    after: Option<u64>,
+    /// With this key a person can repeat it.
+    known_key: Option<String>,
+    /// The refusal that an earlier try brings about which was done and not answered.
+    done_by: Option<Code>,
 }
 
 impl Request {
     /// Asks.
     pub(crate) fn get(path: impl Into<String>) -> Request {
-        let (query, headers, body, wait) = (Vec::new(), Vec::new(), None, Duration::ZERO);
-        Request { method: Method::GET, path: path.into(), query, headers, body, wait }
+        Request {
+            method: Method::GET,
+            path: path.into(),
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: None,
+            wait: None,
+            after: None,
+            known_key: None,
+            done_by: None,
+        }
     }
 
-    /// Changes something. However often it is sent, it counts once.
+    /// Changes something, under a key of its own.
     pub(crate) fn change(method: Method, path: impl Into<String>) -> Request {
-        Request::keyed(method, path, None)
+        Request::unkeyed(method, path).header("idempotency-key", ulid::Ulid::generate().to_string())
     }
 
-    /// The same, with the key of an earlier request, which this one repeats.
+    /// The same for a command that can be repeated with the key of an earlier one, which is given here.
     pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> Request {
         let key = key.map_or_else(|| ulid::Ulid::generate().to_string(), str::to_owned);
-        Request { method, ..Request::get(path) }.header("idempotency-key", key)
+        let request = Request::unkeyed(method, path).header("idempotency-key", key.clone());
+        Request { known_key: Some(key), ..request }
+    }
+
+    /// Changes something by a call that takes no key.
+    pub(crate) fn unkeyed(method: Method, path: impl Into<String>) -> Request {
+        Request { method, ..Request::get(path) }
+    }
+
+    /// Takes this refusal as success where an earlier try, whose answer was lost, may have brought it about.
+    pub(crate) fn done_by(self, code: Code) -> Request {
+        Request { done_by: Some(code), ..self }
     }
 
     /// The same for the next page of a listing: what was waited for has come.
-    pub(crate) fn next_page(mut self) -> Request {
-        self.query.retain(|pair| !pair.starts_with("wait=") && !pair.starts_with("after="));
-        Request { wait: Duration::ZERO, ..self }
+    pub(crate) fn next_page(self) -> Request {
+        Request { wait: None, after: None, ..self }
     }
 
     /// Lets the server wait so long.
     pub(crate) fn wait(self, wait: Option<Duration>) -> Request {
-        let request = Request { wait: wait.unwrap_or_default(), ..self };
-        request.parameter("wait", wait.map(duration::format))
+        Request { wait, ..self }
+    }
+
+    /// Waits for what is newer than this revision.
+    pub(crate) fn after(self, after: Option<u64>) -> Request {
+        Request { after, ..self }
     }
 
     /// A parameter, where it is given.
@@ -105,8 +136,32 @@ impl Request {
         Request { body: Some(body), ..self }
     }
 
-    fn target(&self) -> String {
-        if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query.join("&")) }
+    /// Path and query of one try, which may wait so long.
+    fn target(&self, wait: Option<Duration>) -> String {
+        let mut query = self.query.clone();
+        query.extend(wait.map(|wait| format!("wait={}", duration::format(wait))));
+        query.extend(self.after.map(|after| format!("after={after}")));
+        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
+    }
+
+    /// What a definite answer means to a caller one of whose earlier tries may have been done.
+    fn answered(&self, status: StatusCode, body: Vec<u8>, may_be_done: bool) -> Result<Reply, Failure> {
+        let is_done = |done_by: Code| may_be_done && problem(status, &body).code == done_by.as_str();
+        match status {
+            status if status.is_success() => Ok(Reply { body }),
+            StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing newer came in the time waited".to_owned())),
+            _ if self.done_by.is_some_and(is_done) => Ok(Reply { body: Vec::new() }),
+            status => Err(Failure::Refused { status: status.as_u16(), body }),
+        }
+    }
+
+    /// What is left to do for a person who got no answer, where a try may have been done.
+    fn advice(&self, may_be_done: bool) -> String {
+        match (&self.known_key, may_be_done && self.method != Method::GET) {
+            (_, false) => String::new(),
+            (Some(key), true) => format!("; it may have happened: repeat it with --idempotency-key {key}"),
+            (None, true) => "; it may have happened: look before you repeat it".to_owned(),
+        }
     }
 }
 
@@ -135,9 +190,11 @@ pub(crate) struct Api {
 
 /// What came of asking one endpoint.
 enum Tried {
-    Answered(Response),
-    /// Not now, or not there: the next one may.
-    Again(String),
+    Answered(StatusCode, Vec<u8>),
+    /// Surely nothing was done: the next one may.
+    Nothing(String),
+    /// It may have been done, or may yet be.
+    Unknown(String),
 }
 
 impl Api {
@@ -153,7 +210,7 @@ impl Api {
             bearer.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, bearer);
         }
-        let builder = Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN).default_headers(headers);
+        let builder = Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN.min(connect.timeout)).default_headers(headers);
         let http = builder.build().map_err(|error| Failure::Usage(format!("no HTTP client could be made: {error}")))?;
         let endpoints: Result<Vec<String>, Failure> = connect.endpoint.iter().map(|url| endpoint(url)).collect();
         Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout })
@@ -164,14 +221,32 @@ impl Api {
         self.timeout
     }
 
-    /// Asks until there is a definite answer, and reads it.
+    /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them together
+    /// take no longer than one could.
     pub(crate) async fn call(&self, request: &Request) -> Result<Reply, Failure> {
-        let until = Instant::now() + self.timeout + request.wait;
-        let response = self.send(request, until).await?;
-        match tokio::time::timeout_at(until, response.bytes()).await {
-            Ok(Ok(body)) => Ok(Reply { body: body.to_vec() }),
-            Ok(Err(error)) => Err(Failure::Unavailable(format!("the answer broke off: {}", cause(&error)))),
-            Err(_) => Err(Failure::Unavailable(format!("the answer was not whole within {:?}", self.timeout))),
+        let whole = self.timeout + request.wait.unwrap_or_default();
+        let (until, mut left) = (Instant::now() + whole, whole);
+        let (mut last, mut may_be_done) = (String::new(), false);
+        loop {
+            for url in &self.endpoints {
+                if left.is_zero() {
+                    let (within, advice) = (duration::format(whole), request.advice(may_be_done));
+                    let nodes = "-e URL or FAIRHOLD_ENDPOINT says which nodes to ask";
+                    return Err(Failure::Unavailable(format!("no answer within {within}: {last} ({nodes}){advice}")));
+                }
+                let why = match self.try_at(url, request, left).await {
+                    Tried::Answered(status, body) => return request.answered(status, body, may_be_done),
+                    Tried::Nothing(why) => why,
+                    Tried::Unknown(why) => {
+                        may_be_done = true;
+                        why
+                    }
+                };
+                last = format!("{url}: {why}");
+                left = until.saturating_duration_since(Instant::now());
+            }
+            sleep(PAUSE.min(left)).await;
+            left = until.saturating_duration_since(Instant::now());
         }
     }
 
@@ -182,35 +257,12 @@ impl Api {
         futures_util::future::select_ok(asked).await.is_ok()
     }
 
-    async fn send(&self, request: &Request, until: Instant) -> Result<Response, Failure> {
-        let mut last = String::new();
-        loop {
-            for url in &self.endpoints {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    let within = duration::format(self.timeout + request.wait);
-                    let why = format!("no answer within {within}: {last} (-e URL or FAIRHOLD_ENDPOINT says which nodes to ask)");
-                    return Err(Failure::Unavailable(why));
-                }
-                match self.try_at(url, request, left.min(TRY_MAX)).await {
-                    Tried::Answered(response) if response.status().is_success() => return Ok(response),
-                    Tried::Answered(response) if response.status() == StatusCode::NOT_MODIFIED => {
-                        return Err(Failure::Ended("nothing newer came in the time waited".to_owned()));
-                    }
-                    Tried::Answered(response) => {
-                        let status = response.status().as_u16();
-                        let body = response.bytes().await.map(|body| body.to_vec()).unwrap_or_default();
-                        return Err(Failure::Refused { status, body });
-                    }
-                    Tried::Again(why) => last = format!("{url}: {why}"),
-                }
-            }
-            sleep(PAUSE.min(until.saturating_duration_since(Instant::now()))).await;
-        }
-    }
-
-    async fn try_at(&self, url: &str, request: &Request, limit: Duration) -> Tried {
-        let mut asked = self.http.request(request.method.clone(), format!("{url}{}", request.target()));
+    /// Asks once, where so much of the caller's time is left.
+    async fn try_at(&self, url: &str, request: &Request, left: Duration) -> Tried {
+        let wait = request.wait.map(|wait| wait.min(left.saturating_sub(self.timeout)));
+        let waited = wait.unwrap_or_default();
+        let limit = left.saturating_sub(waited).min(TRY_MAX);
+        let mut asked = self.http.request(request.method.clone(), format!("{url}{}", request.target(wait)));
         asked = asked.header("fairhold-timeout", duration::format(limit.max(Duration::from_millis(1))));
         for (name, value) in &request.headers {
             asked = asked.header(*name, value);
@@ -218,28 +270,41 @@ impl Api {
         if let Some(body) = &request.body {
             asked = asked.body(body.clone());
         }
-        let within = limit + request.wait + CONNECT_WITHIN;
-        match tokio::time::timeout(within, asked.timeout(within).send()).await {
-            Ok(Ok(response)) => match response.status() {
-                StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => Tried::Again(told(response).await),
-                _ => Tried::Answered(response),
+        let within = (waited + limit + CONNECT_WITHIN).min(left + ANSWER_GRACE);
+        match whole(asked.timeout(within)).await {
+            Ok((status, body)) => match (status, problem(status, &body)) {
+                (StatusCode::SERVICE_UNAVAILABLE, Problem { detail, .. }) => Tried::Nothing(detail),
+                (StatusCode::GATEWAY_TIMEOUT, Problem { outcome: Some(Effect::None), detail, .. }) => Tried::Nothing(detail),
+                (StatusCode::GATEWAY_TIMEOUT, Problem { detail, .. }) => Tried::Unknown(detail),
+                _ => Tried::Answered(status, body),
             },
-            Ok(Err(error)) => Tried::Again(cause(&error)),
-            Err(_) => Tried::Again("no answer in time".to_owned()),
+            Err(error) if error.is_connect() || error.is_builder() => Tried::Nothing(cause(&error)),
+            Err(error) => Tried::Unknown(cause(&error)),
         }
     }
 }
 
-/// What a node says that cannot serve now.
-async fn told(response: Response) -> String {
-    #[derive(Deserialize)]
-    struct Problem {
-        /// `/readyz?verbose` has it under this name.
-        #[serde(alias = "reason")]
-        detail: String,
-    }
+/// An answer with all of its body.
+async fn whole(asked: RequestBuilder) -> Result<(StatusCode, Vec<u8>), reqwest::Error> {
+    let response = asked.send().await?;
     let status = response.status();
-    response.json().await.map_or_else(|_| status.to_string(), |problem: Problem| problem.detail)
+    Ok((status, response.bytes().await?.to_vec()))
+}
+
+/// What a node says that does not do it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    code: String,
+    /// `/readyz?verbose` has it under this name.
+    #[serde(alias = "reason")]
+    detail: String,
+    outcome: Option<Effect>,
+}
+
+fn problem(status: StatusCode, body: &[u8]) -> Problem {
+    let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
+    if problem.detail.is_empty() { Problem { detail: status.to_string(), ..problem } } else { problem }
 }
 
 /// The innermost cause, which is what a person needs.
@@ -265,24 +330,5 @@ pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stands_in_a_url_is_written_so() {
-        assert_eq!(node_path("/jobs/a b"), "/v1/nodes/jobs/a%20b");
-        assert_eq!((node_path("/"), encode("orders/42")), ("/v1/nodes/".to_owned(), "orders%2F42".to_owned()));
-        let request = Request::get("/v1/locks").parameter("prefix", Some("a&b")).parameter("x", None::<u8>).flag("meta", true);
-        assert_eq!(request.target(), "/v1/locks?prefix=a%26b&meta");
-    }
-
-    #[test]
-    fn an_endpoint_is_a_host_and_a_port() {
-        for url in ["http://a:1", "http://a:1/", "a:1", " a:1 "] {
-            assert_eq!(endpoint(url).unwrap(), "http://a:1", "{url}");
-        }
-        for url in ["", "https://a:1", "http://a:1/x", "ftp://a"] {
-            assert_eq!(endpoint(url).unwrap_err().code(), 2, "{url}");
-        }
-    }
-}
+#[path = "api_tests.rs"]
+mod tests;
