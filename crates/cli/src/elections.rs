@@ -86,7 +86,7 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
             return follow(observer, asked).await;
         }
     };
-    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+    if Form::is_body(asked) {
         return form::write_body(&reply);
     }
     let answer: Value = reply.read()?;

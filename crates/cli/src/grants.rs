@@ -2,17 +2,22 @@
 
 mod take;
 
-use crate::remote::{
-    self, Api, Failure, ReadArgs, RemoteArgs, Request,
-    api::{Reply, encode},
-    form::{self, Form, Table, cell},
+use crate::{
+    locks::{Fields, show_one},
+    remote::{
+        self, Api, Failure, ReadArgs, RemoteArgs, Request,
+        api::{Reply, encode},
+        form::Form,
+    },
 };
 use clap::Subcommand;
 use fairhold_types::duration;
 use reqwest::Method;
-use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 use take::TakeArgs;
+
+/// What a renewal says, of a grant or of a session.
+pub(crate) const RENEWED: Fields = Fields(&["EXPIRES IN", "EXPIRES AT"], &["expires_in", "expires_at"]);
 
 /// What `grants` was told.
 #[derive(Debug, clap::Args)]
@@ -94,14 +99,7 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
         }
         GrantsCommand::Renew { id, ttl } => {
             let request = change(id, "renew").parameter("ttl", ttl.map(duration::format));
-            let reply = api.call(&request).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
-                return form::write_body(&reply);
-            }
-            let renewed: Value = reply.read()?;
-            let mut table = Table::new(&["EXPIRES IN", "EXPIRES AT"]);
-            table.row(vec![cell(&renewed, "expires_in"), cell(&renewed, "expires_at")]);
-            form::write(&table.text(Form::of(asked)))
+            show_one(&api.call(&request).await?, asked, &RENEWED)
         }
         GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
         GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
@@ -113,11 +111,9 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
 }
 
 fn show(reply: &Reply, asked: Option<Form>) -> Result<(), Failure> {
-    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
-        return form::write_body(reply);
-    }
-    let grant: Value = reply.read()?;
-    let mut table = Table::new(&["ID", "LOCK", "STATE", "TOKEN", "MODE", "POSITION", "EXPIRES IN"]);
-    table.row(["id", "lock", "state", "token", "mode", "position", "expires_in"].map(|field| cell(&grant, field)).to_vec());
-    form::write(&table.text(Form::of(asked)))
+    let fields = Fields(
+        &["ID", "LOCK", "STATE", "TOKEN", "MODE", "POSITION", "EXPIRES IN"],
+        &["id", "lock", "state", "token", "mode", "position", "expires_in"],
+    );
+    show_one(reply, asked, &fields)
 }

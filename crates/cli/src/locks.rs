@@ -168,7 +168,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
         LocksCommand::Fence { name, token, grant, read } => {
             let request = Request::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
             let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) { form::write_body(&reply) } else { Ok(()) }
+            if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Queue { name, news } => {
             let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
@@ -193,7 +193,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
         }
         LocksCommand::Set { name, limit, max_waiters, max_hold } => {
             let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) { form::write_body(&reply) } else { Ok(()) }
+            if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Break { name, reason } => {
             let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
@@ -214,7 +214,7 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
 
 /// Who holds it: a row each.
 fn show(reply: &remote::api::Reply, asked: Option<Form>) -> Result<(), Failure> {
-    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+    if Form::is_body(asked) {
         return form::write_body(reply);
     }
     let lock: Value = reply.read()?;
@@ -239,6 +239,16 @@ impl Fields {
         };
         table.row(self.1.iter().map(find).collect());
     }
+}
+
+/// Writes one answer as one row.
+pub(crate) fn show_one(reply: &remote::api::Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
+    if Form::is_body(asked) {
+        return form::write_body(reply);
+    }
+    let mut table = Table::new(fields.0);
+    fields.add(&mut table, &reply.read()?);
+    form::write(&table.text(Form::of(asked)))
 }
 
 /// Writes the items of one answer.

@@ -1,7 +1,7 @@
 //! `fairhold node`: the tree of nodes, read and written.
 
 use crate::{
-    locks::{Fields, PageArgs, list},
+    locks::{Fields, PageArgs, list, show_one},
     output,
     remote::{
         self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
@@ -201,7 +201,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
         }
         NodeCommand::Stat { path, read } => {
             let reply = api.call(&read.of(Request::get(node_path(path)).flag("meta", true))).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+            if Form::is_body(asked) {
                 return form::write_body(&reply);
             }
             let stat: Value = reply.read()?;
@@ -247,11 +247,5 @@ async fn write(api: &Api, put: &PutArgs, request: Request, asked: Option<Form>) 
     let request = request.flag("parents", put.parents).parameter("session", put.session.as_ref());
     let request = request.parameter("ttl", put.ttl.map(duration::format)).flag("container", put.container).body(value);
     let reply = api.call(&conditions(request, put.version, put.exists, put.fence.as_ref())).await?;
-    if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
-        return form::write_body(&reply);
-    }
-    let written: Value = reply.read()?;
-    let mut table = Table::new(&["PATH", "VERSION", "REVISION"]);
-    table.row(vec![cell(&written, "path"), cell(&written, "version"), cell(&written, "revision")]);
-    form::write(&table.text(Form::of(asked)))
+    show_one(&reply, asked, &Fields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
 }

@@ -1,7 +1,8 @@
 //! `fairhold sessions`: which clients are alive and what they own; opening one, keeping it alive, and ending one.
 
 use crate::{
-    locks::{Fields, PageArgs, list},
+    grants::RENEWED,
+    locks::{Fields, PageArgs, list, show_one},
     remote::{
         self, Api, Failure, ReadArgs, RemoteArgs, Request,
         api::encode,
@@ -107,7 +108,7 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
         }
         SessionsCommand::Show { session, read } => {
             let reply = api.call(&read.of(Request::get(format!("/v1/sessions/{}", encode(session))))).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
+            if Form::is_body(asked) {
                 return form::write_body(&reply);
             }
             let session: Value = reply.read()?;
@@ -125,13 +126,7 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
             let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
             let body = json!({ "ttl": ttl.map(duration::format), "name": name, "meta": meta });
             let reply = api.call(&Request::change(Method::POST, "/v1/sessions").json(&body)).await?;
-            if asked == Some(Form::Json) || asked == Some(Form::Ndjson) {
-                return form::write_body(&reply);
-            }
-            let opened: Value = reply.read()?;
-            let mut table = Table::new(&["ID", "SESSION", "TTL"]);
-            table.row(["id", "number", "ttl"].map(|field| cell(&opened, field)).to_vec());
-            form::write(&table.text(Form::of(asked)))
+            show_one(&reply, asked, &Fields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
         }
         SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
         SessionsCommand::Close { id } => {
@@ -151,21 +146,14 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
 
 /// One by its own call, which says for how long it lives; several by one call.
 async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<(), Failure> {
-    let is_body = asked == Some(Form::Json) || asked == Some(Form::Ndjson);
     if let [id] = ids {
         let reply = api.call(&Request::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
-        if is_body {
-            return form::write_body(&reply);
-        }
-        let renewed: Value = reply.read()?;
-        let mut table = Table::new(&["EXPIRES IN", "EXPIRES AT"]);
-        table.row(vec![cell(&renewed, "expires_in"), cell(&renewed, "expires_at")]);
-        return form::write(&table.text(Form::of(asked)));
+        return show_one(&reply, asked, &RENEWED);
     }
     let request = Request::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
     let reply = api.call(&request).await?;
     let kept: Value = reply.read()?;
-    if is_body {
+    if Form::is_body(asked) {
         form::write_body(&reply)?;
     } else {
         let mut table = Table::new(&["ID", "STATE"]);

@@ -23,6 +23,14 @@ impl Form {
     pub(crate) fn of(asked: Option<Form>) -> Form {
         asked.unwrap_or_else(|| if io::stdout().is_terminal() { Form::Table } else { Form::Plain })
     }
+
+    /// Whether the body itself was asked for. One that is one object is the same as one line of it.
+    pub(crate) fn is_body(asked: Option<Form>) -> bool {
+        match asked {
+            Some(Form::Json | Form::Ndjson) => true,
+            Some(Form::Table | Form::Plain) | None => false,
+        }
+    }
 }
 
 /// Rows under headings.
