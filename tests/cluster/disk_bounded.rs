@@ -2,7 +2,6 @@
 
 use crate::{
     client::Call,
-    disk_full::SNAPSHOT_COMMANDS,
     harness::{Cluster, LONG, all, alone, report},
     trial,
 };
@@ -15,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Commands after which a node takes a snapshot.
+const SNAPSHOT_COMMANDS: u64 = 10_000;
 /// Each is written over and over, so that the state is small and the log would be large.
 const PATHS: usize = 500;
 const WRITERS: usize = 16;
@@ -23,7 +24,7 @@ const LOOK_EVERY: usize = 1000;
 /// Two write-ahead logs with what is set aside for them, tables of what is kept of the log, two snapshots, RocksDB's diaries.
 const DISK_BYTES_MAX: u64 = 96 * 1024 * 1024;
 /// Entries kept behind a snapshot, those of two snapshots, and what comes while one is taken.
-const LOG_ENTRIES_MAX: u64 = 1_000 + 3 * SNAPSHOT_COMMANDS as u64;
+const LOG_ENTRIES_MAX: u64 = 1_000 + 3 * SNAPSHOT_COMMANDS;
 /// Small files of RocksDB's own: diaries, options, manifest.
 const OWN_FILES_MAX: usize = 12;
 

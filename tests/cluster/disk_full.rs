@@ -7,6 +7,8 @@ use crate::{
     harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
 };
 use std::{
+    collections::BTreeSet,
+    ffi::OsString,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -16,10 +18,10 @@ use std::{
 use tokio::task::JoinHandle;
 
 const WRITERS: usize = 4;
-/// Commands after which a node takes a snapshot.
-pub(crate) const SNAPSHOT_COMMANDS: usize = 10_000;
 /// What a write-ahead log takes before its memtable is flushed to a table.
 const MEMTABLE_BYTES: usize = 16 * 1024 * 1024;
+/// What fits of a snapshot before the disk is full: a block, as what is written past the page cache comes in blocks.
+const PART_OF_SNAPSHOT_BYTES: usize = 4096;
 /// Writes that succeed after a fault before it is said that the service is back.
 const BACK_WRITES: usize = 20;
 /// How long the service may be without a success around a fault: an election, and what a loaded machine adds.
@@ -164,15 +166,16 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     assert_eq!(log.matches("as soon as there is room").count(), 1, "said more than once, or not at all: {log}");
 }
 
-/// The node's disk is full for that file; it ends, waits at its next start, and comes back when there is room.
-async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
-    load.more(BACK_WRITES).await;
-    load.silence();
-    disk.fill(full.0, full.1);
+/// The node, whose disk is full for such files, ends and says so; the others go on. The longest silence of them.
+async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) -> Duration {
     let data = cluster.nodes[node].data.display().to_string();
-    ended(cluster, node, &["No space left on device", full.1, "the other nodes go on", "Make room", &data]).await;
+    ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Make room", &data]).await;
     load.more(BACK_WRITES).await;
-    let silence = load.silence();
+    load.silence()
+}
+
+/// The node, which has ended, waits at its next start, and comes back when there is room.
+async fn comes_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, silence: Duration, what: &str) {
     let stopped = Instant::now();
     disk.fill(0, "/");
     cluster.nodes[node].start();
@@ -188,6 +191,15 @@ async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, no
         room.elapsed(),
     ));
     assert!(silence < SILENCE_MAX, "the others did not go on: {silence:?}");
+}
+
+/// The node's disk is full for that file; it ends, waits at its next start, and comes back when there is room.
+async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
+    load.more(BACK_WRITES).await;
+    load.silence();
+    disk.fill(full.0, full.1);
+    let silence = ends_full(cluster, load, node, full.1).await;
+    comes_back(cluster, disk, load, node, silence, what).await;
 }
 
 /// A cluster of which each node has a disk double.
@@ -257,24 +269,32 @@ fn a_full_disk_is_met_when_a_table_is_written() {
     });
 }
 
+/// The names of a node's snapshots, and of what else is in their folder.
+fn in_snapshot_folder(cluster: &Cluster, node: usize) -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir(cluster.nodes[node].data.join("snapshot")).expect("it is there");
+    entries.map(|entry| entry.expect("an entry").file_name()).collect()
+}
+
 #[test]
 fn a_full_disk_is_met_when_a_snapshot_is_written_and_leaves_nothing_behind() {
     alone(LONG, async {
         let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
-        let load = Load::start(&cluster, 20);
+        let load = Load::start(&cluster, 300);
         let [follower, _] = cluster.followers().await;
-        disks[follower].fill(2000, ".snap");
-        load.more(SNAPSHOT_COMMANDS).await;
-        full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".snap"), "no room for a snapshot").await;
+        // More than fits below.
+        load.more(PART_OF_SNAPSHOT_BYTES / 300 * 4).await;
+        let before = in_snapshot_folder(&cluster, follower);
+        load.silence();
+        disks[follower].fill(PART_OF_SNAPSHOT_BYTES as u64, ".snap");
+        let take = Call::post("/v1/cluster/snapshot").within(Duration::from_secs(30));
+        // Often the node ends before it answers.
+        let answer = cluster.client(follower).send_to(follower, &take).await;
+        assert!(!answer.is_ok_and(|answer| answer.status == 200), "there was no room for it");
+        let silence = ends_full(&mut cluster, &load, follower, ".snap").await;
+        // The next start would remove it.
+        assert_eq!(in_snapshot_folder(&cluster, follower), before, "a part of a snapshot is left");
+        comes_back(&mut cluster, &disks[follower], &load, follower, silence, "no room for a snapshot").await;
         let written = load.end().await;
-        // One that is being written now is none.
-        let folder = cluster.nodes[follower].data.join("snapshot");
-        eventually("there are snapshots and nothing else", LONG, || async {
-            let names = std::fs::read_dir(&folder).expect("it is there");
-            let mut names = names.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-            names.all(|name| name.ends_with(".snap")).then_some(())
-        })
-        .await;
         written.assert_there(&cluster.client(0)).await;
         assert_same_everywhere(&cluster).await;
     });

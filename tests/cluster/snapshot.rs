@@ -142,17 +142,22 @@ fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_sa
 const BEGINS: &str = "a snapshot of the leader begins to arrive";
 const ARRIVED: &str = "took over a snapshot of the leader";
 
+/// The id of the node whose snapshot began to arrive last.
+fn last_sender(log: &str) -> Option<usize> {
+    let line = log.lines().rfind(|line| line.contains(BEGINS))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("from=")?.parse().ok())
+}
+
 #[test]
 fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_leader() {
     alone(3 * LONG, async {
         let mut cluster = Cluster::start().await;
-        let [away, other] = cluster.followers().await;
-        let leader = cluster.leader().await;
-        let client = cluster.client(other);
+        let [away, _] = cluster.followers().await;
         cluster.nodes[away].kill().await;
+        let living = [(away + 1) % NODES, (away + 2) % NODES];
         let left = Arc::new(AtomicUsize::new(LARGE_VALUES));
         let writers = (0..AT_ONCE).map(|writer| {
-            let (client, left) = (cluster.client([leader, other][writer % 2]), left.clone());
+            let (client, left) = (cluster.client(living[writer % 2]), left.clone());
             tokio::spawn(async move {
                 let one_less = |left: usize| left.checked_sub(1);
                 while let Ok(number) = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less) {
@@ -161,23 +166,33 @@ fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_l
             })
         });
         all(writers.collect()).await;
-        write_many(&cluster, &[leader, other], trial::size(25_000, 200_000)).await;
+        write_many(&cluster, &living, trial::size(25_000, 200_000)).await;
+        for node in living {
+            let take = Call::post("/v1/cluster/snapshot").with("fairhold-timeout", "60s").within(LONG);
+            cluster.client(node).send_to(node, &take).await.expect("the node runs").expect_status(200);
+        }
 
         let relay = Relay::before(&mut cluster.nodes[away], PASSED_BYTES).await;
         cluster.nodes[away].start();
         let begins = || async { (relay.holds_back() && cluster.nodes[away].log_text().contains(BEGINS)).then_some(()) };
         eventually("a snapshot has begun to arrive and does not go on", LONG, begins).await;
+        // Another one than before the writes, perhaps.
+        let leader = cluster.leader().await;
+        let sender = last_sender(&cluster.nodes[away].log_text());
+        assert_eq!(sender, Some(cluster.nodes[leader].id), "it comes from the leader");
         cluster.nodes[leader].kill().await;
         assert!(!cluster.nodes[away].log_text().contains(ARRIVED), "the rest of it was held back");
         report(&format!("killed when a part of a snapshot of {LARGE_VALUES} values had arrived"));
         relay.open();
 
         cluster.node_ready(away).await;
-        cluster.restart(leader).await;
-        let digests = digests(&client).await;
-        assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");
         let log = cluster.nodes[away].log_text();
-        report(&format!("{} snapshots began to arrive, {} arrived", log.matches(BEGINS).count(), log.matches(ARRIVED).count()));
-        assert!(log.matches(BEGINS).count() >= 2 && log.contains(ARRIVED), "it got one from another node");
+        assert!(log.contains(ARRIVED), "it takes part, with a snapshot: {log}");
+        let next = last_sender(&log);
+        report(&format!("the killed one had the id {sender:?}, the next snapshot came from {next:?}"));
+        assert_ne!(next, sender, "it got one from another node");
+        cluster.restart(leader).await;
+        let digests = digests(&cluster.client(away)).await;
+        assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");
     });
 }
