@@ -172,24 +172,16 @@ pub(crate) fn each(out: &mut impl Write) -> io::Result<bool> {
     let acts = [("crash", Act::Crash), ("error", Act::Error), ("delay", Act::Delay(Duration::from_millis(400)))];
     let mut held = true;
     for (point, (name, act)) in here().flat_map(|point| acts.map(|act| (point, act))) {
-        let mut met = false;
-        for seed in 0..STORIES_MAX {
+        let told = (0..STORIES_MAX).find_map(|seed| {
             let outcome = story::run(&short_story(seed, point, act), false);
-            met = outcome.tally.failed(point.name()) > 0;
             if !outcome.violations.is_empty() {
-                held = false;
-                writeln!(out, "failpoint {} {name} FAILED in story {seed}: {}", point.name(), outcome.violations.join("; "))?;
-                break;
+                return Some((false, format!("FAILED in story {seed}: {}", outcome.violations.join("; "))));
             }
-            if met {
-                writeln!(out, "failpoint {} {name} ok in story {seed}", point.name())?;
-                break;
-            }
-        }
-        if !met {
-            held = false;
-            writeln!(out, "failpoint {} {name} never", point.name())?;
-        }
+            (outcome.tally.failed(point.name()) > 0).then(|| (true, format!("ok in story {seed}")))
+        });
+        let (holds, what) = told.unwrap_or((false, "never".to_owned()));
+        held &= holds;
+        writeln!(out, "failpoint {} {name} {what}", point.name())?;
         out.flush()?;
     }
     Ok(held)

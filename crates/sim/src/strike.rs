@@ -34,17 +34,17 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         Whom::Leader => world.leader().unwrap_or(1),
         Whom::Node(id) => id,
     };
-    world.tally.fault(fault.kind.name());
     trace::event(&format!("{} of node {id}", fault.kind.name()));
     if let Some(ways) = ways(fault.kind, id, &world.ids()) {
         ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+        world.tally.fault(fault.kind.name());
         SimRuntime::sleep(fault.lasts).await;
         ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
         return;
     }
     match fault.kind {
-        Kind::Pause => return pause(&world, &[id], fault.lasts).await,
-        Kind::PauseAll => return pause(&world, &world.ids(), fault.lasts).await,
+        Kind::Pause => return pause(&world, fault.kind, &[id], fault.lasts).await,
+        Kind::PauseAll => return pause(&world, fault.kind, &world.ids(), fault.lasts).await,
         Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
         Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
         Kind::Crash
@@ -63,7 +63,9 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         | Kind::HandOver
         | Kind::WrongDisk => {}
     }
-    begin(&world, fault.kind, id).await;
+    if begin(&world, fault.kind, id).await {
+        world.tally.fault(fault.kind.name());
+    }
     SimRuntime::sleep(fault.lasts).await;
     end(&world, fault.kind, id);
 }
@@ -96,29 +98,44 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
     }
 }
 
-async fn begin(world: &World, kind: Kind, id: NodeId) {
+/// Begins a fault: whether there was anything that it could be done to.
+async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
     let disk = world.disk(id);
+    let was_on = world.host(id).is_some();
     match kind {
         Kind::Crash => world.crash(id),
         Kind::CrashWriting => {
-            written(disk).await;
-            world.crash(id);
+            let caught = written(disk).await;
+            world.crash(id) && caught
         }
-        Kind::CrashAll => world.ids().into_iter().for_each(|id| world.crash(id)),
+        Kind::CrashAll => world.ids().into_iter().fold(false, |struck, id| world.crash(id) | struck),
         Kind::Stop => world.stop(id).await,
-        Kind::Breaks => world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other)),
-        Kind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(SLOW_FLUSH)),
-        Kind::DiskError => disk.into_iter().for_each(|disk| disk.fail()),
-        Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(true)),
+        Kind::Breaks => {
+            world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other));
+            was_on
+        }
+        Kind::SlowDisk => {
+            disk.into_iter().for_each(|disk| disk.slow_down(SLOW_FLUSH));
+            was_on
+        }
+        Kind::DiskError => {
+            disk.into_iter().for_each(|disk| disk.fail());
+            was_on
+        }
+        Kind::DiskFull => {
+            disk.into_iter().for_each(|disk| disk.fill(true));
+            was_on
+        }
         Kind::WrongDisk => world.take_disk(id),
         Kind::HandOver => {
             let to = world.ids().into_iter().find(|other| *other != id);
-            let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return };
+            let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
             // What became of it does not matter, only that nothing breaks.
             drop(host.spawn(async move { drop(running.node.hand_over(to, HAND_OVER_WITHIN).await) }));
+            true
         }
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
-        Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,
+        Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => false,
     }
 }
 
@@ -136,13 +153,14 @@ fn end(world: &World, kind: Kind, id: NodeId) {
     }
 }
 
-/// Waits until something is written and not flushed, for a while at most.
-async fn written(disk: Option<Disk>) {
+/// Waits until something is written and not flushed, for a while at most; whether something is.
+async fn written(disk: Option<Disk>) -> bool {
     let mut looked = Duration::ZERO;
     while disk.as_ref().is_some_and(|disk| !disk.is_dirty()) && looked < DIRTY_WITHIN {
         SimRuntime::sleep(LOOK_OFTEN).await;
         looked += LOOK_OFTEN;
     }
+    disk.is_some_and(|disk| disk.is_dirty())
 }
 
 /// Waits until something is so, for a while at most; whether it is.
@@ -156,10 +174,13 @@ async fn becomes(limit: Duration, so: impl Fn() -> bool) -> bool {
 }
 
 /// Pauses machines, and watches those that led and go on to lead: their clocks must not have counted the time.
-async fn pause(world: &World, ids: &[NodeId], lasts: Duration) {
+async fn pause(world: &World, kind: Kind, ids: &[NodeId], lasts: Duration) {
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
     let hosts: Vec<_> = ids.iter().filter_map(|id| Some((*id, world.host(*id)?, leadership(*id)))).collect();
     hosts.iter().for_each(|(_, host, _)| host.pause());
+    if !hosts.is_empty() {
+        world.tally.fault(kind.name());
+    }
     SimRuntime::sleep(lasts).await;
     for (id, host, led) in hosts {
         let slept = host.paused_for();
@@ -190,7 +211,9 @@ async fn crash_voting(world: &World, id: NodeId, lasts: Duration) {
     if becomes(ELECTED_WITHIN, || voting().is_some()).await
         && let Some(voter) = voting()
     {
-        world.crash(voter);
+        if world.crash(voter) {
+            world.tally.fault(Kind::CrashVoting.name());
+        }
         SimRuntime::sleep(lasts / 2).await;
         world.start(voter);
     }
@@ -208,7 +231,9 @@ async fn crash_truncating(world: &World, id: NodeId, lasts: Duration) {
     let before = disk.cuts();
     ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
     if becomes(ELECTED_WITHIN, || disk.cuts() > before).await {
-        world.crash(id);
+        if world.crash(id) {
+            world.tally.fault(Kind::CrashTruncating.name());
+        }
         SimRuntime::sleep(lasts).await;
         world.start(id);
     }

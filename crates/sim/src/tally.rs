@@ -142,29 +142,18 @@ impl Tally {
         });
     }
 
-    /// Faults that never struck, and rare paths that were never taken.
+    /// Faults that never struck, and rare paths that were never taken. Not the failpoints: a seed has few of them, and each has
+    /// stories of its own.
     pub(crate) fn missing(&self) -> Vec<String> {
         self.with(|counts| {
             let faults = Tally::kinds().filter(|kind| !counts.faults.contains_key(kind)).map(|kind| format!("fault {kind}"));
             let probes = Probe::ALL.into_iter().filter(|probe| !counts.probes.contains_key(probe));
-            let points = Tally::points().filter(|name| counts.points.get(name).is_none_or(|count| count.1 == 0));
-            let probes = probes.map(|probe| format!("probe {probe:?}"));
-            faults.chain(probes).chain(points.map(|name| format!("failpoint {name}"))).collect()
+            faults.chain(probes.map(|probe| format!("probe {probe:?}"))).collect()
         })
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
         Kind::ALL.into_iter().map(Kind::name).chain(OTHER_FAULTS)
-    }
-
-    #[cfg(feature = "failpoints")]
-    fn points() -> impl Iterator<Item = &'static str> {
-        crate::points::here().map(fairhold_types::failpoint::Point::name)
-    }
-
-    #[cfg(not(feature = "failpoints"))]
-    fn points() -> impl Iterator<Item = &'static str> {
-        std::iter::empty()
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {

@@ -127,11 +127,11 @@ impl World {
         drop(host.spawn(async move { world.serve(id, on, disk).await }));
     }
 
-    /// Takes a machine's power away: what was not flushed may be lost.
-    pub(crate) fn crash(&self, id: NodeId) {
+    /// Takes a machine's power away: what was not flushed may be lost. Whether it was on.
+    pub(crate) fn crash(&self, id: NodeId) -> bool {
         let mut inner = self.locked();
-        let Some(slot) = inner.slots.get_mut(&id) else { return };
-        let Some(host) = slot.host.take() else { return };
+        let Some(slot) = inner.slots.get_mut(&id) else { return false };
+        let Some(host) = slot.host.take() else { return false };
         let running = slot.running.take();
         let disk = slot.disk.clone();
         drop(inner);
@@ -140,18 +140,21 @@ impl World {
         self.net.unplug(id);
         host.kill();
         disk.crash();
+        true
     }
 
     /// Starts a machine with an empty disk in place of its own, as somebody does who lost a volume. Its node must be refused.
-    pub(crate) fn take_disk(&self, id: NodeId) {
+    /// Whether it had its own.
+    pub(crate) fn take_disk(&self, id: NodeId) -> bool {
         self.crash(id);
         let mut inner = self.locked();
         let seed = inner.chance.random();
-        let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return };
+        let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return false };
         let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSH_MICROS, seed, self.tally.clone());
         slot.own = Some(std::mem::replace(&mut slot.disk, empty));
         drop(inner);
         self.start(id);
+        true
     }
 
     /// Gives a machine its own disk back.
@@ -306,8 +309,8 @@ impl World {
     }
 
     /// Lets a node end in good order, as at an upgrade.
-    pub(crate) async fn stop(&self, id: NodeId) {
-        let (Some(host), Some(running)) = (self.host(id), self.running(id)) else { return };
+    pub(crate) async fn stop(&self, id: NodeId) -> bool {
+        let (Some(host), Some(running)) = (self.host(id), self.running(id)) else { return false };
         let stopping = host.spawn(async move {
             running.node.announce_shutdown();
             running.replica.transfer_leadership().await;
@@ -316,6 +319,7 @@ impl World {
         });
         // A crash may come before its end.
         drop(SimRuntime::timeout(Duration::from_secs(10), stopping).await);
+        true
     }
 
     /// Counts leaderships as they begin, for as long as it is polled.
