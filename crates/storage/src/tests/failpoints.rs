@@ -10,6 +10,8 @@ use std::{error::Error, process::Command};
 
 const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
 const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
+/// How a child ends that was told of an error.
+const FAILED_TEST: i32 = 101;
 /// A step that is taken more often than this is crashed in so many times.
 const TIMES_MAX: u32 = 5;
 
@@ -61,8 +63,15 @@ fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     let text = String::from_utf8_lossy(&child.stdout);
     let errors = String::from_utf8_lossy(&child.stderr);
     assert!(text.contains("running 1 test"), "{text}{errors}");
-    if failpoint.contains("=crash") {
-        assert!(child.status.success() || child.status.code().is_none(), "{failpoint}: {text}{errors}");
+    // Whatever else ends it is a finding, not the failpoint's doing.
+    match child.status.code() {
+        Some(0) => {}
+        None => assert!(failpoint.contains("=crash"), "{failpoint}: {text}{errors}"),
+        Some(code) => {
+            let (name, _) = failpoint.split_once("=error").unwrap_or_else(|| panic!("{failpoint}: {code}: {text}{errors}"));
+            let is_its_error = code == FAILED_TEST && errors.contains(&format!("failpoint {name}"));
+            assert!(is_its_error && errors.matches("panicked at").count() == 1, "{failpoint}: {code}: {text}{errors}");
+        }
     }
     (text.lines().filter_map(|line| line.strip_prefix("done ")).map(str::to_owned).collect(), child.status.success())
 }
