@@ -1,7 +1,7 @@
 //! The machine under commands that bytes choose: few names, ids and numbers, so that they meet.
 //!
-//! What must hold after each command: the state is sound (`State::check`), its revision never goes back, and no token is ahead of
-//! it. At the end: a copy through a snapshot goes on as the state does.
+//! What must hold after each command: the revision never goes back, and no token is ahead of it. After every fourth, and at the
+//! end: the state is sound (`State::check`). At the end: a copy through a snapshot goes on as the state does.
 
 use fairhold_state::{
     State,
