@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     fs::OpenOptions,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -54,6 +54,16 @@ pub(crate) struct Cluster {
     program: PathBuf,
     namespaces: Vec<String>,
     members: Vec<String>,
+}
+
+/// What a node says of its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeState {
+    pub(crate) last_log_index: u64,
+    pub(crate) snapshot_index: u64,
+    /// The revision that the digest is of.
+    pub(crate) revision: u64,
+    pub(crate) digest: String,
 }
 
 /// Where all nodes' data is. The name has this process's number, so that a later run knows what was left behind.
@@ -141,6 +151,44 @@ impl Cluster {
         }
     }
 
+    /// What a node says of its state; none where it does not answer.
+    pub(crate) async fn state_of(&self, id: usize) -> Option<NodeState> {
+        let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
+        let cluster = self.http.ask(id, &look).await.json;
+        Some(NodeState {
+            last_log_index: cluster["last_log_index"].as_u64()?,
+            snapshot_index: cluster["snapshot_index"].as_u64().unwrap_or(0),
+            revision: cluster["digest_revision"].as_u64()?,
+            digest: cluster["digest"].as_str()?.to_owned(),
+        })
+    }
+
+    /// Waits until all nodes are ready and have the same state: that of the first one.
+    pub(crate) async fn come_to_rest(&mut self) -> Result<NodeState, String> {
+        let ids = 1..=self.nodes.len();
+        for id in ids.clone() {
+            self.ready(id, READY_WITHIN).await?;
+        }
+        let started = Instant::now();
+        loop {
+            let mut all = Vec::new();
+            for id in ids.clone() {
+                all.push(self.state_of(id).await);
+            }
+            let known: Vec<&NodeState> = all.iter().flatten().collect();
+            if known.len() == all.len() && known.iter().all(|state| state.revision == known[0].revision) {
+                if known.iter().all(|state| state.digest == known[0].digest) {
+                    return Ok(known[0].clone());
+                }
+                return Err(format!("the nodes differ at the same revision: {all:?}"));
+            }
+            if started.elapsed() > READY_WITHIN {
+                return Err(format!("the nodes do not come to the same state: {all:?}"));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// A node by its id.
     pub(crate) fn node(&mut self, id: usize) -> &mut Node {
         &mut self.nodes[id - 1]
@@ -204,12 +252,17 @@ impl Node {
 
     /// Whether its process has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
+        self.end_seen().is_some()
+    }
+
+    /// How its process has ended by itself, once.
+    pub(crate) fn end_seen(&mut self) -> Option<ExitStatus> {
         match self.child.as_mut().map(Child::try_wait) {
-            Some(Ok(Some(_))) => {
+            Some(Ok(Some(status))) => {
                 self.child = None;
-                true
+                Some(status)
             }
-            Some(Ok(None) | Err(_)) | None => false,
+            Some(Ok(None) | Err(_)) | None => None,
         }
     }
 

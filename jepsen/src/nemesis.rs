@@ -4,6 +4,7 @@ mod clock;
 mod disk;
 mod network;
 mod plan;
+mod power;
 mod process;
 mod rounds;
 mod squeeze;
@@ -333,8 +334,8 @@ impl World {
             Fault::SyncError => disk::sync_error(self).await,
             Fault::HungDisk => disk::hung_disk(self).await,
             Fault::FrozenDisk => disk::frozen_disk(self).await,
-            Fault::PowerLoss => disk::power_loss_one(self).await,
-            Fault::PowerLossAll => disk::power_loss_all(self).await,
+            Fault::PowerLoss => power::power_loss_one(self).await,
+            Fault::PowerLossAll => power::power_loss_all(self).await,
             Fault::TornLog => disk::torn_log(self).await,
             Fault::FlippedLog => disk::flipped_log(self).await,
             Fault::FlippedSnapshot => disk::flipped_snapshot(self).await,

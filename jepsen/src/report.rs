@@ -1,8 +1,10 @@
 //! What a run has shown, as text and as a page with a picture.
 
+mod lines;
 mod page;
 mod text;
 
+pub(crate) use lines::{COVER_HEAD, Totals, cover_row, resource_line};
 pub(crate) use page::page;
 pub(crate) use text::text;
 

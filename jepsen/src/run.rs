@@ -3,7 +3,7 @@
 use crate::{
     check::{self, Check, Cover, Demands},
     client::Shared,
-    cluster::{Cluster, READY_WITHIN, leader_of},
+    cluster::{Cluster, leader_of},
     history::{self, Found, History, Outcome, Recorder},
     http::{Http, Request},
     nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
@@ -152,9 +152,9 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Le
     if !all_end(clients, CLIENTS_END_WITHIN).await {
         complaints.push(format!("a client still waits for an answer {CLIENTS_END_WITHIN:?} after everything was healed"));
     }
-    match come_to_rest(world).await {
-        Ok(revision) => {
-            at_rest.send_replace(revision);
+    match world.cluster.come_to_rest().await {
+        Ok(state) => {
+            at_rest.send_replace(state.revision);
             // What a watch has not told by then is left to its checker.
             all_end(watches, WATCHES_END_WITHIN).await;
             read_again(&http, recorder).await;
@@ -207,34 +207,6 @@ async fn all_end(tasks: Vec<JoinHandle<()>>, within: Duration) -> bool {
         }
     }
     all
-}
-
-/// Waits until all nodes have the same state: its revision.
-async fn come_to_rest(world: &mut World) -> Result<u64, String> {
-    let ids: Vec<usize> = world.cluster.nodes.iter().map(|node| node.id).collect();
-    for id in &ids {
-        world.cluster.ready(*id, READY_WITHIN).await?;
-    }
-    let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
-    let started = Instant::now();
-    loop {
-        let mut seen = Vec::new();
-        for id in &ids {
-            let cluster = world.cluster.http.ask(*id, &look).await.json;
-            seen.push((cluster["digest_revision"].as_u64(), cluster["digest"].as_str().map(str::to_owned)));
-        }
-        if let Some((Some(revision), Some(_))) = seen.first().filter(|first| seen.iter().all(|other| other == *first)) {
-            return Ok(*revision);
-        }
-        let first = seen.first().and_then(|(revision, _)| *revision);
-        if first.is_some() && seen.iter().all(|(revision, _)| *revision == first) {
-            return Err(format!("the nodes differ at the same revision: {seen:?}"));
-        }
-        if started.elapsed() > READY_WITHIN {
-            return Err(format!("the nodes do not come to the same state: {seen:?}"));
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
 }
 
 fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {

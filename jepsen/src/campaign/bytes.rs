@@ -3,7 +3,7 @@
 
 use super::{Ended, Setting, sum::Sum};
 use crate::{
-    cluster::{self, Cluster, READY_WITHIN},
+    cluster::{self, Cluster, NodeState},
     http::Request,
     net::Network,
     new_key,
@@ -12,12 +12,13 @@ use crate::{
     shell::run as run_program,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fmt::Write,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
+    process::ExitStatus,
     time::{Duration, Instant},
 };
 
@@ -29,6 +30,10 @@ const WRITES: usize = 400;
 /// A node that neither answers nor ends by then does neither.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How a node ends that says why.
+const REFUSED: i32 = 1;
+/// Entries in the last record of a log at most: they are written one after the other.
+const LAST_ENTRIES_MAX: u64 = 4;
 /// How often it is said how far it is.
 const TELL_EVERY: usize = 50;
 
@@ -51,18 +56,13 @@ struct Count {
     torn: usize,
 }
 
-/// What a node says of itself that has started, with nobody to ask.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
-    last_log_index: u64,
-    snapshot_index: u64,
-    digest: (u64, String),
-}
-
 /// What became of one flip.
 enum Fate {
-    Refused,
-    Started(Seen),
+    Ended(ExitStatus),
+    /// What the node then says of itself, with nobody to ask.
+    Started(NodeState),
+    /// It does neither, for long.
+    Hangs,
 }
 
 struct Trial {
@@ -91,8 +91,9 @@ impl Trial {
         self.fill().await?;
         let whole = match self.look(None).await? {
             Fate::Started(seen) => seen,
-            Fate::Refused => return Err("the node does not start with files that nobody changed".to_owned()),
+            Fate::Ended(_) | Fate::Hangs => return Err("the node does not start with files that nobody changed".to_owned()),
         };
+        let last_record = self.last_record()?;
         let (mut sum, mut counts) = (Sum::default(), BTreeMap::<&str, Count>::new());
         let mut random = SmallRng::seed_from_u64(setting.seed);
         for flip in 1..=flips {
@@ -101,20 +102,28 @@ impl Trial {
             let count = counts.entry(sort).or_default();
             count.flips += 1;
             match self.look(Some((&file, at, mask))).await? {
-                Fate::Refused => {
+                Fate::Hangs => sum.broke(format!("{what}: the node neither answers nor ends")),
+                Fate::Ended(status) if status.code() != Some(REFUSED) => {
+                    sum.broke(format!("{what}: the node ended otherwise than by refusing: {status}"));
+                }
+                Fate::Ended(_) => {
                     count.refused += 1;
                     if !self.said_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
                         sum.broke(format!("{what}: the node refused, and did not name the file"));
                     }
                 }
-                Fate::Started(seen) if seen.last_log_index < whole.last_log_index => count.torn += 1,
-                Fate::Started(seen) if seen == whole => count.harmless += 1,
-                Fate::Started(seen) => sum.broke(format!("{what}: the node serves {seen:?}, and had {whole:?}")),
-            }
-            if self.cluster.node(VICTIM).runs() {
-                // What then happens: with the others it comes to the state that they have.
-                if let Err(why) = self.joins(&whole).await {
-                    sum.broke(format!("{what}: {why}"));
+                Fate::Started(seen) => {
+                    let in_last_record = file == last_record.0 && last_record.1.contains(&at);
+                    let least = whole.last_log_index - LAST_ENTRIES_MAX;
+                    match seen.last_log_index {
+                        _ if seen == whole => count.harmless += 1,
+                        index if in_last_record && (least..whole.last_log_index).contains(&index) => count.torn += 1,
+                        _ => sum.broke(format!("{what}: the node serves {seen:?}, and had {whole:?}")),
+                    }
+                    // What then happens: with the others it comes to the state that they have.
+                    if let Err(why) = self.joins(&whole).await {
+                        sum.broke(format!("{what}: {why}"));
+                    }
                 }
             }
             if flip % TELL_EVERY == 0 {
@@ -143,7 +152,7 @@ impl Trial {
         self.cluster.end();
         self.cluster.start_all().await?;
         self.write("after").await?;
-        self.settled().await?;
+        self.cluster.come_to_rest().await?;
         self.cluster.end();
         for id in 1..=NODES {
             copy(&self.data(id), &self.kept(id))?;
@@ -169,6 +178,25 @@ impl Trial {
 
     fn kept(&self, id: usize) -> PathBuf {
         cluster::disk_of(&self.folder, id).join("kept")
+    }
+
+    /// The newest write-ahead log, and where its last record is: without it a log looks as a crash leaves it that cut its last
+    /// write off.
+    fn last_record(&self) -> Result<(PathBuf, Range<usize>), String> {
+        let folder = self.kept(VICTIM).join("log");
+        let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
+        let mut logs: Vec<(u64, String)> =
+            names.filter_map(|name| Some((name.strip_suffix(".log")?.parse().ok()?, name))).collect();
+        logs.sort_unstable();
+        // One that was only just made has none yet, and the one before it is still the newest.
+        for (_, name) in logs.into_iter().rev() {
+            let bytes = fs::read(folder.join(&name)).map_err(|error| format!("{name}: {error}"))?;
+            if let Some(place) = last_record_of(&bytes) {
+                return Ok((Path::new("log").join(name), place));
+            }
+        }
+        Err("the node has no write-ahead log with anything in it".to_owned())
     }
 
     /// A byte of a file, as the node had it, and how to change it.
@@ -214,27 +242,17 @@ impl Trial {
         self.cluster.start(VICTIM)?;
         let started = Instant::now();
         loop {
-            if self.cluster.node(VICTIM).has_ended() {
-                return Ok(Fate::Refused);
+            if let Some(status) = self.cluster.node(VICTIM).end_seen() {
+                return Ok(Fate::Ended(status));
             }
-            if let Some(seen) = self.ask(VICTIM).await {
+            if let Some(seen) = self.cluster.state_of(VICTIM).await {
                 return Ok(Fate::Started(seen));
             }
             if started.elapsed() > ANSWERS_WITHIN {
-                return Err(format!("the node neither answers nor ends: {flip:?}"));
+                return Ok(Fate::Hangs);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-    }
-
-    async fn ask(&self, id: usize) -> Option<Seen> {
-        let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
-        let cluster: Value = self.cluster.http.ask(id, &look).await.json;
-        Some(Seen {
-            last_log_index: cluster["last_log_index"].as_u64()?,
-            snapshot_index: cluster["snapshot_index"].as_u64().unwrap_or(0),
-            digest: (cluster["digest_revision"].as_u64()?, cluster["digest"].as_str()?.to_owned()),
-        })
     }
 
     fn said_since_start(&mut self) -> String {
@@ -247,15 +265,12 @@ impl Trial {
     }
 
     /// The others, with the files that they had, and the node come to the same state, and nothing is missing from it.
-    async fn joins(&mut self, whole: &Seen) -> Result<(), String> {
+    async fn joins(&mut self, whole: &NodeState) -> Result<(), String> {
         for id in (1..=NODES).filter(|id| *id != VICTIM) {
             self.put_back(id)?;
             self.cluster.start(id)?;
         }
-        for id in 1..=NODES {
-            self.cluster.ready(id, READY_WITHIN).await?;
-        }
-        let seen = self.settled().await?;
+        let seen = self.cluster.come_to_rest().await?;
         let there = self.cluster.http.ask(VICTIM, &Request::get(format!("/v1/nodes/bytes/after-{}", WRITES - 1))).await;
         self.cluster.end();
         if there.status != 200 || seen.last_log_index < whole.last_log_index {
@@ -263,24 +278,30 @@ impl Trial {
         }
         Ok(())
     }
+}
 
-    /// Waits until all nodes have the same state.
-    async fn settled(&self) -> Result<Seen, String> {
-        let started = Instant::now();
-        loop {
-            let mut all = Vec::new();
-            for id in 1..=NODES {
-                all.push(self.ask(id).await);
-            }
-            match all.first() {
-                Some(Some(first)) if all.iter().flatten().filter(|seen| seen.digest == first.digest).count() == NODES => {
-                    return Ok(first.clone());
-                }
-                _other if started.elapsed() > READY_WITHIN => return Err(format!("the nodes differ: {all:?}")),
-                _other => tokio::time::sleep(LOOK_EVERY).await,
-            }
+/// Where the last record of a whole write-ahead log is, from the header of its first part on. A part has a checksum (4), the
+/// length of what follows the header (2) and a type (1): 1 and 2 begin a record. None crosses a block of 32 KiB, and fewer than
+/// seven bytes at a block's end are zeros.
+fn last_record_of(log: &[u8]) -> Option<Range<usize>> {
+    const BLOCK_BYTES: usize = 32 * 1024;
+    const HEADER_BYTES: usize = 7;
+    let (mut at, mut last) = (0, None);
+    while let Some(header) = log.get(at..at + HEADER_BYTES) {
+        let left = BLOCK_BYTES - at % BLOCK_BYTES;
+        if left < HEADER_BYTES {
+            at += left;
+            continue;
         }
+        let end = at + HEADER_BYTES + usize::from(u16::from_le_bytes([header[4], header[5]]));
+        match header[6] {
+            0 => break,
+            1 | 2 => last = Some(at..end),
+            _continues => last = last.map(|last: Range<usize>| last.start..end),
+        }
+        at = end;
     }
+    last
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
@@ -304,7 +325,34 @@ fn table(counts: &BTreeMap<&str, Count>) -> String {
     row("all", &all);
     text.push_str(
         "refused: the node ends and names the file; harmless: it starts with all that it had; torn: it starts without the end of \
-         its log\nwho started came to the state of the other nodes, with all that was acknowledged\n",
+         its log, and the byte was in the last record of the newest one\nwho started came to the state of the other nodes, with all that was acknowledged\n",
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(kind: u8, length: u16) -> Vec<u8> {
+        let mut bytes = vec![7; 4];
+        bytes.extend(length.to_le_bytes());
+        bytes.push(kind);
+        bytes.resize(bytes.len() + usize::from(length), 9);
+        bytes
+    }
+
+    #[test]
+    fn the_last_record_is_found_with_all_its_parts_and_without_zeros_behind_it() {
+        assert_eq!(last_record_of(&[]), None);
+        assert_eq!(last_record_of(&[0; 100]), None);
+        assert_eq!(last_record_of(&part(1, 10)), Some(0..17));
+        let two = [part(1, 10), part(1, 3)].concat();
+        assert_eq!(last_record_of(&two), Some(17..27));
+        assert_eq!(last_record_of(&[two, vec![0; 50]].concat()), Some(17..27));
+        // The first part ends three bytes before its block does.
+        let begin = 32 * 1024 - 3;
+        let parts = [part(1, 10), part(2, u16::try_from(begin - 17 - 7).unwrap()), vec![0; 3], part(3, 5), part(4, 1)].concat();
+        assert_eq!(last_record_of(&parts), Some(17..begin + 3 + 12 + 8));
+    }
 }

@@ -3,6 +3,7 @@
 use super::{Crowd, Ended, Setting, rhythm, sum::Sum};
 use crate::{
     nemesis::{Class, FAULTS, Fault},
+    report::{COVER_HEAD, cover_row},
     run::NotRun,
     workload::Workload,
 };
@@ -32,15 +33,15 @@ pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<
     let mut pairs = pairs(&sum, setting.seed).into_iter();
     for part in 0..PARTS_MAX {
         let rounds: Vec<Vec<Fault>> = pairs.by_ref().take(ROUNDS).map(|(one, other)| vec![one, other]).collect();
-        if rounds.is_empty() || (sum.operations >= operations && sum.class_pairs().len() == CLASS_PAIRS) {
+        if rounds.is_empty() || (sum.totals.operations >= operations && sum.class_pairs().len() == CLASS_PAIRS) {
             break;
         }
         let nodes = if part % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 { 5 } else { 3 };
         let name = format!("pairs-{}", part + 1);
         sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(2_500, 2_000)))?;
     }
-    if sum.operations < operations {
-        sum.too_little(format!("{} operations were checked, and {operations} were to be", sum.operations));
+    if sum.totals.operations < operations {
+        sum.too_little(format!("{} operations were checked, and {operations} were to be", sum.totals.operations));
     }
     for fault in FAULTS.iter().filter(|fault| !sum.lacks(**fault) && !sum.alone.contains_key(*fault)).collect::<Vec<_>>() {
         sum.too_little(format!("{} never took effect alone", fault.name()));
@@ -70,23 +71,10 @@ impl Sum {
 }
 
 fn write(sum: &Sum, out: &mut String) -> fmt::Result {
-    writeln!(
-        out,
-        "{:<20} {:>5} {:>8} {:>8} {:>8} {:>12} {:>9}",
-        "alone", "times", "asked", "ok", "grants", "longest gap", "in pairs"
-    )?;
+    writeln!(out, "{:<20} {COVER_HEAD}  in pairs", "alone")?;
     for (fault, cover) in &sum.alone {
         let paired: usize = sum.pairs.iter().filter(|((a, b), _)| a == fault || b == fault).map(|(_, times)| times).sum();
-        writeln!(
-            out,
-            "{:<20} {:>5} {:>8} {:>8} {:>8} {:>9} ms {paired:>9}",
-            fault.name(),
-            cover.times,
-            cover.asked,
-            cover.succeeded,
-            cover.grants,
-            cover.longest_gap / 1_000,
-        )?;
+        writeln!(out, "{} {paired:>9}", cover_row(cover))?;
     }
     let (kinds, pairs, classes) = (sum.alone.len(), sum.pairs.len(), sum.class_pairs().len());
     writeln!(

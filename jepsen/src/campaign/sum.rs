@@ -3,9 +3,8 @@
 use super::Ended;
 use crate::{
     check::Cover,
-    history::{Call, Outcome},
     nemesis::{FAULTS, Fault},
-    report::Verdict,
+    report::{Totals, Verdict},
     run::{self, Done, NotRun, Plan},
     say,
 };
@@ -30,12 +29,8 @@ struct Judged {
 /// All parts so far.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
-    pub(super) operations: usize,
-    outcomes: [usize; 3],
-    pub(super) grants: usize,
-    events: usize,
+    pub(super) totals: Totals,
     seconds: f64,
-    leaders: usize,
     checks: BTreeMap<&'static str, Judged>,
     /// What faults met that came alone.
     pub(super) alone: BTreeMap<Fault, Cover>,
@@ -67,7 +62,7 @@ impl Sum {
                 done => done?,
             };
             let line = part_line(&plan, &done);
-            say(&format!("{line}; {} operations before", self.operations));
+            say(&format!("{line}; {} operations before", self.totals.operations));
             self.parts.push(line);
             if done.verdict == Verdict::Invalid {
                 why = findings(&plan, &done);
@@ -92,17 +87,7 @@ impl Sum {
     fn add(&mut self, done: &Done) {
         let history = &done.history;
         let seconds = Duration::from_micros(history.length).as_secs_f64();
-        for op in &history.ops {
-            self.outcomes[match op.outcome {
-                Outcome::Ok => 0,
-                Outcome::Fail => 1,
-                Outcome::Unknown => 2,
-            }] += 1;
-            self.grants += usize::from(op.call == Call::Acquire && op.is_ok());
-        }
-        self.operations += history.ops.len();
-        self.events += history.told.iter().map(Vec::len).max().unwrap_or(0);
-        self.leaders += history.leaders.len();
+        self.totals += Totals::of(history);
         self.seconds += seconds;
         for check in &done.checks {
             let judged = self.checks.entry(check.name).or_default();
@@ -177,13 +162,8 @@ impl Sum {
         for part in &self.parts {
             writeln!(out, "{part}")?;
         }
-        let [ok, failed, unknown] = self.outcomes;
         if !self.parts.is_empty() {
-            writeln!(
-                out,
-                "{:.0} s: {} operations: {ok} ok, {failed} failed, {unknown} unknown; {} grants; {} events told; {} leaders",
-                self.seconds, self.operations, self.grants, self.events, self.leaders,
-            )?;
+            writeln!(out, "{:.0} s: {}", self.seconds, self.totals)?;
         }
         writeln!(out, "\n{own}")?;
         for (fault, why) in &self.not_covered {

@@ -5,25 +5,20 @@ use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
 use crate::{
     cluster,
     shell::{is_alive, run, run_line},
-    sys,
 };
 use rand::RngExt;
-use rustix::process::Signal;
 use std::{
     fs::{self, OpenOptions},
     io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// The size of a node's file system. A sparse file: it takes what is written.
 const DISK_BYTES: u64 = 400 * 1024 * 1024;
 const SYNC_DELAY_US: i64 = 70_000;
 const FOLLOWER_SYNC_DELAY_US: i64 = 100_000;
-/// A process that is told to stand still does by then.
-const STANDS_STILL_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Bytes that a torn log loses.
 const TORN_BYTES: u64 = 37;
 
@@ -96,7 +91,7 @@ pub(super) fn tidy(folder: &Path, nodes: usize) {
 }
 
 /// Where a node's disk is mounted: its data directory is within.
-fn disk_of(world: &World, id: usize) -> PathBuf {
+pub(super) fn disk_of(world: &World, id: usize) -> PathBuf {
     cluster::disk_of(&world.folder, id)
 }
 
@@ -111,7 +106,7 @@ fn mount_new(disk: &Path) -> Result<(), String> {
 
 /// By a block device of its own each time: another mount namespace of the machine may have kept the old one, and with it the file
 /// system as it was when its power was cut.
-fn mount(disk: &Path) -> Result<(), String> {
+pub(super) fn mount(disk: &Path) -> Result<(), String> {
     let device = run("losetup", &["-f", "--show", &disk.with_extension("image").to_string_lossy()])?;
     let mounted = run("mount", &["-t", "ext4", device.trim(), &disk.to_string_lossy()]);
     // Detached as soon as nobody uses it any more.
@@ -124,7 +119,7 @@ fn is_mounted(disk: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(&*disk.to_string_lossy()))
 }
 
-fn unmount(disk: &Path) {
+pub(super) fn unmount(disk: &Path) {
     if is_mounted(disk) && run("umount", &[&disk.to_string_lossy()]).is_err() {
         // Somebody still has it open: it goes when they do.
         drop(run("umount", &["-l", &disk.to_string_lossy()]));
@@ -190,15 +185,6 @@ fn freeze(world: &World, node: usize) -> Injected {
     Ok((format!("node {node}"), Undo::Disk(Damaged::Frozen { node, mount })))
 }
 
-pub(super) async fn power_loss_one(world: &mut World) -> Injected {
-    let leader = world.leader().await?;
-    power_loss(world, vec![leader]).await
-}
-
-pub(super) async fn power_loss_all(world: &mut World) -> Injected {
-    power_loss(world, world.cluster.running()).await
-}
-
 pub(super) async fn torn_log(world: &mut World) -> Injected {
     spoil(world, "log", ".log", tear).await
 }
@@ -222,43 +208,6 @@ fn fill(ballast: &Path) -> Result<(), String> {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
             Err(error) => return Err(format!("{}: {error}", ballast.display())),
         }
-    }
-}
-
-/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it succeeded,
-/// though nothing of it is kept, and where the power goes nobody is left to act on that.
-async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
-    for id in &ids {
-        world.cluster.node(*id).signal(Signal::STOP).map_err(Skipped::NotNow)?;
-    }
-    let stopped = Instant::now();
-    while !ids.iter().all(|id| world.cluster.nodes[id - 1].stands_still()) {
-        if stopped.elapsed() > STANDS_STILL_WITHIN {
-            go_on(world, &ids);
-            return Err(Skipped::NotNow("the processes do not stand still".to_owned()));
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-    if let Err(error) = ids.iter().try_for_each(|id| sys::cut_power(&disk_of(world, *id))) {
-        go_on(world, &ids);
-        return Err(Skipped::NotHere(format!("the power cannot be cut: {error}")));
-    }
-    for id in &ids {
-        // Without its disk it may have ended already.
-        drop(world.cluster.node(*id).signal(Signal::KILL));
-        world.cluster.node(*id).exited().await.map_err(Skipped::NotNow)?;
-        let disk = disk_of(world, *id);
-        unmount(&disk);
-        mount(&disk).map_err(Skipped::NotNow)?;
-    }
-    let named: Vec<String> = ids.iter().map(usize::to_string).collect();
-    Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
-}
-
-fn go_on(world: &mut World, ids: &[usize]) {
-    for id in ids {
-        let told = world.cluster.node(*id).signal(Signal::CONT);
-        world.note(told);
     }
 }
 

@@ -1,10 +1,7 @@
 //! The report as text.
 
-use super::Report;
-use crate::{
-    check::longest_gap,
-    history::{Call, Outcome},
-};
+use super::{COVER_HEAD, Report, Totals, cover_row, resource_line};
+use crate::check::longest_gap;
 use std::fmt::{self, Write};
 
 /// All of it, with the verdict in the last line.
@@ -16,47 +13,25 @@ pub(crate) fn text(report: &Report<'_>) -> String {
 
 fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
     let history = report.history;
-    let count = |outcome: Outcome| history.ops.iter().filter(|op| op.outcome == outcome).count();
     let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
     successes.sort_unstable();
     writeln!(out, "{}", report.command)?;
     writeln!(
         out,
-        "{:.1} s: {} operations: {} ok, {} failed, {} unknown; {} grants; {} events told; {} leaders; longest gap {} ms",
+        "{:.1} s: {}; longest gap {} ms",
         seconds(history.length),
-        history.ops.len(),
-        count(Outcome::Ok),
-        count(Outcome::Fail),
-        count(Outcome::Unknown),
-        history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()).count(),
-        history.told.iter().map(Vec::len).max().unwrap_or(0),
-        history.leaders.len(),
+        Totals::of(history),
         longest_gap(&successes, 0, history.ops.last().map_or(0, |op| op.start)) / 1_000,
     )?;
     if !history.resource.is_empty() {
-        let refused = history.resource.iter().filter(|write| !write.accepted).count();
-        writeln!(
-            out,
-            "resource outside: {} writes, {refused} refused for an old token; without a comparison {} were lost",
-            history.resource.len(),
-            history.lost_without_fence,
-        )?;
+        writeln!(out, "{}", resource_line(history))?;
     }
-    writeln!(out, "\n{:<18} {:>6} {:>8} {:>8} {:>8} {:>12}", "fault", "times", "asked", "ok", "grants", "longest gap")?;
+    writeln!(out, "\n{:<20} {COVER_HEAD}", "fault")?;
     for cover in report.covers {
-        writeln!(
-            out,
-            "{:<18} {:>6} {:>8} {:>8} {:>8} {:>9} ms",
-            cover.fault.name(),
-            cover.times,
-            cover.asked,
-            cover.succeeded,
-            cover.grants,
-            cover.longest_gap / 1_000,
-        )?;
+        writeln!(out, "{}", cover_row(cover))?;
     }
     for (fault, why) in report.not_covered {
-        writeln!(out, "{fault:<18} not covered here: {why}")?;
+        writeln!(out, "{fault:<20} not covered here: {why}")?;
     }
     writeln!(out, "\nchecks ({} ms)", report.check_millis)?;
     for check in report.checks {

@@ -1,0 +1,79 @@
+//! The power goes, at the leader or at all nodes: what a disk was not made to keep is lost.
+
+use super::{
+    Injected, Skipped, Undo, World,
+    disk::{disk_of, mount, unmount},
+};
+use crate::sys;
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// A process that is told to stand still does by then.
+const STANDS_STILL_WITHIN: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+pub(super) async fn power_loss_one(world: &mut World) -> Injected {
+    let leader = world.leader().await?;
+    power_loss(world, vec![leader]).await
+}
+
+pub(super) async fn power_loss_all(world: &mut World) -> Injected {
+    power_loss(world, world.cluster.running()).await
+}
+
+/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it succeeded,
+/// though nothing of it is kept, and where the power goes nobody is left to act on that.
+async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
+    if let Err(why) = stand_still(world, &ids).await {
+        go_on(world, &ids);
+        return Err(Skipped::NotNow(why));
+    }
+    for (cut, id) in ids.iter().enumerate() {
+        let Err(error) = sys::cut_power(&disk_of(world, *id)) else { continue };
+        let why = format!("the power of node {id} cannot be cut: {error}");
+        if cut == 0 {
+            go_on(world, &ids);
+            return Err(Skipped::NotHere(why));
+        }
+        world.note(Err(why));
+    }
+    // From here on every one of them has to be started again, whatever fails.
+    let mut went = Ok(());
+    for id in &ids {
+        went = went.and(come_without_power(world, *id).await);
+    }
+    world.note(went);
+    let named: Vec<String> = ids.iter().map(usize::to_string).collect();
+    Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
+}
+
+async fn stand_still(world: &mut World, ids: &[usize]) -> Result<(), String> {
+    for id in ids {
+        world.cluster.node(*id).signal(Signal::STOP)?;
+    }
+    let told = Instant::now();
+    while !ids.iter().all(|id| world.cluster.nodes[id - 1].stands_still()) {
+        if told.elapsed() > STANDS_STILL_WITHIN {
+            return Err("the processes do not stand still".to_owned());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+/// A node whose power is cut ends, and its disk is there again as it was kept.
+async fn come_without_power(world: &mut World, id: usize) -> Result<(), String> {
+    // Without its disk it may have ended already.
+    drop(world.cluster.node(id).signal(Signal::KILL));
+    let gone = world.cluster.node(id).exited().await;
+    let disk = disk_of(world, id);
+    unmount(&disk);
+    gone.and(mount(&disk))
+}
+
+fn go_on(world: &mut World, ids: &[usize]) {
+    for id in ids {
+        let told = world.cluster.node(*id).signal(Signal::CONT);
+        world.note(told);
+    }
+}
