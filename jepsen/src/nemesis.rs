@@ -146,14 +146,19 @@ impl World {
         Ok(others[self.random.random_range(0..others.len())])
     }
 
-    /// Starts nodes and waits until they are ready.
-    async fn restart(&mut self, ids: &[usize]) {
+    /// Starts nodes that do not run.
+    fn start(&mut self, ids: &[usize]) {
         for id in ids {
             if !self.cluster.node(*id).runs() {
                 let started = self.cluster.start(*id);
                 self.note(started);
             }
         }
+    }
+
+    /// Starts nodes and waits until they are ready.
+    async fn restart(&mut self, ids: &[usize]) {
+        self.start(ids);
         for id in ids {
             if let Err(why) = self.cluster.ready(*id, READY_WITHIN).await {
                 self.complaints.push(format!("after a fault: {why}"));
@@ -217,7 +222,10 @@ impl World {
         }
         self.hold(rhythm.fault, &active).await;
         let (healed_any, mut took_effect) = (!active.is_empty(), false);
-        for one in active.into_iter().rev() {
+        active.reverse();
+        // Whoever puts files back waits until their node is ready, for which nothing else may be wrong.
+        active.sort_by_key(|one| matches!(one.undo, Undo::Disk(_)));
+        for one in active {
             let bends_time = one.bends_time(&self.recorder);
             let effect = self.heal(one.undo).await;
             let end = self.recorder.now();
@@ -285,8 +293,8 @@ impl World {
     /// Everything runs again, and a client has success.
     async fn recovered(&mut self) {
         let healed = self.recorder.now();
-        let down: Vec<usize> = self.nodes().into_iter().filter(|id| !self.cluster.nodes[id - 1].runs()).collect();
-        self.restart(&down).await;
+        let all = self.nodes();
+        self.restart(&all).await;
         while self.recorder.successes_since(healed) == 0 {
             if self.recorder.now() - healed > micros(RECOVERED_WITHIN) {
                 self.complaints.push(format!("no client had success within {RECOVERED_WITHIN:?} after everything was healed"));
@@ -351,7 +359,8 @@ impl World {
         match undo {
             Undo::Start(ids) => {
                 let seen = ids.iter().filter(|id| !self.cluster.nodes[**id - 1].runs()).count();
-                self.restart(&ids).await;
+                // Ready they are when all is healed.
+                self.start(&ids);
                 if seen == 0 { Err("the process was still there".to_owned()) } else { Ok(format!("{seen} were gone")) }
             }
             Undo::Continue(ids) => process::wake(self, &ids),
