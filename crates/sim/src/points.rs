@@ -151,7 +151,7 @@ fn short_story(seed: u64, point: Point, act: Act) -> Plan {
     });
     let clients = clients.collect();
     // What a start or the forming of a cluster reaches, it reaches at once.
-    let at = millis(if seed % 2 == 0 { 0 } else { seed * 97 % 6_000 });
+    let at = millis(if seed.is_multiple_of(2) { 0 } else { seed * 97 % 6_000 });
     let armed = ArmedPoint { point, act, at, passes: u32::try_from(seed % 3).unwrap_or_default(), whom: None };
     Plan {
         seed,

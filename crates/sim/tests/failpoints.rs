@@ -1,8 +1,6 @@
 //! Each failpoint fails in a story: by a crash, an error and a delay. Nothing that was acknowledged is lost, and all nodes
 //! come to the same state.
 
-#![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
-
 use fairhold_types::failpoint::Point;
 use std::process::Command;
 

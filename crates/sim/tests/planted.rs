@@ -1,7 +1,5 @@
 //! The simulator is not blind: some of the bugs that can be planted are found by its first seeds. `./fairhold hunt` plants all.
 
-#![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
-
 use std::process::Command;
 
 #[test]
