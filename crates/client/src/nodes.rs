@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     /// A node's value once it is newer than what was read at that revision, or than it is now; nothing where that did not come in
-    /// that time. It is asked again at another node where one is gone. A watch tells more: each change, and not the last one only.
+    /// that time. It is asked again at another node where one is gone. A watch tells more: each change, not the last one only.
     ///
     /// # Errors
     /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
