@@ -58,6 +58,9 @@ pub(crate) enum Campaign {
         /// How often each; a slow follower and none take turns five times as often
         #[arg(long, default_value_t = 6)]
         times: usize,
+        /// How many seconds the leader's disk is slow, or hangs, each time
+        #[arg(long, default_value_t = 6)]
+        seconds: u64,
     },
 }
 
@@ -97,7 +100,7 @@ pub(crate) fn run(campaign: &Campaign, setting: &Setting) -> Result<Ended, NotRu
         Campaign::Bytes { flips } => bytes::run(setting, *flips),
         Campaign::Pauses { pauses } => pauses::run(setting, *pauses),
         Campaign::Clocks { times } => clocks::run(setting, *times),
-        Campaign::Disks { times } => disks::run(setting, *times),
+        Campaign::Disks { times, seconds } => disks::run(setting, *times, *seconds),
     }?;
     let file = setting.folder.join("campaign.txt");
     fs::write(&file, &ended.text).map_err(|error| format!("{}: {error}", file.display()))?;

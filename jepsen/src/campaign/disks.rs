@@ -20,7 +20,7 @@ const TURNS: usize = 5;
 /// What a slow follower may change of the p99 of an acquire at most, in percent.
 const CHANGE_MAX: u64 = 20;
 
-pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
+pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended, NotRun> {
     let crowd = Crowd { nodes: 3, workloads: vec![Workload::OwnLock], clients: CLIENTS, sleepers: 0 };
     let mut sum = Sum::default();
     let mut own = String::new();
@@ -28,7 +28,7 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
         (0..times).flat_map(|_| std::iter::once(vec![]).chain(faults.iter().map(|fault| vec![*fault]))).collect()
     };
     let rounds = turns(&[Fault::SlowSync, Fault::HungDisk], times);
-    if let Some(made) = sum.make(&setting.part("leader", &crowd, rounds, rhythm(6_000, 2_000)))? {
+    if let Some(made) = sum.make(&setting.part("leader", &crowd, rounds, rhythm(seconds * 1_000, 2_000)))? {
         for name in [NO_FAULT, Fault::SlowSync.name(), Fault::HungDisk.name()] {
             row(&made.history, name, &mut own);
         }
@@ -48,7 +48,7 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
             sum.too_little(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
         }
     }
-    Ok(sum.end(&format!("fairhold-jepsen disks --times {times} --seed {}", setting.seed), &own))
+    Ok(sum.end(&format!("fairhold-jepsen disks --times {times} --seconds {seconds} --seed {}", setting.seed), &own))
 }
 
 fn row(history: &History, name: &str, out: &mut String) {
