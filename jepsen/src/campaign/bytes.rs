@@ -325,7 +325,8 @@ fn table(counts: &BTreeMap<&str, Count>) -> String {
     row("all", &all);
     text.push_str(
         "refused: the node ends and names the file; harmless: it starts with all that it had; torn: it starts without the end of \
-         its log, and the byte was in the last record of the newest one\nwho started came to the state of the other nodes, with all that was acknowledged\n",
+         its log, and the byte was in the last record of the newest one\n\
+         who started came to the state of the other nodes, with all that was acknowledged\n",
     );
     text
 }
