@@ -235,6 +235,7 @@ def ratios(figures):
         spread = statistics.median(run["latency_ms"]["p99"] for run in figures["log"])
         log = f"One durable commit of the bare replicated log took {commit:.2f} ms (p50; p99 {spread:.2f} ms) in the same run: `fairhold bench log`, three nodes in one process, no HTTP.\n\n"
     lines = ["## Ratios\n", log + "| | ratio | from | goal | |", "|---|---|---|---|---|", *rows]
+    lines.append("\nWhat holds each goal that is missed, and what it would take: [performance.md](performance.md).")
     return "\n".join(lines) + "\n" if rows else ""
 
 
