@@ -193,7 +193,10 @@ async fn pause(world: &World, kind: Kind, ids: &[NodeId], lasts: Duration) {
 
 async fn stay_awake(world: World, id: NodeId, led: Leadership, slept: Duration) {
     let until = trace::since_start();
-    let leads = || world.running(id).and_then(|running| running.replica.leadership()) == Some(led);
+    let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
+    // Who is cut off may not have heard of the one who was elected meanwhile.
+    let is_followed = || world.ids().into_iter().filter_map(leadership).any(|other| other.term() > led.term());
+    let leads = || leadership(id) == Some(led) && !is_followed();
     let mut led_until = until;
     while leads() && led_until < until + AWAKE_FOR && !world.host(id).is_some_and(|host| host.is_paused()) {
         SimRuntime::sleep(AWAKE_LOOK).await;
