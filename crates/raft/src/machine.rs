@@ -322,7 +322,8 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let begun = RT::Instant::now();
-        let state = self.state.clone();
+        // It is freed there too: what was changed meanwhile is its own by now.
+        let state = std::mem::take(&mut self.state);
         let blocks = aside(&*self.keeper.store, move || state.snapshot_blocks().map(Bytes::from).collect()).await?;
         let snapshot = SnapshotBlocks(blocks);
         failpoint!(RaftSnapshotSave, RT)?;

@@ -12,6 +12,7 @@
 //! tries again after an error: a failed fsync may have dropped the pages that it should have written, and a second one succeeds
 //! without them.
 
+mod aside;
 pub mod data_dir;
 mod durable;
 pub mod fault;

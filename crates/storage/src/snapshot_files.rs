@@ -9,7 +9,7 @@
 //! the one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an
 //! error even where an older one is left: the log in between may be gone.
 
-use crate::{durable, fault::Faults};
+use crate::{aside::Aside, durable, fault::Faults};
 use bytes::Bytes;
 use fairhold_codec::RunningChecksum;
 use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 /// The version byte of a snapshot file.
@@ -34,14 +34,14 @@ const TEMPORARY_SUFFIX: &str = ".snap.new";
 #[derive(Debug, Clone)]
 pub struct SnapshotFiles {
     directory: Arc<Directory>,
+    /// Where all is done, one thing at a time: a save removes what a load could be reading.
+    aside: Aside,
     faults: Faults,
 }
 
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
-    /// One at a time: a save removes what a load could be reading.
-    turn: Mutex<()>,
 }
 
 /// What is wrong with a snapshot file.
@@ -80,8 +80,8 @@ impl SnapshotFiles {
         // A name whose directory could not be synced is seen again after a start, and may be gone after a loss of power. The
         // log behind the newest snapshot is purged, so that its name must last.
         durable::sync_directory(path)?;
-        let directory = Arc::new(Directory { path: path.to_owned(), turn: Mutex::new(()) });
-        Ok(SnapshotFiles { directory, faults: Faults::default() })
+        let directory = Arc::new(Directory { path: path.to_owned() });
+        Ok(SnapshotFiles { directory, aside: Aside::start()?, faults: Faults::default() })
     }
 
     /// The same, and the first error is noted there.
@@ -97,29 +97,24 @@ impl SnapshotFiles {
 
 impl SnapshotStore for SnapshotFiles {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let SnapshotFiles { directory, faults } = self.clone();
-        Box::pin(async move {
-            let saving = move || directory.save(&image).inspect_err(|error| faults.note(error));
-            tokio::task::spawn_blocking(saving).await.map_err(io::Error::other)?
-        })
+        let SnapshotFiles { directory, faults, .. } = self.clone();
+        let saved = self.aside.run(move || directory.save(&image).inspect_err(|error| faults.note(error)));
+        Box::pin(async move { saved.await? })
     }
 
     fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
-        let SnapshotFiles { directory, faults } = self.clone();
-        Box::pin(async move {
-            let loading = move || directory.load().inspect_err(|error| faults.note(error));
-            tokio::task::spawn_blocking(loading).await.map_err(io::Error::other)?
-        })
+        let SnapshotFiles { directory, faults, .. } = self.clone();
+        let loaded = self.aside.run(move || directory.load().inspect_err(|error| faults.note(error)));
+        Box::pin(async move { loaded.await? })
     }
 
     fn aside(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
-        Box::pin(async move { tokio::task::spawn_blocking(work).await.map_err(io::Error::other) })
+        self.aside.run(work)
     }
 }
 
 impl Directory {
     fn save(&self, image: &SnapshotImage) -> io::Result<()> {
-        let _turn = self.turn.lock().map_err(|_| io::Error::other("an earlier snapshot was interrupted"))?;
         failpoint!(StorageSnapshotWrite)?;
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
@@ -133,7 +128,6 @@ impl Directory {
     }
 
     fn load(&self) -> io::Result<Option<SnapshotImage>> {
-        let _turn = self.turn.lock().map_err(|_| io::Error::other("an earlier snapshot was interrupted"))?;
         failpoint!(StorageSnapshotLoad)?;
         let Some(newest) = self.numbers()?.pop() else { return Ok(None) };
         let path = self.file(newest);
