@@ -54,6 +54,10 @@ impl Peer for NoPeer {
     fn greet(&self, _: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
         ready(Err(PeerError::Unreachable("nobody else is there".to_owned()))).boxed()
     }
+
+    fn is_refused(&self, _: &Target) -> BoxFuture<'static, bool> {
+        ready(false).boxed()
+    }
 }
 
 #[derive(Default)]

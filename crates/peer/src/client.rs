@@ -144,6 +144,19 @@ impl Peer for TcpPeer {
         }
         .boxed()
     }
+
+    fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
+        let (shared, to) = (self.shared.clone(), to.clone());
+        async move {
+            let Some(service) = shared.service() else { return false };
+            tokio::select! {
+                biased;
+                () = shared.closed() => false,
+                refused = handshake::is_refused(&to, &*service, shared.handshake_timeout) => refused,
+            }
+        }
+        .boxed()
+    }
 }
 
 impl Drop for TcpPeer {

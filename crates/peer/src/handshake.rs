@@ -160,6 +160,21 @@ pub(crate) async fn dial(
     Ok((connection, other))
 }
 
+/// Whether the machine there refuses connections to this port. Who listens is greeted, and not left with a stranger.
+pub(crate) async fn is_refused(to: &Target, service: &dyn Service, time_limit: Duration) -> bool {
+    let asked = async {
+        match TcpStream::connect(&to.address).await {
+            Ok(stream) => {
+                // Whatever becomes of it: the connection was let in.
+                drop(introduce(stream, to, Purpose::Greet, service).await);
+                false
+            }
+            Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
+        }
+    };
+    timeout(time_limit, asked).await.unwrap_or(false)
+}
+
 /// The dialler's half. The inner error is the refusal.
 async fn introduce(
     stream: TcpStream,

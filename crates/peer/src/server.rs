@@ -212,6 +212,7 @@ async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: 
                 Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
                 Err(error) => tracing::info!(peer = from, %address, ?lane, "a connection broke: {error}"),
             }
+            door.service.hung_up(from, lane);
         }
         Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {

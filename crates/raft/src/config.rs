@@ -46,7 +46,8 @@ pub struct ReplicaConfig {
 }
 
 impl ReplicaConfig {
-    /// The values that are right for nodes in one data centre: a new leader about half a second after the old one died.
+    /// The values that are right for nodes in one data centre: a new leader about half a second after the old one
+    /// fell silent; much sooner where its process is seen to have died.
     #[must_use]
     pub fn new(id: NodeId, members: BTreeMap<NodeId, MemberAddress>, incarnation: Incarnation) -> ReplicaConfig {
         ReplicaConfig {

@@ -35,6 +35,7 @@ mod start;
 mod status;
 mod turns;
 pub mod types;
+mod vacancy;
 mod wire;
 
 pub use config::{MemberAddress, ReplicaConfig};

@@ -56,6 +56,10 @@ pub trait Peer: Send + Sync + 'static {
 
     /// Asks a node who it is, on a connection of its own: used before a cluster has formed.
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>>;
+
+    /// Whether nobody listens there: its machine refuses the connection, as it does when the process has ended. `false` also where that
+    /// cannot be known, as with a machine or a net that is gone.
+    fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool>;
 }
 
 /// The receiving side.
@@ -68,6 +72,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Takes one request. Requests of one connection are handed over in their order; answers may come in any.
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes>;
+
+    /// A connection that another node had opened has ended, and this node did not end it.
+    fn hung_up(&self, from: NodeId, lane: Lane);
 }
 
 /// What a node says of itself first.

@@ -10,6 +10,7 @@ use crate::{
     peer::{Introduction, Lane, Refusal, Service},
     proposals,
     types::Types,
+    vacancy,
     wire::{self, Declined, Reply, Request},
 };
 use append::Appenders;
@@ -183,6 +184,15 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         };
         let answer = self.0.answer(core, from, lane, request);
         async move { reply(&answer.await) }.boxed()
+    }
+
+    fn hung_up(&self, from: NodeId, lane: Lane) {
+        // A leader keeps each of its followers one connection for heartbeats; the others come and go.
+        if lane == Lane::Heartbeat
+            && let Some(core) = self.core()
+        {
+            drop(RT::spawn(vacancy::fill(core, from)));
+        }
     }
 }
 

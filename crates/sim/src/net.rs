@@ -31,6 +31,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(40);
 /// One message in so many takes far longer than the others.
 const STRAGGLER_ONE_IN: u32 = 100;
 
+/// Of the connections that a cut does not let through, one in so many is refused at once.
+const REJECTED_ONE_IN: u32 = 2;
+
 type Answer = Result<Bytes, PeerError>;
 
 /// How the net behaves while nothing is cut.
@@ -87,9 +90,24 @@ impl Net {
         self.locked().plugged.insert(host.name().0, Plugged { host, service });
     }
 
-    /// The machine is gone.
+    /// The machine is gone. Its connections end when what is under way in them has arrived.
     pub(crate) fn unplug(&self, id: NodeId) {
-        self.locked().plugged.remove(&id);
+        let mut inner = self.locked();
+        inner.plugged.remove(&id);
+        inner.lanes.retain(|(from, ..), _| *from != id);
+    }
+
+    /// A connection for heartbeats has ended: the one who took it learns so when that gets there.
+    fn hang_up(&self, from: NodeId, to: NodeId) {
+        let net = self.clone();
+        drop(SimRuntime::spawn(async move {
+            if !net.pass(from, to).await {
+                return;
+            }
+            if let Some((host, service)) = net.find(to) {
+                host.within(|| service.hung_up(from, Lane::Heartbeat));
+            }
+        }));
     }
 
     /// Nothing passes from one to the other.
@@ -123,7 +141,7 @@ impl Net {
     /// Waits until nothing is cut from one to the other; `false` where the connection broke before that.
     async fn open(&self, from: NodeId, to: NodeId) -> bool {
         let mut held_up = Duration::ZERO;
-        while self.locked().cuts.contains(&(from, to)) {
+        while self.is_cut(from, to) {
             if held_up >= HELD_UP_MAX {
                 return false;
             }
@@ -142,6 +160,10 @@ impl Net {
         let micros = inner.chance.random_range(most / 10..most);
         let factor = if inner.chance.random_range(0..STRAGGLER_ONE_IN) == 0 { 20 } else { 1 };
         Duration::from_micros(micros * factor)
+    }
+
+    fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
+        self.locked().cuts.contains(&(from, to))
     }
 
     fn happens(&self, one_in: u32) -> bool {
@@ -199,6 +221,18 @@ impl Peer for Cable {
         }
         .boxed()
     }
+
+    fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
+        let (net, from, to) = (self.net.clone(), self.host.name().0, to.id);
+        async move {
+            if net.is_cut(from, to) {
+                // Some firewalls drop what they do not let through, and others answer for the machine behind them.
+                return net.happens(REJECTED_ONE_IN);
+            }
+            net.pass(from, to).await && net.find(to).is_none() && net.pass(to, from).await
+        }
+        .boxed()
+    }
 }
 
 async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: NodeId) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
@@ -241,6 +275,13 @@ impl Connection {
                 return;
             }
         };
+        self.carry(&host, &service, messages).await;
+        if self.lane == Lane::Heartbeat && !host.is_dead() {
+            self.net.hang_up(self.from, self.to);
+        }
+    }
+
+    async fn carry(&self, host: &Arc<Host>, service: &Arc<dyn Service>, mut messages: mpsc::UnboundedReceiver<Message>) {
         while let Some(message) = messages.recv().await {
             let now = <SimInstant as openraft_rt::Instant>::now();
             if message.due > now {
@@ -259,7 +300,7 @@ impl Connection {
                 }
                 return;
             }
-            self.deliver(&host, &service, message);
+            self.deliver(host, service, message);
         }
     }
 

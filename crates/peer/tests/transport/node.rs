@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::{
     runtime::Handle,
-    sync::{Semaphore, oneshot},
+    sync::{Semaphore, oneshot, watch},
     task::JoinHandle,
     time::timeout,
 };
@@ -37,6 +37,8 @@ pub(crate) struct Node {
     pub(crate) starting: AtomicBool,
     pub(crate) holding: Arc<AtomicUsize>,
     pub(crate) holding_peak: AtomicUsize,
+    /// Whose connections ended, and of which lane they were.
+    pub(crate) hung_up: watch::Sender<Vec<(NodeId, Lane)>>,
 }
 
 pub(crate) fn introduction(id: NodeId) -> Introduction {
@@ -62,6 +64,7 @@ impl Node {
             starting: AtomicBool::new(false),
             holding: Arc::default(),
             holding_peak: AtomicUsize::new(0),
+            hung_up: watch::Sender::default(),
         }
     }
 
@@ -110,6 +113,10 @@ impl Service for Node {
             holding.fetch_sub(1, SeqCst);
             request
         })
+    }
+
+    fn hung_up(&self, from: NodeId, lane: Lane) {
+        self.hung_up.send_modify(|hung_up| hung_up.push((from, lane)));
     }
 }
 

@@ -95,6 +95,34 @@ async fn when_a_server_dies_what_was_sent_is_lost_what_comes_after_unreachable_a
 }
 
 #[tokio::test]
+async fn a_node_learns_whose_connection_ended_and_that_nobody_listens_there() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let (peer, to) = (client(Node::new(1)), target(2, server.address));
+    assert!(!timeout(PATIENCE, peer.is_refused(&to)).await.unwrap(), "somebody listens");
+    timeout(PATIENCE, peer.call(&to, Lane::Heartbeat, Bytes::from_static(b"beat"))).await.unwrap().unwrap();
+    assert!(node.hung_up.borrow().is_empty());
+
+    timeout(PATIENCE, peer.close()).await.unwrap();
+    let mut hung_up = node.hung_up.subscribe();
+    let seen = timeout(PATIENCE, hung_up.wait_for(|hung_up| !hung_up.is_empty())).await.unwrap().unwrap().clone();
+    assert_eq!(seen, [(1, Lane::Heartbeat)]);
+
+    server.stop().await;
+    assert!(timeout(PATIENCE, client(Node::new(1)).is_refused(&to)).await.unwrap(), "its machine refuses");
+}
+
+#[tokio::test]
+async fn a_node_that_stops_tells_itself_of_no_connection_that_ended() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let (peer, to) = (client(Node::new(1)), target(2, server.address));
+    timeout(PATIENCE, peer.call(&to, Lane::Heartbeat, Bytes::from_static(b"beat"))).await.unwrap().unwrap();
+    server.stop().await;
+    assert!(node.hung_up.borrow().is_empty());
+}
+
+#[tokio::test]
 async fn only_what_was_surely_not_sent_is_called_unreachable() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;

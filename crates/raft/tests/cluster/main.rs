@@ -98,14 +98,24 @@ struct Cluster {
     nodes: BTreeMap<NodeId, Replica<TokioRuntime>>,
     listeners: BTreeMap<NodeId, Arc<Listener>>,
     snapshot_every: u64,
+    election_timeout_ms: Option<(u64, u64)>,
 }
 
 impl Cluster {
     /// Starts all nodes and waits until each is part of the cluster.
     async fn form(size: u64, snapshot_every: u64) -> Cluster {
+        Cluster::form_with(size, snapshot_every, None).await
+    }
+
+    /// One in which no lease ends while a test lasts.
+    async fn patient(size: u64) -> Cluster {
+        Cluster::form_with(size, 1_000, Some((60_000, 120_000))).await
+    }
+
+    async fn form_with(size: u64, snapshot_every: u64, election_timeout_ms: Option<(u64, u64)>) -> Cluster {
         let disks = (1..=size).map(|id| (id, Disk::new(u128::from(id) * 100))).collect();
         let (nodes, listeners) = (BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every };
+        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms };
         for id in 1..=size {
             cluster.start(id).await;
         }
@@ -121,6 +131,7 @@ impl Cluster {
         let mut config = ReplicaConfig::new(id, (1..=self.size).map(member).collect(), disk.incarnation);
         config.snapshot_every = self.snapshot_every;
         config.log_kept = 5;
+        config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
         let reception = Reception::new(&config);
         let listener = Arc::new(Listener::default());
         let peer = self.net.peer(reception.service());
@@ -309,6 +320,34 @@ async fn a_leader_that_is_cut_off_proves_nothing_and_acknowledges_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_process_died_is_followed_before_its_lease_ends() {
+    for size in [3, 5] {
+        let mut cluster = Cluster::patient(size).await;
+        let old = cluster.leader_among(1..=size).await;
+        let revision = opened(&cluster.open_session(old).await.unwrap());
+        cluster.stop(old).await;
+
+        let next = cluster.leader_among(cluster.others(old)).await;
+        assert!(opened(&cluster.open_session(next).await.unwrap()) > revision);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_wrong_about_its_leaders_death_deposes_nobody() {
+    let cluster = Cluster::patient(3).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let leadership = cluster.node(leader).leadership();
+    let mistaken = cluster.others(leader)[0];
+    cluster.open_session(mistaken).await.unwrap();
+
+    // It asks the others for their votes after each time but the last.
+    cluster.net.reject(leader, mistaken);
+    cluster.net.asked(8).await;
+    cluster.open_session(mistaken).await.unwrap();
+    assert_eq!(cluster.node(leader).leadership(), leadership);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verdict_is_proposed_under_the_leadership_that_judged() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
@@ -353,6 +392,7 @@ async fn no_cluster_forms_before_every_member_is_there() {
         nodes: BTreeMap::new(),
         listeners: BTreeMap::new(),
         snapshot_every: 1_000,
+        election_timeout_ms: None,
     };
     cluster.start(1).await;
     cluster.start(2).await;

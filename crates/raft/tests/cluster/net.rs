@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 #[derive(Clone)]
 pub(crate) struct Net(Arc<Mutex<Cables>>);
@@ -21,13 +21,23 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
     pulled: BTreeSet<NodeId>,
+    /// Nodes that live, to which new connections are refused.
+    rejecting: BTreeSet<NodeId>,
+    /// How often it was asked whether connections to a node are refused.
+    asked: watch::Sender<u32>,
     cut: broadcast::Sender<NodeId>,
 }
 
 impl Net {
     pub(crate) fn new() -> Net {
         let (cut, _) = broadcast::channel(64);
-        Net(Arc::new(Mutex::new(Cables { services: BTreeMap::new(), pulled: BTreeSet::new(), cut })))
+        Net(Arc::new(Mutex::new(Cables {
+            services: BTreeMap::new(),
+            pulled: BTreeSet::new(),
+            rejecting: BTreeSet::new(),
+            asked: watch::Sender::new(0),
+            cut,
+        })))
     }
 
     /// The peer of one node, whose service is not in the net before `plug_in`.
@@ -45,6 +55,9 @@ impl Net {
         let mut cables = self.0.lock().unwrap();
         cables.services.remove(&id);
         cables.cut.send(id).ok();
+        let left: Vec<_> = cables.services.values().cloned().collect();
+        drop(cables);
+        left.iter().for_each(|service| service.hung_up(id, Lane::Heartbeat));
     }
 
     /// Cuts a node off, which goes on running.
@@ -52,6 +65,21 @@ impl Net {
         let mut cables = self.0.lock().unwrap();
         cables.pulled.insert(id);
         cables.cut.send(id).ok();
+    }
+
+    /// Connections to a node that lives are refused from now on, and one other node sees the old one end.
+    pub(crate) fn reject(&self, id: NodeId, seen_by: NodeId) {
+        let mut cables = self.0.lock().unwrap();
+        cables.rejecting.insert(id);
+        let service = cables.services[&seen_by].clone();
+        drop(cables);
+        service.hung_up(id, Lane::Heartbeat);
+    }
+
+    /// Waits until it was asked so often whether connections to a node are refused.
+    pub(crate) async fn asked(&self, times: u32) {
+        let mut asked = self.0.lock().unwrap().asked.subscribe();
+        asked.wait_for(|asked| *asked >= times).await.unwrap();
     }
 
     pub(crate) fn heal(&self, id: NodeId) {
@@ -108,5 +136,12 @@ impl Peer for Cable {
 
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
         ready(self.dial(to.id).map(|(service, _)| service.introduction())).boxed()
+    }
+
+    fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
+        let cables = self.net.0.lock().unwrap();
+        cables.asked.send_modify(|asked| *asked += 1);
+        let gone = !cables.services.contains_key(&to.id) || cables.rejecting.contains(&to.id);
+        ready(gone).boxed()
     }
 }
