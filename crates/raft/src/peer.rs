@@ -57,8 +57,8 @@ pub trait Peer: Send + Sync + 'static {
     /// Asks a node who it is, on a connection of its own: used before a cluster has formed.
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>>;
 
-    /// Whether nobody listens there: its machine refuses the connection, as it does when the process has ended. `false` also where that
-    /// cannot be known, as with a machine or a net that is gone.
+    /// Whether nobody listens there: its machine refuses the connection, as it does when the process has ended. `false` also
+    /// where that cannot be known, as with a machine or a net that is gone.
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool>;
 }
 
