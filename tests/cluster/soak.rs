@@ -31,7 +31,7 @@ const FILLING: u64 = 1_000;
 const LOOKS: u32 = 120;
 /// Between two calls of one client: it is to be long, not hard. What a node holds for a minute of work grows with the rate, so
 /// the rate must not follow what else the machine does.
-const THINK: Duration = Duration::from_millis(20);
+const THINK: Duration = Duration::from_millis(50);
 /// Clients of each kind.
 const EACH: usize = 2;
 /// Nodes of the tree that are written.
