@@ -83,10 +83,17 @@ fn each_other_load_runs_and_leaves_nothing() {
         }
         let figures = bench(&cluster, &["watch", "--clients", "3", "--seconds", "0.3", "--rate", "50"]).await;
         assert_eq!((count(&figures, "missed"), count(&figures, "events")), (0, 3 * count(&figures, "writes")), "{figures}");
+        assert!(figures["servers_cpu_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.0), "{figures}");
         let figures = bench(&cluster, &["sessions", "--sessions", "50", "--seconds", "0.3"]).await;
         assert_eq!(count(&figures, "sessions"), 50);
         let figures = bench(&cluster, &["failover", "--clients", "2", "--seconds", "1"]).await;
         assert!(figures["longest_gap_ms"].as_f64().is_some_and(|gap| gap < 1_000.0), "it wrote: {figures}");
+        let gaps = figures["gaps"].as_array().expect("the longest gaps");
+        assert_eq!((gaps.len(), &gaps[0]["ms"]), (5, &figures["longest_gap_ms"]), "the longest comes first: {figures}");
+        assert!(
+            gaps.iter().all(|gap| gap["at_seconds"].as_f64().is_some_and(|at| at <= 1.0)),
+            "each began within the time: {figures}"
+        );
         let folder = tempfile::tempdir().expect("a folder");
         let (directory, port) = (folder.path().join("log"), free_ports(&[0, 1, 2]).to_string());
         let directory = directory.to_str().expect("text");

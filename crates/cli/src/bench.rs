@@ -12,6 +12,7 @@ mod measure;
 mod profile;
 mod progress;
 mod report;
+mod servers;
 mod sessions;
 mod watch;
 mod wire;

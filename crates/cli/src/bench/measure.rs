@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -19,6 +19,8 @@ const MICROS_MAX: u64 = 600_000_000;
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
 /// How long clients may take to finish what they are at when the time is over.
 const TAIL_MAX: Duration = Duration::from_secs(30);
+/// How many of the longest gaps are told: enough to tell one stall from many.
+const GAPS: usize = 5;
 
 /// How much load, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -134,8 +136,19 @@ pub(crate) struct Progress {
     pub(crate) failed: AtomicU64,
     /// When the last one was done, in nanoseconds after the beginning.
     last: AtomicU64,
-    /// The longest time in which none was done, in nanoseconds.
-    gap: AtomicU64,
+    /// The shortest of the gaps that are kept, in nanoseconds, once there are as many as are kept.
+    bar: AtomicU64,
+    /// The longest times in which none was done, the longest first.
+    gaps: Mutex<Vec<Gap>>,
+}
+
+/// A time in which no client had done anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// When it began, after the beginning of the measured time.
+    pub(crate) from: Duration,
+    /// How long it was.
+    pub(crate) length: Duration,
 }
 
 impl Progress {
@@ -149,7 +162,21 @@ impl Progress {
     fn silent_until(&self, after: Duration) {
         let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         let last = self.last.fetch_max(after, Relaxed);
-        self.gap.fetch_max(after.saturating_sub(last), Relaxed);
+        let length = after.saturating_sub(last);
+        if length > self.bar.load(Relaxed) {
+            let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+            let (from, length) = (Duration::from_nanos(last), Duration::from_nanos(length));
+            let place = gaps.partition_point(|gap| gap.length >= length);
+            gaps.insert(place, Gap { from, length });
+            gaps.truncate(GAPS);
+            if let Some(shortest) = gaps.get(GAPS - 1) {
+                self.bar.store(u64::try_from(shortest.length.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+            }
+        }
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -206,8 +233,8 @@ pub(crate) struct Outcome {
     pub(crate) tally: Tally,
     /// Processor time that this process used in the measured time.
     pub(crate) load_cpu: Duration,
-    /// The longest part of the measured time in which no client had done anything.
-    pub(crate) longest_gap: Duration,
+    /// The longest parts of the measured time in which no client had done anything, the longest first.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 impl Outcome {
@@ -218,7 +245,11 @@ impl Outcome {
 
     /// For programs: one object.
     pub(crate) fn json(&self, workload: &str, client: &str) -> Map<String, Value> {
-        let Outcome { plan, tally, load_cpu, longest_gap } = self;
+        let Outcome { plan, tally, load_cpu, gaps } = self;
+        let millis = |time: Duration| round(time.as_secs_f64() * 1_000.0);
+        let longest = gaps.first().map_or(0.0, |gap| millis(gap.length));
+        let gaps: Vec<Value> =
+            gaps.iter().map(|gap| json!({"ms": millis(gap.length), "at_seconds": round(gap.from.as_secs_f64())})).collect();
         let steps: Map<String, Value> = tally.steps.all.iter().map(|(step, times)| ((*step).to_owned(), times.json())).collect();
         let micros_each = load_cpu.as_micros() as f64 / tally.done.max(1) as f64;
         let value = json!({
@@ -226,7 +257,7 @@ impl Outcome {
             "rate": plan.rate,
             "done": tally.done, "failed": tally.failed, "in_all": tally.in_all, "first_failure": tally.first_failure,
             "per_second": round(self.per_second()), "latency_ms": tally.latency.json(), "steps_ms": steps,
-            "longest_gap_ms": round(longest_gap.as_secs_f64() * 1_000.0),
+            "longest_gap_ms": longest, "gaps": gaps,
             "load_cpu_seconds": round(load_cpu.as_secs_f64()), "load_cpu_micros_each": round(micros_each),
         });
         value.as_object().cloned().unwrap_or_default()
@@ -279,8 +310,7 @@ pub(crate) async fn drive<W: Work>(
         }
     }
     progress.silent_until(plan.time);
-    let longest_gap = Duration::from_nanos(progress.gap.load(Relaxed));
-    Outcome { plan, tally, load_cpu, longest_gap }
+    Outcome { plan, tally, load_cpu, gaps: progress.gaps() }
 }
 
 async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Tally {
@@ -364,12 +394,26 @@ mod tests {
     #[test]
     fn the_longest_gap_may_be_the_first_or_the_last() {
         let gap = |moments: &[u64], end: u64| {
-            let progress = Progress::default();
-            moments.iter().for_each(|millis| progress.did(Duration::from_millis(*millis)));
-            progress.silent_until(Duration::from_millis(end));
-            Duration::from_nanos(progress.gap.load(Relaxed)).as_millis()
+            let gap = gaps(moments, end)[0];
+            (gap.from.as_millis(), gap.length.as_millis())
         };
-        assert_eq!((gap(&[300, 400], 500), gap(&[10, 20], 500), gap(&[10, 400], 500), gap(&[], 500)), (300, 480, 390, 500));
+        assert_eq!((gap(&[300, 400], 500), gap(&[10, 20], 500)), ((0, 300), (20, 480)));
+        assert_eq!((gap(&[10, 400], 500), gap(&[], 500)), ((10, 390), (0, 500)));
+    }
+
+    #[test]
+    fn the_longest_gaps_are_kept_wherever_they_are() {
+        let kept = gaps(&[1, 11, 13, 43, 46, 66, 67, 107, 112, 162], 164);
+        let lengths: Vec<u128> = kept.iter().map(|gap| gap.length.as_millis()).collect();
+        assert_eq!(lengths, [50, 40, 30, 20, 10]);
+        assert_eq!(kept[0].from, Duration::from_millis(112));
+    }
+
+    fn gaps(moments: &[u64], end: u64) -> Vec<Gap> {
+        let progress = Progress::default();
+        moments.iter().for_each(|millis| progress.did(Duration::from_millis(*millis)));
+        progress.silent_until(Duration::from_millis(end));
+        progress.gaps()
     }
 
     #[test]

@@ -45,13 +45,13 @@ fn footing(figures: &Value) -> String {
     let cores = number("load_cpu_seconds") / number("seconds").max(f64::MIN_POSITIVE);
     let mut text = format!(
         "\nmilliseconds; {} clients for {} s, {loop_kind}; {} done, {} failed\n\
-         the load itself used {cores:.2} of a core, {:.1} µs for each; the longest time in which nothing was done: {:.1} ms\n",
+         the load itself used {cores:.2} of a core, {:.1} µs for each; the longest time in which nothing was done: {}\n",
         cell(figures, "clients"),
         cell(figures, "seconds"),
         cell(figures, "done"),
         cell(figures, "failed"),
         number("load_cpu_micros_each"),
-        number("longest_gap_ms"),
+        gaps(figures),
     );
     for part in figures["profile_ms"].as_array().into_iter().flatten() {
         text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
@@ -60,6 +60,19 @@ fn footing(figures: &Value) -> String {
         text.push_str(&format!("the first failure: {}\n", form::harmless(why)));
     }
     text
+}
+
+/// The longest gap, and where the next ones are, so that one stall is told from many.
+fn gaps(figures: &Value) -> String {
+    let number = |gap: &Value, field: &str| gap[field].as_f64().unwrap_or_default();
+    let told = figures["gaps"].as_array().into_iter().flatten();
+    let told: Vec<String> =
+        told.map(|gap| format!("{:.1} ms at {:.2} s", number(gap, "ms"), number(gap, "at_seconds"))).collect();
+    match told.split_first() {
+        None => "none".to_owned(),
+        Some((longest, [])) => longest.clone(),
+        Some((longest, next)) => format!("{longest}\nthe next: {}", next.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -74,11 +87,13 @@ mod tests {
             "workload": "lock", "client": "http", "clients": 2, "seconds": 1.0, "rate": null, "done": 100, "failed": 1,
             "first_failure": "no", "per_second": 100.0, "latency_ms": times, "steps_ms": {"acquire": times},
             "load_cpu_seconds": 0.5, "load_cpu_micros_each": 5.0,
+            "gaps": [{"ms": 171.25, "at_seconds": 0.5}, {"ms": 9.0, "at_seconds": 0.25}],
         });
         let plain = text(&figures, Form::Plain);
         assert_eq!(plain.lines().next(), Some("lock http\t100\t1.00\t1.00\t2.00\t3.00\t4.00\t5.25"));
         assert_eq!(plain.lines().count(), 2, "{plain}");
         let table = text(&figures, Form::Table);
         assert!(table.contains("0.50 of a core") && table.contains("the first failure: no"), "{table}");
+        assert!(table.contains("171.2 ms at 0.50 s\nthe next: 9.0 ms at 0.25 s"), "{table}");
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Ground,
     measure::{Times, round},
-    seconds, up_to,
+    seconds, servers, up_to,
     wire::{Answer, Wire},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) struct SessionsArgs {
 /// Runs it: a line when all are open, and one when they have lived.
 pub(super) async fn run(ground: &Ground, args: &SessionsArgs, asked: Option<Form>) -> Result<(), Failure> {
     let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
-    let before = resident(ground).await?;
+    let before = servers::sum(ground, servers::RESIDENT_BYTES).await?;
     let mut shares: Vec<Share> = (0..CONNECTIONS).map(|index| Share { wire: ground.wire(index), ids: Vec::new() }).collect();
     let began = Instant::now();
     let opening = shares.iter_mut().enumerate().map(|(index, share)| share.open(count(args.sessions, index), args.ttl));
@@ -60,7 +60,7 @@ pub(super) async fn run(ground: &Ground, args: &SessionsArgs, asked: Option<Form
     for times in living {
         keepalives.add(&times.map_err(Failure::Ended)?);
     }
-    let after = resident(ground).await?;
+    let after = servers::sum(ground, servers::RESIDENT_BYTES).await?;
     join_all(shares.iter_mut().map(Share::close)).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
     let bytes = (after - before) / args.sessions as f64;
     let figures = json!({
@@ -99,9 +99,16 @@ struct Share {
 }
 
 impl Share {
+    /// Opens so many, and keeps those alive that are open already: to open very many takes longer than one lives.
     async fn open(&mut self, count: usize, ttl: Duration) -> Result<(), String> {
         let body = json!({"ttl": duration::format(ttl), "name": "bench"}).to_string();
+        let every = ttl / KEEPALIVES_A_TTL;
+        let mut next = Instant::now() + every;
         for _ in 0..count {
+            if Instant::now() >= next {
+                self.renew(&mut Times::new()).await?;
+                next = Instant::now() + every;
+            }
             let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.well()?;
             self.ids.push(read::<OpenedSession>(&answer)?.id.to_hex());
         }
@@ -112,20 +119,26 @@ impl Share {
         let mut times = Times::new();
         let mut next = Instant::now();
         while next < until {
-            for batch in self.ids.chunks(BATCH) {
-                let body = json!({"ids": batch}).to_string();
-                let began = Instant::now();
-                let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.well()?;
-                times.record(began.elapsed());
-                let renewed = read::<Renewed>(&answer)?.renewed.len();
-                if renewed != batch.len() {
-                    return Err(format!("of {} sessions only {renewed} were alive", batch.len()));
-                }
-            }
+            self.renew(&mut times).await?;
             next += every;
             tokio::time::sleep_until(next.min(until).into()).await;
         }
         Ok(times)
+    }
+
+    /// Renews all of them once, some at a time.
+    async fn renew(&mut self, times: &mut Times) -> Result<(), String> {
+        for batch in self.ids.chunks(BATCH) {
+            let body = json!({"ids": batch}).to_string();
+            let began = Instant::now();
+            let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.well()?;
+            times.record(began.elapsed());
+            let renewed = read::<Renewed>(&answer)?.renewed.len();
+            if renewed != batch.len() {
+                return Err(format!("of {} sessions only {renewed} were alive", batch.len()));
+            }
+        }
+        Ok(())
     }
 
     async fn close(&mut self) -> Result<(), String> {
@@ -143,19 +156,6 @@ struct Renewed {
 
 fn read<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, String> {
     serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not understood: {error}"))
-}
-
-/// Bytes in memory of all nodes that were named.
-async fn resident(ground: &Ground) -> Result<f64, Failure> {
-    let mut sum = 0.0;
-    for index in 0..ground.connect.endpoint.len() {
-        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(Answer::well);
-        let page = answer.map_err(Failure::Unavailable)?.body;
-        let page = String::from_utf8_lossy(&page);
-        let line = page.lines().find_map(|line| line.strip_prefix("fairhold_process_resident_memory_bytes "));
-        sum += line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_default();
-    }
-    Ok(sum)
 }
 
 #[cfg(test)]

@@ -1,6 +1,11 @@
 //! Many watch while one writes: how long it takes from the sending of a write until each of them is told.
 
-use super::{Ground, LoadArgs, measure::Times, wire::Answer};
+use super::{
+    Ground, LoadArgs,
+    measure::{Times, round},
+    servers,
+    wire::{Answer, Wire},
+};
 use crate::remote::{
     self, Failure,
     api::node_path,
@@ -13,6 +18,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
+use tokio::task::JoinHandle;
 
 /// Writes a second where nothing else is asked for.
 const RATE: f64 = 100.0;
@@ -28,62 +34,35 @@ type Sent = Arc<Mutex<Vec<Instant>>>;
 pub(super) async fn run(ground: &Ground, load: &LoadArgs, asked: Option<Form>) -> Result<(), Failure> {
     let plan = load.plan()?;
     let rate = plan.rate.unwrap_or(RATE);
-    let every = Duration::from_secs_f64(1.0 / rate);
     let root = format!("/{}", ground.name);
     let nodes = ground.rust()?.nodes();
     nodes.put(&root, Vec::new()).parents().await.map_err(|error| Failure::from_client(&error))?;
+    let watches = watches(ground, load.clients, &root).await?;
+    // Only now: to open many watches takes time and work of its own.
     let (sent, begin) = (Sent::default(), Instant::now() + plan.warmup);
-    let end = begin + plan.time;
-    let mut watchers = Vec::new();
-    for index in 0..load.clients {
-        let mut connect = ground.connect.clone();
-        let first = index % connect.endpoint.len();
-        connect.endpoint.rotate_left(first);
-        let watching = remote::client(&connect, None)?.watch().tree(&root).await;
-        let watching = watching.map_err(|error| Failure::from_client(&error))?;
-        watchers.push(tokio::spawn(watcher(watching, format!("{root}/"), Arc::clone(&sent), begin)));
-    }
-    let mut wire = ground.wire(0);
-    let (mut counted, mut next) = (0_u64, Instant::now());
-    while next < end {
-        tokio::time::sleep_until(next.into()).await;
-        let number = {
-            let mut sent = sent.lock().unwrap_or_else(PoisonError::into_inner);
-            // From when it should have been sent, so that a writer that is held up hides nothing.
-            sent.push(next);
-            sent.len() - 1
-        };
-        counted += u64::from(next >= begin);
-        let target = node_path(&format!("{root}/{number}"));
-        wire.send("PUT", &target, "", &VALUE).await.and_then(Answer::well).map_err(Failure::Unavailable)?;
-        next += every;
-    }
-    let mut latency = Times::new();
-    let mut told = 0;
-    let patience = Instant::now() + TAIL_MAX;
+    let watchers = watches.into_iter().map(|watching| watcher(watching, format!("{root}/"), Arc::clone(&sent), begin));
+    let watchers: Vec<_> = watchers.map(tokio::spawn).collect();
+    let every = Duration::from_secs_f64(1.0 / rate);
+    let mut writer = Writer { wire: ground.wire(0), root: &root, sent, every, next: Instant::now() };
+    writer.until(begin).await?;
+    let before = servers::sum(ground, servers::CPU_SECONDS).await?;
+    let counted = writer.until(begin + plan.time).await?;
     // A node that nobody counts says that all is told.
     nodes.put(&format!("{root}/last"), Vec::new()).await.map_err(|error| Failure::from_client(&error))?;
-    for watcher in watchers {
-        let abort = watcher.abort_handle();
-        match tokio::time::timeout_at(patience.into(), watcher).await {
-            Ok(Ok(Ok(times))) => {
-                told += times.count();
-                latency.add(&times);
-            }
-            Ok(Ok(Err(why))) => return Err(Failure::Ended(why)),
-            Ok(Err(error)) => return Err(Failure::Ended(error.to_string())),
-            Err(_) => abort.abort(),
-        }
-    }
+    let latency = told(watchers).await?;
+    let servers_cpu = servers::sum(ground, servers::CPU_SECONDS).await? - before;
     nodes.delete(&root).recursive().await.map_err(|error| Failure::from_client(&error))?;
-    let expected = counted * load.clients as u64;
+    let (told, expected) = (latency.count(), counted * load.clients as u64);
+    let micros_each = servers_cpu * 1e6 / told.max(1) as f64;
     let figures = json!({
         "workload": "watch", "watchers": load.clients, "writes": counted, "events": told, "missed": expected - told.min(expected),
-        "events_per_second": told as f64 / plan.time.as_secs_f64(), "latency_ms": latency.json(),
+        "events_per_second": round(told as f64 / plan.time.as_secs_f64()), "latency_ms": latency.json(),
+        "servers_cpu_seconds": round(servers_cpu), "servers_cpu_micros_each": round(micros_each),
     });
     let text = format!(
         "{counted} writes at {rate} a second, {} watchers: {told} events ({} missed), \
-         told after {:.2} ms (p50), {:.2} ms (p99)\n",
+         told after {:.2} ms (p50), {:.2} ms (p99)\nthe nodes that were asked used {servers_cpu:.2} s of processor time, \
+         {micros_each:.1} µs for each event, the writes included\n",
         load.clients,
         figures["missed"],
         latency.percentile(50.0),
@@ -91,6 +70,65 @@ pub(super) async fn run(ground: &Ground, load: &LoadArgs, asked: Option<Form>) -
     );
     let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
     form::write(&if is_json { format!("{figures}\n") } else { text })
+}
+
+/// Opens all watches, each of a client of its own; the nodes get them in turn.
+async fn watches(ground: &Ground, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
+    let mut watches = Vec::new();
+    for index in 0..count {
+        let mut connect = ground.connect.clone();
+        let first = index % connect.endpoint.len();
+        connect.endpoint.rotate_left(first);
+        let watching = remote::client(&connect, None)?.watch().tree(root).await;
+        watches.push(watching.map_err(|error| Failure::from_client(&error))?);
+    }
+    Ok(watches)
+}
+
+/// Who creates one node after the other, each named by its number.
+struct Writer<'a> {
+    wire: Wire,
+    root: &'a str,
+    sent: Sent,
+    every: Duration,
+    next: Instant,
+}
+
+impl Writer<'_> {
+    /// Writes all that should be sent before that moment, and says how many.
+    async fn until(&mut self, end: Instant) -> Result<u64, Failure> {
+        let mut count = 0;
+        while self.next < end {
+            tokio::time::sleep_until(self.next.into()).await;
+            let number = {
+                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                // From when it should have been sent, so that a writer that is held up hides nothing.
+                sent.push(self.next);
+                sent.len() - 1
+            };
+            let target = node_path(&format!("{}/{number}", self.root));
+            self.wire.send("PUT", &target, "", &VALUE).await.and_then(Answer::well).map_err(Failure::Unavailable)?;
+            count += 1;
+            self.next += self.every;
+        }
+        Ok(count)
+    }
+}
+
+/// The times of all who watched. Who is not told of the last one within a time has missed what he was not told.
+async fn told(watchers: Vec<JoinHandle<Result<Times, String>>>) -> Result<Times, Failure> {
+    let mut latency = Times::new();
+    let patience = Instant::now() + TAIL_MAX;
+    for watcher in watchers {
+        let abort = watcher.abort_handle();
+        match tokio::time::timeout_at(patience.into(), watcher).await {
+            Ok(Ok(Ok(times))) => latency.add(&times),
+            Ok(Ok(Err(why))) => return Err(Failure::Ended(why)),
+            Ok(Err(error)) => return Err(Failure::Ended(error.to_string())),
+            Err(_) => abort.abort(),
+        }
+    }
+    Ok(latency)
 }
 
 async fn watcher(mut watching: Watching, below: String, sent: Sent, begin: Instant) -> Result<Times, String> {

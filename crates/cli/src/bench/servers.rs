@@ -1,0 +1,35 @@
+//! What the servers say of themselves, all that were named together.
+
+use super::{Ground, wire::Answer};
+use crate::remote::Failure;
+
+/// Bytes in memory.
+pub(super) const RESIDENT_BYTES: &str = "fairhold_process_resident_memory_bytes";
+/// Processor time since they started.
+pub(super) const CPU_SECONDS: &str = "fairhold_process_cpu_seconds_total";
+
+/// The sum of a series over all nodes that were named. Nodes on systems that do not tell it add nothing.
+pub(super) async fn sum(ground: &Ground, series: &str) -> Result<f64, Failure> {
+    let mut sum = 0.0;
+    for index in 0..ground.connect.endpoint.len() {
+        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(Answer::well);
+        let page = answer.map_err(Failure::Unavailable)?.body;
+        sum += of(&String::from_utf8_lossy(&page), series).unwrap_or_default();
+    }
+    Ok(sum)
+}
+
+fn of(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_is_found_by_its_whole_name() {
+        let page = format!("# HELP {CPU_SECONDS} of\n{CPU_SECONDS}_more 1\n{CPU_SECONDS} 2.5\n");
+        assert_eq!((of(&page, CPU_SECONDS), of(&page, RESIDENT_BYTES)), (Some(2.5), None));
+    }
+}
