@@ -250,6 +250,14 @@ class Fairhold(Cluster):
                 return int(cluster["leader"]) - 1
         return None
 
+    def term(self):
+        """Raft's term, the newest that a node knows: every election raises it."""
+        answers = [http(f"http://{endpoint}/v1/cluster") for endpoint in self.endpoints]
+        terms = [int(answer["term"]) for answer in answers if answer]
+        if not terms:
+            fail("no node tells its term")
+        return max(terms)
+
 
 class ZooKeeper(Cluster):
     """Three servers with the values of the sample configuration. Each write is on the disk of a majority before its answer."""
