@@ -300,7 +300,7 @@ mod tests {
             creates: 8,
             num_children: 5,
             ephemeral_owner: SessionNumber(10),
-            kind: Kind::Persistent,
+            kind: Kind::Persistent.into(),
             value: Value::from(&b"hello value"[..]),
             role: Role::Data,
             acl: None,

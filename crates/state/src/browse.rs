@@ -64,7 +64,7 @@ impl State {
     /// How long a TTL node lives without children and without a change; `None` for a node of another kind.
     #[must_use]
     pub fn ttl_ms(&self, path: &Path) -> Option<u64> {
-        match self.tree.get(path)?.kind {
+        match self.tree.get(path)?.kind.get() {
             Kind::Ttl { ttl_ms } => Some(ttl_ms),
             Kind::Persistent | Kind::Ephemeral | Kind::Container => None,
         }

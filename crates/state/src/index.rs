@@ -234,7 +234,7 @@ impl Index {
         if node.ephemeral_owner != SessionNumber(0) && node.role == Role::Data {
             self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
         }
-        match node.kind {
+        match node.kind.get() {
             Kind::Container | Kind::Ttl { .. } if node.is_sweepable() => drop(self.sweepable.insert(path.clone())),
             Kind::Container | Kind::Ttl { .. } => drop(self.sweepable.remove(path)),
             Kind::Persistent | Kind::Ephemeral => {}

@@ -31,6 +31,7 @@ mod grant;
 pub mod history;
 mod holds;
 mod index;
+mod kind;
 pub mod listing;
 mod lock;
 mod memory;

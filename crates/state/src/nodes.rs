@@ -72,7 +72,7 @@ impl Change<'_> {
             return Ok(OperationResult::Put { created: true, version: 0 });
         };
         refuse_locks(&path)?;
-        let same = lifetime == Lifetime::Persistent || (node.kind, node.ephemeral_owner) == (create.kind, create.owner);
+        let same = lifetime == Lifetime::Persistent || (node.kind.get(), node.ephemeral_owner) == (create.kind, create.owner);
         if !same {
             return Err(Rejection::OtherKind { kind: kind_in_words(node), path });
         }
@@ -211,7 +211,7 @@ fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Reject
 }
 
 fn kind_in_words(node: &Znode) -> String {
-    match node.kind {
+    match node.kind.get() {
         Kind::Persistent => "persistent".to_owned(),
         Kind::Ephemeral => format!("ephemeral, of session {}", node.ephemeral_owner),
         Kind::Container => "a container".to_owned(),

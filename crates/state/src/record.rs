@@ -14,6 +14,8 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+pub use crate::kind::{Kind, KindOf};
+
 /// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
@@ -62,7 +64,7 @@ pub struct Znode {
     /// The session that it lives and dies with; 0 for none.
     pub ephemeral_owner: SessionNumber,
     /// What kind of node it is.
-    pub kind: Kind,
+    pub kind: KindOf,
     /// Its value.
     pub value: Value,
     /// What it is to the lock recipe.
@@ -93,7 +95,7 @@ impl Znode {
     /// and has none, or a TTL node without children.
     #[must_use]
     pub fn is_sweepable(&self) -> bool {
-        let may_go = match self.kind {
+        let may_go = match self.kind.get() {
             Kind::Persistent | Kind::Ephemeral => false,
             Kind::Container => self.creates > 0,
             Kind::Ttl { .. } => true,
@@ -106,22 +108,6 @@ impl Znode {
     pub fn changed_at(&self) -> Revision {
         self.mzxid.max(self.pzxid)
     }
-}
-
-/// How long a node lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
-    /// Until it is removed.
-    Persistent,
-    /// As long as the session that owns it.
-    Ephemeral,
-    /// Until it has been without children for some time; never before it had one.
-    Container,
-    /// Until it has been without children and without a change for this long.
-    Ttl {
-        /// How long.
-        ttl_ms: u64,
-    },
 }
 
 /// What a node is to the lock recipe.

@@ -192,7 +192,7 @@ fn znode(create: Create, revision: Revision, at: WallMillis) -> Znode {
         creates: 0,
         num_children: 0,
         ephemeral_owner: create.owner,
-        kind: create.kind,
+        kind: create.kind.into(),
         value: create.value,
         role: create.role,
         acl: None,

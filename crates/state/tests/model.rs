@@ -212,7 +212,7 @@ impl Run {
         ensure(found == known, || format!("the nodes are {found:?} and not {known:?}"))?;
         for expected in tree.nodes.iter().filter(|node| node.path.as_str() != "/locks") {
             let node = state.node(&expected.path).ok_or("it was found before")?;
-            let kind = match node.kind {
+            let kind = match node.kind.get() {
                 Kind::Persistent => "persistent".to_owned(),
                 Kind::Ephemeral => "ephemeral".to_owned(),
                 Kind::Container => "container".to_owned(),

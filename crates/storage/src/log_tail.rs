@@ -11,8 +11,9 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Entries in memory beyond this many bytes leave it again, as soon as they are on disk.
-pub(crate) const TAIL_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Entries in memory beyond this many bytes leave it again, as soon as they are on disk. The bytes are those of the disk: as
+/// values they take more.
+pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What is true of the log now, whether it is on disk yet or not. Only openraft's core changes it, the writer's thread tells it
 /// what has been written.

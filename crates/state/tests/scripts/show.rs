@@ -77,7 +77,7 @@ pub(crate) fn node(names: &Names, state: &State, path: &Path) -> String {
     let Some(node) = state.node(path) else {
         return format!("{path}: no node");
     };
-    let kind = match node.kind {
+    let kind = match node.kind.get() {
         Kind::Persistent => "persistent".to_owned(),
         Kind::Container => "container".to_owned(),
         Kind::Ttl { ttl_ms } => format!("ttl {ttl_ms}ms"),
