@@ -122,7 +122,7 @@ pub(crate) enum Manner {
     Stream,
 }
 
-fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
+pub(crate) fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
     let mut params = received.params(&ACQUIRE)?;
     let mode = params.mode("mode")?;
     let limit = params.count("limit", 1..=PERMITS_MAX)?;

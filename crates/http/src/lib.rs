@@ -7,6 +7,7 @@
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
+//! - `workbench`: what benchmarks measure of the hot routes.
 //! - `listener`: sockets; `shares`: what all of them share, and none may take alone. The rest runs under a simulator too.
 
 mod admin;
@@ -39,6 +40,7 @@ mod stream;
 mod txn;
 mod waiting;
 mod watch;
+pub mod workbench;
 
 pub use admin::Admin;
 pub use listener::{Limits, Listener};

@@ -24,7 +24,7 @@ use fairhold_state::{
     value::Value,
 };
 use fairhold_types::{
-    Code, Path, dto,
+    Code, Path, Revision, dto,
     limits::{PAGE_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX},
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -68,20 +68,34 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
         answer::empty(StatusCode::NOT_MODIFIED, revision)
     } else if headers::has_version(received.headers(), znode.version)? {
         answer::empty(StatusCode::NOT_MODIFIED, found.revision)
-    } else if meta {
-        answer::json(StatusCode::OK, found.revision, &stat(path, &znode))?
+    } else {
+        return self::found(path, &znode, meta, found.revision);
+    };
+    identify(&mut response, &znode)?;
+    Ok(response)
+}
+
+/// A node that was asked for: its value, or with `meta` its stat.
+pub(crate) fn found(path: Path, znode: &Znode, meta: bool, revision: Revision) -> Result<Response, Problem> {
+    let mut response = if meta {
+        answer::json(StatusCode::OK, revision, &stat(path, znode))?
     } else {
         let mut response = Response::new(Body::from(Bytes::from_owner(znode.value.clone())));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, OCTETS);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
         headers.insert(header::CACHE_CONTROL, NO_CACHE);
-        answer::stamp(&mut response, found.revision);
+        answer::stamp(&mut response, revision);
         response
     };
-    response.headers_mut().insert(header::ETAG, etag(znode.version)?);
-    add_stat(&mut response, &znode)?;
+    identify(&mut response, znode)?;
     Ok(response)
+}
+
+/// Which version of the node it is, and its stat.
+fn identify(response: &mut Response, znode: &Znode) -> Result<(), Problem> {
+    response.headers_mut().insert(header::ETAG, etag(znode.version)?);
+    add_stat(response, znode)
 }
 
 /// `PUT /v1/nodes/{path}`
@@ -285,7 +299,7 @@ fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
 mod tests {
     use super::*;
     use fairhold_state::record::{Kind, Role};
-    use fairhold_types::{Revision, SessionNumber, time::WallMillis};
+    use fairhold_types::{SessionNumber, time::WallMillis};
 
     #[test]
     fn the_stat_is_the_same_in_headers_and_in_json() {

@@ -5,6 +5,7 @@
 //! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
 //! - `expiry`: the leader's clock, the only one that judges; `sweeps`: which nodes of the tree have had their time.
+//! - `workbench`: what benchmarks measure of watches.
 //!
 //! Generic over the runtime: time and tasks come from it alone, so that a simulator can run a node.
 
@@ -42,6 +43,7 @@ mod verdicts;
 mod view;
 pub mod watch;
 mod watchers;
+pub mod workbench;
 mod writes;
 
 pub use node::{Node, Prelude};

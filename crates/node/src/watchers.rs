@@ -111,6 +111,19 @@ impl Watchers {
         }
     }
 
+    /// The crier's work up to the end of what is new, without a turn for others in between; says how many it woke.
+    pub(crate) fn cry_at_once(&self) -> usize {
+        let mut woken = 0;
+        loop {
+            let (more, wake) = self.round();
+            woken += wake.len();
+            wake.iter().for_each(|wake| wake.notify_one());
+            if !more {
+                return woken;
+            }
+        }
+    }
+
     /// Goes through the next changes; says whether there may be more, and whom they concern.
     fn round(&self) -> (bool, Vec<Arc<Notify>>) {
         let mut wake = Vec::new();
@@ -274,17 +287,8 @@ mod tests {
         watcher
     }
 
-    /// The crier's whole work; says how many it woke.
     fn cry(watchers: &Watchers) -> usize {
-        let mut woken = 0;
-        loop {
-            let (more, wake) = watchers.round();
-            woken += wake.len();
-            wake.iter().for_each(|wake| wake.notify_one());
-            if !more {
-                return woken;
-            }
-        }
+        watchers.cry_at_once()
     }
 
     fn is_woken(watcher: &mut Watcher) -> bool {

@@ -3,16 +3,15 @@
 //! Each sample is one command, so the medians are those of a command and not of a mean over many. What has to be done before it,
 //! and what undoes it, is not measured. A keepalive is no command: all of it that concerns the machine is to find the session.
 
+mod world;
+
+use crate::world::{WARM_UP, World, end};
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_state::{
-    State,
-    command::{
-        Acquire, Claimant, Command, IfBusy, LOG_FORMAT, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Transact, Want,
-        WriteKey,
-    },
+    command::{Command, LOG_FORMAT, Outcome},
     record::Session,
 };
-use fairhold_types::{GrantId, LockName, Mode, Path, SessionId, time::WallMillis};
+use fairhold_types::SessionId;
 use std::cell::RefCell;
 
 /// Actors elsewhere, each of which holds `HELD_BY_EACH` locks and waits for one of the next actor's.
@@ -22,108 +21,29 @@ const HELD_BY_EACH: usize = 10;
 /// Waiters that stand before the request that is measured, or whom those wait for who do.
 const CHAIN: usize = 3;
 
-/// More than a session remembers, so that each sample finds the table of ended ids full, as in a session that has lived long.
-const WARM_UP: usize = 2_000;
-
-const AT: WallMillis = WallMillis(1_763_700_840_120);
-
 fn main() {
     divan::main();
 }
 
-/// A state, and ids that were never used in it.
-struct World {
-    state: State,
-    ids: u128,
-}
-
-impl World {
-    fn new() -> World {
-        World { state: State::new(), ids: 0 }
-    }
-
-    /// With `ACTORS` that hold and wait, none of them for anybody outside, or without them.
-    fn among(around: &str) -> World {
-        let mut world = World::new();
-        let actors = if around == CROWDED { ACTORS } else { 0 };
-        let sessions: Vec<SessionId> = (0..actors).map(|_| world.open()).collect();
-        for (actor, session) in sessions.iter().enumerate() {
-            for lock in 0..HELD_BY_EACH {
-                let held = world.acquire(*session, "worker", &format!("elsewhere/{actor}/{lock}"));
-                assert!(matches!(world.apply(held), Outcome::Held(_)), "it is free");
-            }
+/// A world with `ACTORS` that hold and wait, none of them for anybody outside, or without them.
+fn among(around: &str) -> World {
+    let mut world = World::new();
+    let actors = if around == CROWDED { ACTORS } else { 0 };
+    let sessions: Vec<SessionId> = (0..actors).map(|_| world.open()).collect();
+    for (actor, session) in sessions.iter().enumerate() {
+        for lock in 0..HELD_BY_EACH {
+            let held = world.acquire(*session, "worker", &format!("elsewhere/{actor}/{lock}"));
+            assert!(matches!(world.apply(held), Outcome::Held(_)), "it is free");
         }
-        // The last one waits for a lock of its own before it, so that nobody closes a circle.
-        for (actor, session) in sessions.iter().enumerate() {
-            let next = if actor + 1 < ACTORS { actor + 1 } else { actor - 1 };
-            let owner = if actor + 1 < ACTORS { "worker" } else { "another" };
-            let waits = world.acquire(*session, owner, &format!("elsewhere/{next}/0"));
-            assert!(matches!(world.apply(waits), Outcome::Queued(_)), "it is held");
-        }
-        world
     }
-
-    fn apply(&mut self, command: Command) -> Outcome {
-        self.state.apply(command).answer.result.unwrap_or_else(|refused| panic!("refused: {refused:?}"))
+    // The last one waits for a lock of its own before it, so that nobody closes a circle.
+    for (actor, session) in sessions.iter().enumerate() {
+        let next = if actor + 1 < ACTORS { actor + 1 } else { actor - 1 };
+        let owner = if actor + 1 < ACTORS { "worker" } else { "another" };
+        let waits = world.acquire(*session, owner, &format!("elsewhere/{next}/0"));
+        assert!(matches!(world.apply(waits), Outcome::Queued(_)), "it is held");
     }
-
-    fn id(&mut self) -> GrantId {
-        self.ids += 1;
-        GrantId::from_ulid((self.ids + 1_000_000) << 64 | self.ids)
-    }
-
-    fn open(&mut self) -> SessionId {
-        let id = SessionId(0x5e55_1042 << 64 | (self.state.session_count() as u128 + 1));
-        let open = OpenSession { key: None, id, timeout_ms: 15_000, name: "bench".to_owned(), meta: Meta::new(), at: AT };
-        self.apply(Command::OpenSession(open));
-        id
-    }
-
-    /// An empty `owner` is none that the caller named: then circles are not looked for.
-    fn acquire(&mut self, session: SessionId, owner: &str, lock: &str) -> Command {
-        Command::Acquire(Acquire {
-            grant: self.id(),
-            wants: vec![Want { lock: LockName::parse(lock).expect("a name"), mode: Mode::Exclusive }],
-            claimant: Claimant::Session(session),
-            if_busy: IfBusy::Queue,
-            limit: None,
-            permits: 1,
-            priority: 0,
-            owner: Owner { text: owner.to_owned(), given: !owner.is_empty() },
-            meta: Meta::new(),
-            lock_delay_ms: 0,
-            reentrant: false,
-            max_hold_ms: None,
-            value: None,
-            at: AT,
-        })
-    }
-
-    fn put(&mut self, value: usize) -> Command {
-        Command::Transact(Transact {
-            key: Some(WriteKey { key: self.id(), fingerprint: [7; 16] }),
-            conditions: Vec::new(),
-            then: vec![Operation::Put {
-                path: Path::parse("/app/config").expect("a path"),
-                value: vec![7; value].into(),
-                parents: true,
-                lifetime: Lifetime::Persistent,
-            }],
-            otherwise: None,
-            at: AT,
-        })
-    }
-
-    /// Forgets what the last step left behind in the table of those without a session, as the leader's clock has it done.
-    fn forget(&mut self) {
-        let through = self.state.revision();
-        self.apply(Command::Forget { through });
-    }
-}
-
-fn end(acquire: &Command) -> Command {
-    let Command::Acquire(acquire) = acquire else { panic!("an acquire ends by a release") };
-    Command::Release { grant: acquire.grant, at: AT }
+    world
 }
 
 /// Measures what `next` makes, one at a time; `undo` puts the world back after each.
@@ -160,7 +80,7 @@ const AROUND: [&str; 2] = [ALONE, CROWDED];
 
 /// A request that has to wait, by an actor that holds something, for one in a chain of `CHAIN` that each hold and wait.
 fn waits(bencher: Bencher<'_, '_>, around: &str, owner: &'static str) {
-    let mut world = World::among(around);
+    let mut world = among(around);
     let me = world.open();
     let held = world.acquire(me, owner, "mine");
     world.apply(held);
@@ -192,7 +112,7 @@ fn acquire_that_waits_checked_for_deadlock(bencher: Bencher<'_, '_>, around: &st
 
 #[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
 fn acquire_of_a_free_lock(bencher: Bencher<'_, '_>, around: &str) {
-    let mut world = World::among(around);
+    let mut world = among(around);
     let me = world.open();
     let next = move |world: &mut World| world.acquire(me, "me", "free");
     measure(bencher, world, next, |world, command| drop(world.apply(end(command))));
@@ -200,7 +120,7 @@ fn acquire_of_a_free_lock(bencher: Bencher<'_, '_>, around: &str) {
 
 #[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
 fn release_to_the_next_in_line(bencher: Bencher<'_, '_>, around: &str) {
-    let mut world = World::among(around);
+    let mut world = among(around);
     let me = world.open();
     let first = world.acquire(me, "", "busy");
     world.apply(first.clone());
@@ -216,12 +136,12 @@ fn release_to_the_next_in_line(bencher: Bencher<'_, '_>, around: &str) {
 
 #[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
 fn write_of_a_node(bencher: Bencher<'_, '_>, around: &str) {
-    measure(bencher, World::among(around), |world| world.put(100), |world, _| world.forget());
+    measure(bencher, among(around), |world| world.put(100), |world, _| world.forget());
 }
 
 #[divan::bench(args = AROUND)]
 fn session_of_a_keepalive(bencher: Bencher<'_, '_>, around: &str) {
-    let mut world = World::among(around);
+    let mut world = among(around);
     let id = world.open();
     bencher.bench_local(|| world.state.session_by_id(black_box(&id)).map(|session: &Session| session.number));
 }

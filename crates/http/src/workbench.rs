@@ -1,0 +1,30 @@
+//! What the hot routes do beside the node's work, for benchmarks: a request read, an answer written. No server comes by here.
+
+use crate::{answer, error::lock_name, grants, nodes, request::Received};
+use axum::{extract::Request, response::Response};
+use fairhold_node::api::{AcquireCall, GrantView};
+use fairhold_state::record::Znode;
+use fairhold_types::{GrantId, Path, Revision, time::WallMillis};
+use futures_util::FutureExt;
+use http::StatusCode;
+use openraft_rt::AsyncRuntime;
+
+/// Reads `POST /v1/locks/{name}`, whose body has arrived, as the route does; `None` where the route would refuse it.
+pub fn read_acquire<RT: AsyncRuntime>(request: Request, new: GrantId) -> Option<AcquireCall> {
+    let received = Received::with_json::<RT>(request).now_or_never()?.ok()?;
+    let lock = lock_name(&received.segment().ok()?).ok()?;
+    let id = received.key().ok()?.unwrap_or(new);
+    grants::acquire_call(&received, lock, id).ok().map(|(call, _)| call)
+}
+
+/// Writes the answer to that call, as the route does; `None` where it could not be written.
+#[must_use]
+pub fn write_grant(view: GrantView, revision: Revision, now: WallMillis) -> Option<Response> {
+    answer::json(StatusCode::OK, revision, &answer::grant(view, now)).ok()
+}
+
+/// Writes the answer to `GET /v1/nodes/{path}`, or with `?meta`; `None` where it could not be written.
+#[must_use]
+pub fn write_node(path: Path, node: &Znode, meta: bool, revision: Revision) -> Option<Response> {
+    nodes::found(path, node, meta, revision).ok()
+}

@@ -1,0 +1,87 @@
+//! What the bytes of a log entry cost, and those of the message that brings it to a follower: `cargo bench -p fairhold-raft --bench entries`.
+
+use divan::{Bencher, black_box, counter::BytesCount};
+use fairhold_raft::types::{Batch, Types};
+use fairhold_state::command::{Acquire, Claimant, Command, IfBusy, LOG_FORMAT, Meta, Owner, Want};
+use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
+use openraft::{
+    EntryPayload, Vote,
+    alias::{EntryOf, LogIdOf},
+    impls::leader_id_adv::LeaderId,
+    raft::AppendEntriesRequest,
+};
+use openraft_rt_tokio::TokioRuntime;
+
+type Real = Types<TokioRuntime>;
+type Entry = EntryOf<Real>;
+type Append = AppendEntriesRequest<Real>;
+
+/// How many commands an entry has: a lone client's, that of a cluster at work, and a large one.
+const COMMANDS: [usize; 3] = [1, 32, 256];
+
+fn main() {
+    divan::main();
+}
+
+fn leader() -> LeaderId<u64, u64> {
+    LeaderId { term: 3, node_id: 1 }
+}
+
+fn log_id(index: u64) -> LogIdOf<Real> {
+    LogIdOf::<Real>::new(leader(), index)
+}
+
+fn command(index: u128) -> Command {
+    Command::Acquire(Acquire {
+        grant: GrantId::from_ulid(index << 64 | index),
+        wants: vec![Want { lock: LockName::parse("orders/42").expect("a name"), mode: Mode::Exclusive }],
+        claimant: Claimant::Session(SessionId(u128::MAX / 3)),
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: "ci-7".to_owned(), given: true },
+        meta: Meta::new(),
+        lock_delay_ms: 0,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: WallMillis(1_763_700_840_120),
+    })
+}
+
+fn entry(commands: usize) -> Entry {
+    let batch = Batch((1..=commands as u128).map(command).collect());
+    Entry { log_id: log_id(1_000_000), payload: EntryPayload::Normal(batch) }
+}
+
+fn append(commands: usize) -> Append {
+    let vote = Vote { leader_id: leader(), committed: true };
+    Append { vote, prev_log_id: Some(log_id(999_999)), entries: vec![entry(commands)], leader_commit: Some(log_id(999_999)) }
+}
+
+#[divan::bench(args = COMMANDS)]
+fn encode_an_entry(bencher: Bencher<'_, '_>, commands: usize) {
+    let entry = entry(commands);
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &entry).expect("it is small");
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::encode(LOG_FORMAT, black_box(&entry)));
+}
+
+#[divan::bench(args = COMMANDS)]
+fn decode_an_entry(bencher: Bencher<'_, '_>, commands: usize) {
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &entry(commands)).expect("it is small");
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::decode::<Entry>(LOG_FORMAT, black_box(&bytes)));
+}
+
+#[divan::bench(args = COMMANDS)]
+fn encode_an_append(bencher: Bencher<'_, '_>, commands: usize) {
+    let append = append(commands);
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &append).expect("it is small");
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::encode(LOG_FORMAT, black_box(&append)));
+}
+
+#[divan::bench(args = COMMANDS)]
+fn decode_an_append(bencher: Bencher<'_, '_>, commands: usize) {
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &append(commands)).expect("it is small");
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| fairhold_codec::decode::<Append>(LOG_FORMAT, black_box(&bytes)));
+}

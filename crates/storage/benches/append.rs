@@ -1,0 +1,87 @@
+//! What it takes to append an entry to the log, in memory and on the disk: `cargo bench --workspace --bench append`
+//! (without `--workspace` RocksDB would be compiled a second time).
+//!
+//! The log is in the folder for temporary files (`TMPDIR`): on tmpfs a sync costs nothing.
+
+use divan::{Bencher, counter::ItemsCount};
+use fairhold_raft::types::Batch;
+use fairhold_state::command::Command;
+use fairhold_storage::{TypeConfig, log_store::LogStore};
+use fairhold_types::{GrantNumber, LockName, time::WallMillis};
+use openraft::{
+    EntryPayload,
+    alias::{EntryOf, LogIdOf},
+    entry::RaftEntry,
+    impls::leader_id_adv::LeaderId,
+    storage::{IOFlushed, RaftLogStorage},
+    type_config::TypeConfigExt,
+};
+use std::cell::RefCell;
+use tempfile::TempDir;
+
+type Entry = EntryOf<TypeConfig>;
+
+/// How many commands an entry has.
+const COMMANDS: [usize; 3] = [1, 32, 256];
+
+fn main() {
+    divan::main();
+}
+
+/// A log on the disk, and what runs it.
+struct Bench {
+    runtime: tokio::runtime::Runtime,
+    log: LogStore,
+    index: u64,
+    _directory: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let directory = tempfile::tempdir().expect("a folder");
+        let log = LogStore::open(&directory.path().join("log"), false).expect("a new log");
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        Bench { runtime, log, index: 0, _directory: directory }
+    }
+
+    fn next(&mut self, commands: usize) -> Entry {
+        self.index += 1;
+        let lock = LockName::parse("orders/42").expect("a name");
+        let command = Command::EndCooling { lock, contender: GrantNumber(self.index), at: WallMillis(1_800_000_000_000) };
+        let log_id = LogIdOf::<TypeConfig>::new(LeaderId { term: 1, node_id: 1 }, self.index);
+        Entry::new(log_id, EntryPayload::Normal(Batch(vec![command; commands])))
+    }
+
+    /// Hands it to the log, which from then on has it in memory, and to the thread that writes.
+    fn hand_over(&mut self, entry: Entry) -> impl Future<Output = ()> + use<> {
+        let (sender, receiver) = TypeConfig::oneshot();
+        self.runtime.block_on(self.log.append([entry], IOFlushed::signal(sender))).expect("the log takes it");
+        async move { receiver.await.expect("the log answers").expect("it is written") }
+    }
+}
+
+#[divan::bench(args = COMMANDS, sample_count = 500, sample_size = 1)]
+fn until_it_can_be_read(bencher: Bencher<'_, '_>, commands: usize) {
+    let bench = RefCell::new(Bench::new());
+    let written: RefCell<Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>> = RefCell::default();
+    let prepare = || {
+        // The one before is on the disk: it does not stand in the way.
+        if let Some(written) = written.take() {
+            bench.borrow().runtime.block_on(written);
+        }
+        bench.borrow_mut().next(commands)
+    };
+    let append = |entry| *written.borrow_mut() = Some(Box::pin(bench.borrow_mut().hand_over(entry)));
+    bencher.counter(ItemsCount::new(commands)).with_inputs(prepare).bench_local_values(append);
+}
+
+#[divan::bench(args = COMMANDS, sample_count = 500, sample_size = 1)]
+fn until_it_is_on_the_disk(bencher: Bencher<'_, '_>, commands: usize) {
+    let bench = RefCell::new(Bench::new());
+    let append = |entry| {
+        let written = bench.borrow_mut().hand_over(entry);
+        bench.borrow().runtime.block_on(written);
+    };
+    let prepare = || bench.borrow_mut().next(commands);
+    bencher.counter(ItemsCount::new(commands)).with_inputs(prepare).bench_local_values(append);
+}
