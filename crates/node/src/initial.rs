@@ -157,7 +157,7 @@ impl Part {
                     *after = session.number;
                     if scope.covers(Subject::Session(session.number)) {
                         let timeout = Duration::from_millis(session.timeout_ms);
-                        page.push(There::Session { number: session.number, timeout, name: session.name.clone() });
+                        page.push(There::Session { number: session.number, timeout, name: session.name.to_string() });
                         page.extend(grants_of(state, scope, others));
                     }
                 }

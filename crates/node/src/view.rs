@@ -113,7 +113,7 @@ pub(crate) fn session(state: &State, session: &Session) -> SessionView {
     });
     SessionView {
         number: session.number,
-        name: session.name.clone(),
+        name: session.name.to_string(),
         meta: session.meta.clone(),
         timeout: Duration::from_millis(session.timeout_ms),
         anonymous: session.id.is_none(),

@@ -105,7 +105,8 @@ impl State {
             if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
                 return Err(format!("session {number} remembers {} grants", session.ended.len()));
             }
-            if session.ended.keys().next() <= session.floor.as_ref() && !session.ended.is_empty() && session.floor.is_some() {
+            let floor = session.ended.floor();
+            if floor.is_some() && session.ended.ids().next().is_some_and(|oldest| Some(*oldest) <= floor) {
                 return Err(format!("session {number} remembers a grant below its floor"));
             }
         }

@@ -195,7 +195,7 @@ impl State {
     /// How a grant ended, as long as it is remembered.
     pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
         if let Some(session) = self.memory.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
-            return session.ended.get(grant).copied();
+            return session.ended.get(grant);
         }
         match self.memory.get(grant)? {
             Remembered::Grant(reason) => Some(*reason),

@@ -16,7 +16,7 @@ impl Change<'_> {
     /// A caller comes again with the id of a live hold: the same one, and from now on its attempt is the one that counts.
     pub(crate) fn attach(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         let contender = self.contender(number);
-        let session = self.state.sessions.get(&contender.session);
+        let session = self.state.session(contender.session);
         let id = acquire.grant;
         let election = self.state.is_election(&contender.lock) == Some(true);
         if let Some(field) = first_difference(contender, session, acquire, election) {

@@ -60,7 +60,7 @@ use std::sync::Arc;
 pub struct State {
     revision: Revision,
     cluster: Option<ClusterId>,
-    sessions: OrdMap<SessionNumber, record::Session>,
+    sessions: OrdMap<SessionNumber, Arc<record::Session>>,
     tree: tree::Tree,
     memory: memory::Memory,
     history: history::History,

@@ -134,7 +134,7 @@ impl Change<'_> {
             return Ok(None);
         };
         let number = *self.state.index.session_ids.get(id).ok_or(Rejection::NoSession)?;
-        let floor = self.state.sessions.get(&number).and_then(|session| session.floor);
+        let floor = self.state.sessions.get(&number).and_then(|session| session.ended.floor());
         // Ids are ordered by the time of their making: one that is not newer than a forgotten one may be that one.
         if Some(acquire.grant) <= floor { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }

@@ -87,23 +87,23 @@ impl State {
     /// A session by its number.
     #[must_use]
     pub fn session(&self, number: SessionNumber) -> Option<&Session> {
-        self.sessions.get(&number)
+        self.sessions.get(&number).map(|session| &**session)
     }
 
     /// A named session by its secret id.
     #[must_use]
     pub fn session_by_id(&self, id: &SessionId) -> Option<&Session> {
-        self.index.session_ids.get(id).and_then(|number| self.sessions.get(number))
+        self.index.session_ids.get(id).and_then(|number| self.session(*number))
     }
 
     /// All sessions, by number; those that were made for one grant among them.
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.values()
+        self.sessions.values().map(|session| &**session)
     }
 
     /// The sessions with a higher number than that, by number.
     pub fn sessions_after(&self, number: SessionNumber) -> impl Iterator<Item = &Session> {
-        self.sessions.range(SessionNumber(number.0.saturating_add(1))..).map(|(_, session)| session)
+        self.sessions.range(SessionNumber(number.0.saturating_add(1))..).map(|(_, session)| &**session)
     }
 
     /// How many sessions there are.
@@ -264,7 +264,7 @@ impl State {
     }
 
     pub(crate) fn session_of_key(&self, key: &GrantId) -> Option<&Session> {
-        self.index.session_keys.get(key).and_then(|number| self.sessions.get(number))
+        self.index.session_keys.get(key).and_then(|number| self.session(*number))
     }
 
     pub(crate) fn grants_of(&self, session: SessionNumber) -> Vec<GrantNumber> {

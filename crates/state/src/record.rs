@@ -7,11 +7,12 @@ use crate::{
     value::Value,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, limits::OVERTAKEN_MAX,
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber,
+    limits::{OVERTAKEN_MAX, SESSION_ENDED_IDS_MAX},
     time::WallMillis,
 };
 use imbl::OrdMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
 pub use crate::kind::{Kind, KindOf};
@@ -28,16 +29,87 @@ pub struct Session {
     /// How long it lives without a keepalive.
     pub timeout_ms: u64,
     /// Its name, for people.
-    pub name: String,
+    pub name: Box<str>,
     /// Its pairs of text, for people.
     pub meta: Meta,
     /// When it was opened, by the clock of the node that took the request.
     pub opened_at: WallMillis,
-    /// Its ended grants, the newest `SESSION_ENDED_IDS_MAX` by id.
+    /// Its ended grants.
+    pub ended: Ended,
+}
+
+/// The ended grants that a session remembers. Most sessions had none, and then it is one word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ended(Option<Box<EndedGrants>>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct EndedGrants {
+    /// The newest `SESSION_ENDED_IDS_MAX` by id.
     #[serde(deserialize_with = "persistent::map")]
-    pub ended: OrdMap<GrantId, EndReason>,
-    /// The newest ended id that was dropped from `ended`: an unknown id up to here may have ended and been forgotten.
-    pub floor: Option<GrantId>,
+    ids: OrdMap<GrantId, EndReason>,
+    /// The newest id that was dropped from them.
+    floor: Option<GrantId>,
+}
+
+impl Ended {
+    /// How a grant ended, where it is remembered.
+    #[must_use]
+    pub fn get(&self, grant: &GrantId) -> Option<EndReason> {
+        self.0.as_ref()?.ids.get(grant).copied()
+    }
+
+    /// How many are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |ended| ended.ids.len())
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Their ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = &GrantId> {
+        self.0.iter().flat_map(|ended| ended.ids.keys())
+    }
+
+    /// The newest id that was dropped: an unknown id up to here may have ended and been forgotten.
+    #[must_use]
+    pub fn floor(&self) -> Option<GrantId> {
+        self.0.as_ref()?.floor
+    }
+
+    /// Remembers one more; the id that was dropped for it.
+    pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
+        let ended = self.0.get_or_insert_default();
+        ended.ids.insert(grant, reason);
+        if ended.ids.len() <= SESSION_ENDED_IDS_MAX {
+            return None;
+        }
+        let (oldest, _) = ended.ids.get_min().copied()?;
+        ended.ids.remove(&oldest);
+        ended.floor = ended.floor.max(Some(oldest));
+        Some(oldest)
+    }
+}
+
+// One that remembers none is written as an empty list without a floor: readers cannot tell how it is kept.
+impl Serialize for Ended {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(ended) => ended.serialize(serializer),
+            None => EndedGrants::default().serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Ended {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ended, D::Error> {
+        let ended = EndedGrants::deserialize(deserializer)?;
+        Ok(Ended((ended != EndedGrants::default()).then(|| Box::new(ended))))
+    }
 }
 
 /// A node of the tree, with ZooKeeper's stat.

@@ -5,11 +5,10 @@ use crate::{
     command::{Event, Meta, OpenSession, Outcome, Rejection},
     grant::Keeper,
     memory::Remembered,
-    record::Session,
+    record::{Ended, Session},
 };
 use fairhold_types::{EndReason, GrantId, SessionId, SessionNumber, limits, time::WallMillis};
-use imbl::OrdMap;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 impl Change<'_> {
     pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
@@ -36,11 +35,10 @@ impl Change<'_> {
             id: Some(open.id),
             key: open.key,
             timeout_ms: open.timeout_ms,
-            name: open.name,
+            name: open.name.into(),
             meta: open.meta,
             opened_at: open.at,
-            ended: OrdMap::new(),
-            floor: None,
+            ended: Ended::default(),
         });
         Ok(Effect::Changed(Outcome::SessionOpened { id: open.id, number, timeout_ms: open.timeout_ms }))
     }
@@ -53,11 +51,10 @@ impl Change<'_> {
             id: None,
             key: None,
             timeout_ms,
-            name: String::new(),
+            name: Box::default(),
             meta: Meta::new(),
             opened_at: at,
-            ended: OrdMap::new(),
-            floor: None,
+            ended: Ended::default(),
         });
         number
     }
@@ -109,7 +106,7 @@ impl Change<'_> {
         if record.timeout_ms == timeout_ms {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        record.timeout_ms = timeout_ms;
+        Arc::make_mut(record).timeout_ms = timeout_ms;
         self.events.push(Event::SessionRetimed { session, timeout_ms });
         Ok(Effect::Changed(Outcome::Done))
     }
@@ -122,7 +119,7 @@ impl Change<'_> {
         assert!(!self.state.index.of_session.contains_key(&number), "session {number} was removed before its grants");
         assert!(!self.state.index.ephemerals.contains_key(&number), "session {number} was removed before its nodes");
         self.state.index.remove_session(&session);
-        for grant in session.ended.keys() {
+        for grant in session.ended.ids() {
             self.state.memory.in_session.remove(grant);
         }
         if let Some(key) = session.key {
@@ -135,14 +132,10 @@ impl Change<'_> {
         let Some(session) = self.state.sessions.get_mut(&number) else {
             return;
         };
-        session.ended.insert(grant, reason);
+        let dropped = Arc::make_mut(session).ended.remember(grant, reason);
         self.state.memory.in_session.insert(grant, number);
-        if session.ended.len() > limits::SESSION_ENDED_IDS_MAX
-            && let Some((oldest, _)) = session.ended.get_min().copied()
-        {
-            session.ended.remove(&oldest);
-            self.state.memory.in_session.remove(&oldest);
-            session.floor = session.floor.max(Some(oldest));
+        if let Some(dropped) = dropped {
+            self.state.memory.in_session.remove(&dropped);
         }
     }
 
@@ -157,7 +150,7 @@ impl Change<'_> {
     fn insert_session(&mut self, session: Session) {
         self.events.push(Event::SessionOpened { session: session.number, timeout_ms: session.timeout_ms });
         self.state.index.add_session(&session);
-        self.state.sessions.insert(session.number, session);
+        self.state.sessions.insert(session.number, Arc::new(session));
     }
 }
 
@@ -172,7 +165,7 @@ fn reopened(session: &Session, open: &OpenSession) -> Result<Effect, Rejection> 
 
 /// The first field in which a repeated open differs from what it opened.
 fn first_difference(session: &Session, open: &OpenSession) -> Option<&'static str> {
-    [("ttl", session.timeout_ms != open.timeout_ms), ("name", session.name != open.name), ("meta", session.meta != open.meta)]
+    [("ttl", session.timeout_ms != open.timeout_ms), ("name", *session.name != *open.name), ("meta", session.meta != open.meta)]
         .into_iter()
         .find_map(|(field, differs)| differs.then_some(field))
 }

@@ -115,7 +115,7 @@ impl State {
             statistics: self.statistics.len() as u64,
             totals: Statistics::clone(&self.totals),
         });
-        let sessions = self.sessions.values().map(|session| Item::Session(session.clone()));
+        let sessions = self.sessions.values().map(|session| Item::Session(Session::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
         let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
@@ -159,7 +159,7 @@ impl State {
                     (Item::Header(found), false) => header = Some(found),
                     (Item::Header(_), true) | (_, false) => return Err(SnapshotError::Header),
                     (Item::Session(session), true) => {
-                        state.sessions.insert(session.number, session);
+                        state.sessions.insert(session.number, Arc::new(session));
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
                     (Item::Remembered(id, at, what), true) => state.memory.remember(id, at, what),
@@ -212,7 +212,7 @@ impl State {
 pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut OrdMap<GrantId, SessionNumber>) {
     for session in state.sessions.values() {
         index.add_session(session);
-        for grant in session.ended.keys() {
+        for grant in session.ended.ids() {
             in_session.insert(*grant, session.number);
         }
     }

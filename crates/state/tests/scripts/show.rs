@@ -57,7 +57,7 @@ pub(crate) fn session(names: &Names, state: &State, name: &str) -> Printed {
         return Ok(format!("{name} has ended"));
     };
     let grants: Vec<String> = state.contenders_of(number).map(|contender| format!("#{}", contender.number)).collect();
-    let floor = if session.floor.is_some() { ", has a floor" } else { "" };
+    let floor = if session.ended.floor().is_some() { ", has a floor" } else { "" };
     let (timeout, ended) = (session.timeout_ms, session.ended.len());
     Ok(format!("{name}: {timeout}ms, owns [{}], remembers {ended}{floor}", grants.join(" ")))
 }
