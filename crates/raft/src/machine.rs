@@ -9,7 +9,7 @@ use crate::{
 use bytes::Bytes;
 use fairhold_state::{
     State,
-    command::{Applied, Event},
+    command::{Applied, Command, Event},
 };
 use fairhold_types::{
     Revision, failpoint,
@@ -51,8 +51,8 @@ pub(crate) struct Progress {
     pub(crate) applied: Option<u64>,
     /// Its revision.
     pub(crate) revision: Revision,
-    /// How many commands were applied since the start, refused ones too.
-    pub(crate) commands: u64,
+    /// What was applied since the start, refused commands too, as it counts beside the items of a snapshot.
+    pub(crate) work: u64,
     /// About how many items a snapshot of it has.
     pub(crate) items: u64,
 }
@@ -76,7 +76,7 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 impl<RT: AsyncRuntime> Shared<RT> {
     fn new(state: State, applied: Option<u64>) -> Self {
         let (publish, progress) =
-            Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), commands: 0, items: items(&state) });
+            Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), work: 0, items: items(&state) });
         Shared { state: RwLock::new(state), publish: Mutex::new(publish), progress, metrics: ReplicaMetrics::default() }
     }
 
@@ -156,8 +156,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     keeper: Arc<Keeper>,
     last_applied: Option<LogId>,
     members: Members,
-    /// How many commands were applied since the start.
-    commands: u64,
+    /// What was applied since the start.
+    work: u64,
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
@@ -178,7 +178,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             keeper: Arc::new(keeper),
             last_applied: meta.last_log_id,
             members: meta.last_membership,
-            commands: 0,
+            work: 0,
         })
     }
 
@@ -206,7 +206,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let state = self.shared.read();
             (state.revision(), items(&state))
         };
-        self.shared.publish(Progress { applied: Some(log_id.index), revision, commands: self.commands, items });
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, items });
     }
 }
 
@@ -236,7 +236,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
                         batch.0.reverse();
                     }
-                    self.commands += batch.0.len() as u64;
+                    self.work += batch.0.iter().map(Command::snapshot_items).sum::<usize>() as u64;
                     catch_unwind(AssertUnwindSafe(|| self.apply_batch(batch)))
                         .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?
                 }

@@ -1,4 +1,4 @@
-//! When snapshots are taken: after so many commands, and when somebody asks for one.
+//! When snapshots are taken: after so much work, and when somebody asks for one.
 
 use crate::{
     core::Core,
@@ -9,12 +9,13 @@ use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::sync::Arc;
 
 /// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
-/// items, whichever is more. So the log stays bounded, and a large state costs at most about one item written for each command.
+/// items, whichever is more. A command with many operations or a large value counts for as many. So the log stays bounded, and a
+/// large state costs at most about one item written for each that is changed.
 pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64, loaded: Progress) {
     let mut last = loaded;
     loop {
         let enough = every.max(last.items);
-        if core.progressed(|progress| progress.commands - last.commands >= enough).await.is_none() {
+        if core.progressed(|progress| progress.work - last.work >= enough).await.is_none() {
             return;
         }
         last = *core.shared.progress().borrow_watched();

@@ -4,6 +4,7 @@
 
 use crate::{
     State,
+    command::{Command, Operation},
     history::{History, Past},
     index::Index,
     memory::{Memory, Remembered},
@@ -32,6 +33,9 @@ const ITEM_BYTES: usize = 256;
 
 /// What is remembered of an id is some thirty bytes long.
 const REMEMBERED_IN_AN_ITEM: usize = 8;
+
+/// What a value counts besides its node: an item for each of these bytes.
+const VALUE_IN_AN_ITEM: usize = 4096;
 
 /// Why blocks are no snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +104,8 @@ impl State {
     #[must_use]
     pub fn snapshot_items(&self) -> usize {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
-        items + self.memory.len() / REMEMBERED_IN_AN_ITEM
+        let values = usize::try_from(self.tree.value_bytes()).unwrap_or(usize::MAX) / VALUE_IN_AN_ITEM;
+        items + self.memory.len() / REMEMBERED_IN_AN_ITEM + values
     }
 
     /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
@@ -208,6 +213,18 @@ impl State {
     }
 }
 
+impl Command {
+    /// About how much it counts beside the items of a snapshot, which spares a node to apply it again: one, or as many as it has
+    /// operations, and its values as they count there.
+    #[must_use]
+    pub fn snapshot_items(&self) -> usize {
+        let Command::Transact(transact) = self else { return 1 };
+        let operations = || transact.then.iter().chain(transact.otherwise.iter().flatten());
+        let bytes: usize = operations().map(Operation::weight).sum();
+        operations().count().max(1) + bytes / VALUE_IN_AN_ITEM
+    }
+}
+
 /// Makes the caches from the truth.
 pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut OrdMap<GrantId, SessionNumber>) {
     for session in state.sessions.values() {
@@ -225,5 +242,39 @@ pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut 
             }
             Role::Lock(_) | Role::Data => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Lifetime, Transact};
+    use fairhold_types::time::WallMillis;
+
+    fn writes(count: usize, bytes: usize) -> Command {
+        let put = |number| Operation::Put {
+            path: Path::root().child("n").child(&format!("{number}")),
+            value: vec![7; bytes].into(),
+            parents: true,
+            lifetime: Lifetime::Persistent,
+        };
+        let then = (0..count).map(put).collect();
+        Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
+    }
+
+    #[test]
+    fn a_command_counts_for_what_it_writes() {
+        assert_eq!(Command::Forget { through: Revision(1) }.snapshot_items(), 1);
+        assert_eq!(writes(0, 0).snapshot_items(), 1);
+        assert_eq!(writes(1_000, 1).snapshot_items(), 1_001);
+        assert_eq!(writes(1, 1024 * 1024).snapshot_items(), 257);
+    }
+
+    #[test]
+    fn what_was_written_counts_as_much_in_the_state() {
+        let mut state = State::new();
+        let before = state.snapshot_items();
+        state.apply(writes(10, 1024 * 1024)).answer.result.unwrap();
+        assert_eq!(state.snapshot_items() - before, 1 + 10 * 257, "the parent too");
     }
 }

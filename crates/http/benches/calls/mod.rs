@@ -84,7 +84,7 @@ pub(crate) fn node() -> Znode {
         creates: 0,
         num_children: 0,
         ephemeral_owner: SessionNumber(0),
-        kind: Kind::Persistent,
+        kind: Kind::Persistent.into(),
         value: Value::from(&[7; 100][..]),
         role: Role::Data,
         acl: None,
