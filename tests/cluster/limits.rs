@@ -148,6 +148,10 @@ fn times_and_counts() -> Vec<Around> {
         let ids: Vec<String> = (0..count).map(|number| format!("\"{number:032x}\"")).collect();
         raw("POST", "/v1/sessions/keepalive").json(&format!("{{\"ids\":[{}]}}", ids.join(",")))
     };
+    let batch = |count: usize| {
+        let calls: Vec<String> = (0..count).map(|_| format!("{{\"release\":{{\"id\":\"{}\"}}}}", new_key())).collect();
+        raw("POST", "/v1/batch").json(&format!("{{\"calls\":[{}]}}", calls.join(",")))
+    };
     let head = |bytes: usize| {
         let bare = raw("GET", "/livez").with("Fill: ");
         let length = bare.head("127.0.0.1:00000").len();
@@ -175,6 +179,7 @@ fn times_and_counts() -> Vec<Around> {
             sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}"))),
         ),
         around("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
+        around("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
         around("entries on a page", PAGE_MAX, sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}")))),
         around("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
         around("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),

@@ -14,6 +14,7 @@ mod admin;
 mod administration;
 mod all_killed;
 mod bad_input;
+mod batches;
 mod bench;
 mod commands;
 mod curl;

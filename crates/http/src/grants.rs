@@ -123,7 +123,16 @@ pub(crate) enum Manner {
 }
 
 pub(crate) fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
-    let mut params = received.params(&ACQUIRE)?;
+    call_of(received, received.params(&ACQUIRE)?, lock, grant)
+}
+
+/// The same with parameters that were read elsewhere.
+pub(crate) fn call_of(
+    received: &Received,
+    mut params: Params<'_>,
+    lock: LockName,
+    grant: GrantId,
+) -> Result<(AcquireCall, Manner), Problem> {
     let mode = params.mode("mode")?;
     let limit = params.count("limit", 1..=PERMITS_MAX)?;
     let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);

@@ -13,6 +13,7 @@
 mod admin;
 mod advice;
 mod answer;
+mod batch;
 mod cluster;
 mod delivery;
 mod elections;

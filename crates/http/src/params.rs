@@ -53,13 +53,22 @@ impl<'a> Params<'a> {
             params.add(decode_form(name)?, value, known)?;
         }
         if !body.is_empty() {
-            let Fields(fields) = serde_json::from_slice(body)
+            let fields = serde_json::from_slice(body)
                 .map_err(|error| Problem::bad_request(format!("the body must be one JSON object: {error}")))?;
-            for (name, value) in fields {
-                params.add(Cow::Owned(name), Value::Json(value), known)?;
-            }
+            params.extend(fields, known)?;
         }
         Ok(params)
+    }
+
+    /// Those of an object that was read already.
+    pub(crate) fn of(fields: Fields, known: &Known) -> Result<Params<'static>, Problem> {
+        let mut params = Params(Vec::with_capacity(fields.0.len()));
+        params.extend(fields, known)?;
+        Ok(params)
+    }
+
+    fn extend(&mut self, Fields(fields): Fields, known: &Known) -> Result<(), Problem> {
+        fields.into_iter().try_for_each(|(name, value)| self.add(Cow::Owned(name), Value::Json(value), known))
     }
 
     fn add(&mut self, name: Cow<'a, str>, value: Value<'a>, known: &Known) -> Result<(), Problem> {
@@ -308,7 +317,8 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
 }
 
 /// The fields of a JSON object in order, repeated names included, so that they can be refused.
-struct Fields(Vec<(String, serde_json::Value)>);
+#[derive(Debug)]
+pub(crate) struct Fields(Vec<(String, serde_json::Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

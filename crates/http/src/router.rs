@@ -2,7 +2,7 @@
 
 use crate::{
     admin::Admin,
-    cluster, elections,
+    batch, cluster, elections,
     envelope::{self, Envelope},
     error::Problem,
     grants, history, locks,
@@ -63,6 +63,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/grants/{id}/downgrade", post(grants::downgrade::<RT>))
         .route("/v1/grants/{id}/upgrade", post(grants::upgrade::<RT>))
+        .route("/v1/batch", post(batch::batch::<RT>))
         .route("/v1/sessions", post(sessions::open::<RT>).get(sessions::list::<RT>))
         .route("/v1/sessions/keepalive", post(sessions::keepalive_many::<RT>))
         .route("/v1/sessions/{id}/keepalive", post(sessions::keepalive::<RT>))

@@ -82,6 +82,8 @@ pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
+/// Calls in one batch.
+pub const BATCH_CALLS_MAX: usize = 256;
 /// The longest life of a TTL node since its last change: ZooKeeper's bound, 2^40 - 1 milliseconds.
 pub const NODE_TTL_MAX: Duration = Duration::from_millis((1 << 40) - 1);
 /// The shortest life of a TTL node since its last change.

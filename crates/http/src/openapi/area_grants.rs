@@ -3,18 +3,21 @@
 use super::{
     area_locks::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
-    examples::GRANT_ID,
+    examples::{GRANT_ID, SESSION_ID},
     parameter::{self, flag, form, integer, one_of, signed, span, text},
 };
 use crate::{
+    batch,
     grants::{ACQUIRE, ACQUIRE_MANY, DOWNGRADE, LOOK, RELEASE, RENEW, UPGRADE},
     request::up_to,
 };
 use fairhold_types::{
-    Code, dto, hold,
+    Code,
+    batch::Answers,
+    dto, hold,
     limits::{
-        LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
-        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+        BATCH_CALLS_MAX, LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX,
+        SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
     },
     pattern,
 };
@@ -33,6 +36,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
         downgrade(describe),
         upgrade(describe),
         release(describe),
+        batch(describe),
     ]
 }
 
@@ -237,5 +241,57 @@ fn release(describe: &mut Describer) -> Operation {
         .in_path("id", "The grant's secret id.", grant_id())
         .query(&RELEASE, vec![])
         .empty(StatusCode::NO_CONTENT, "It is over.")
+        .done(Kind::Change)
+}
+
+/// An acquire, as a batch has it: what the call for one lock takes, without what waits for something.
+fn acquire_in_batch() -> Value {
+    let mut parameters = acquire_parameters();
+    parameters.retain(|parameter| !["wait", "ttl", "hold", "session"].contains(&parameter.name));
+    parameters.extend([
+        parameter::of("id", "The grant's id, made by the client: a ULID or a UUIDv7.", grant_id()).required(),
+        parameter::of("lock", "The lock's name.", lock_name()).required(),
+        form("session", "The id of the session that is to own it.", pattern::SESSION_ID).required(),
+        flag("queue", "Where it is held by another: a place in its queue, instead of a refusal."),
+    ]);
+    let schema = parameter::body(&parameter::checked(&batch::ACQUIRE, parameters), None, None);
+    schema["content"]["application/json"]["schema"].clone()
+}
+
+fn batch(describe: &mut Describer) -> Operation {
+    let one = |name: &str, schema: Value| {
+        let properties = json!({ name: schema });
+        json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
+    };
+    let id = parameter::of("id", "The grant's secret id.", grant_id()).required();
+    let release = parameter::body(&parameter::checked(&batch::RELEASE, vec![id]), None, None);
+    let release = release["content"]["application/json"]["schema"].clone();
+    let calls = json!({
+        "type": "array", "minItems": 1, "maxItems": BATCH_CALLS_MAX,
+        "items": { "anyOf": [one("acquire", acquire_in_batch()), one("release", release)] },
+    });
+    let schema = json!({
+        "type": "object", "properties": { "calls": calls }, "required": ["calls"], "additionalProperties": false,
+    });
+    let example = json!({ "calls": [
+        { "acquire": { "id": GRANT_ID, "lock": "deploy", "session": SESSION_ID, "queue": true } },
+        { "release": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAW" } },
+    ] });
+    describe
+        .call(Method::POST, "/v1/batch", "batch", TAG, "Take and give back many grants in one request.")
+        .about(
+            "Each call is begun in its place, is answered as if it were made alone, and stands or fails by itself. The answer \
+             comes when all are done, and no call waits for a lock: an acquire is of a session, and with `queue` it takes a \
+             place in the queue, of whose turn `GET /v1/grants/{id}` and `GET /v1/watch` tell. Sent again, with the same ids, \
+             it does nothing twice. The headers are those of every call in it.",
+        )
+        .query(&batch::BATCH, vec![])
+        .request_of(schema, example)
+        .json::<Answers>(
+            StatusCode::OK,
+            "What each was answered.",
+            json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }] }),
+        )
+        .codes(&[Code::TooLarge])
         .done(Kind::Change)
 }

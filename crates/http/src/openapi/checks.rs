@@ -189,7 +189,7 @@ fn reads(schema: &str) -> Option<Again> {
         "Transacted" => again::<txn::Transacted>,
         "Version" => again::<dto::Version>,
         "Written" => again::<dto::Written>,
-        "ElectionLine" | "Line" | "Line2" => return None,
+        "Answers" | "ElectionLine" | "Line" | "Line2" => return None,
         other => panic!("no type is known for answers of the schema {other}"),
     })
 }
@@ -247,6 +247,10 @@ fn every_body_in_an_example_is_one_that_its_call_reads() {
         let body = &operation.value["requestBody"]["content"]["application/json"]["example"];
         let id = operation.value["operationId"].as_str().unwrap();
         if body.is_null() {
+            continue;
+        }
+        if id == "batch" {
+            assert_eq!(crate::batch::read(body.to_string().as_bytes()).unwrap(), 2);
             continue;
         }
         if id == "transact" {

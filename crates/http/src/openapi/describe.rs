@@ -165,6 +165,13 @@ impl Call<'_> {
         self
     }
 
+    /// The same, with a schema that no type has.
+    pub(super) fn request_of(mut self, schema: Value, example: Value) -> Self {
+        let content = json!({ "application/json": { "schema": schema, "example": example } });
+        self.value["requestBody"] = json!({ "required": true, "content": content });
+        self
+    }
+
     /// A body of bytes.
     pub(super) fn octets(mut self, about: &str) -> Self {
         let content = json!({ "application/octet-stream": { "schema": {}, "example": examples::VALUE } });

@@ -14,7 +14,7 @@ const INTEGER_MAX: u64 = (1 << 53) - 1;
 
 /// A parameter.
 pub(super) struct Parameter {
-    name: &'static str,
+    pub(super) name: &'static str,
     about: String,
     required: bool,
     in_query: Value,

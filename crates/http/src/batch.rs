@@ -1,0 +1,210 @@
+//! `POST /v1/batch`: many calls in one request, each as if it were made alone. For programs that do many things at once: what a
+//! request costs is paid once for all of them, and they are committed together.
+//!
+//! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, and a
+//! release. So no call holds up the others, and nothing depends on whether the answer arrives.
+
+use crate::{
+    answer,
+    error::{Asked, Problem, lock_name},
+    grants::call_of,
+    params::{Fields, Known, Params, expected},
+    request::Received,
+};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use fairhold_node::{
+    Node,
+    api::{AcquireCall, Acquired},
+};
+use fairhold_state::command::Claimant;
+use fairhold_types::{
+    GrantId, Revision,
+    batch::{Answer, Answers, Body},
+    limits::{BATCH_CALLS_MAX, LOCK_NAME_BYTES_MAX},
+};
+use futures_util::future::join_all;
+use http::StatusCode;
+use openraft_rt::AsyncRuntime;
+use serde::Deserialize;
+
+pub(crate) const BATCH: Known = Known { now: &[], later: &[] };
+/// What an acquire says here. It has no `wait`: it takes a place in the queue with `queue`, or is refused.
+pub(crate) const ACQUIRE: Known = Known {
+    now: &[
+        "id",
+        "lock",
+        "session",
+        "queue",
+        "mode",
+        "limit",
+        "permits",
+        "owner",
+        "priority",
+        "lock_delay",
+        "max_hold",
+        "meta",
+        "reentrant",
+    ],
+    later: &[],
+};
+pub(crate) const RELEASE: Known = Known { now: &["id"], later: &[] };
+
+/// After how many seconds a call that was turned away should be made again.
+const RETRY_AFTER: u64 = 1;
+const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session":…}},{"release":{"id":…}}]}"#;
+
+/// The calls, in the order in which they are begun.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Calls {
+    calls: Vec<Call>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Call {
+    Acquire(Fields),
+    Release(Fields),
+}
+
+/// What came of a call, and the revision that it shows.
+type Done = (Answer, Option<Revision>);
+
+/// `POST /v1/batch`
+pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::with_json::<RT>(request).await?;
+    received.query(&BATCH)?;
+    let calls = calls(&received.body)?;
+    let done = join_all(calls.into_iter().map(|call| answer_to(&node, &received, call))).await;
+    let revision = done.iter().filter_map(|(_, revision)| *revision).max().unwrap_or_else(|| node.revision());
+    let answers = done.into_iter().map(|(answer, _)| answer).collect();
+    answer::json(StatusCode::OK, revision, &Answers { answers })
+}
+
+fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
+    let Calls { calls } = serde_json::from_slice(body)
+        .map_err(|error| Problem::bad_request(format!("the body must be a batch, like {EXAMPLE}: {error}")))?;
+    if (1..=BATCH_CALLS_MAX).contains(&calls.len()) {
+        return Ok(calls);
+    }
+    let length = calls.len();
+    Err(Problem::bad_request(format!("\"calls\" has {length} entries: 1 to {BATCH_CALLS_MAX} fit into a batch")))
+}
+
+async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Call) -> Done {
+    let done = match call {
+        Call::Acquire(fields) => acquire(node, received, fields).await,
+        Call::Release(fields) => release(node, received, fields).await,
+    };
+    done.unwrap_or_else(|problem| {
+        let problem = fairhold_types::problem::Problem::from(problem);
+        // As a header says it of a call that is alone.
+        let retry_after = matches!(problem.status, 429 | 503).then_some(RETRY_AFTER);
+        (Answer { status: problem.status, retry_after, body: Some(Body::Problem(Box::new(problem))) }, None)
+    })
+}
+
+async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, fields: Fields) -> Result<Done, Problem> {
+    let call = acquire_call(received, fields)?;
+    let id = call.acquire.grant;
+    let answer = node.acquire(call).await;
+    let now = node.wall_now();
+    let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given: true, now }))?;
+    let (status, view) = match acquired.value {
+        Acquired::Held(view) => (StatusCode::OK, view),
+        Acquired::Queued(view) => (StatusCode::ACCEPTED, view),
+    };
+    let body = Some(Body::Grant(Box::new(answer::grant(view, now))));
+    Ok((Answer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
+}
+
+fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Problem> {
+    let mut params = Params::of(fields, &ACQUIRE)?;
+    let id = id(&mut params)?;
+    let lock = params.text("lock", LOCK_NAME_BYTES_MAX)?.ok_or_else(|| expected("lock", "the lock's name"))?;
+    let queue = params.flag("queue")?;
+    // It has neither a `wait` nor a `hold`, so it is answered once and at once.
+    let (call, _) = call_of(received, params, lock_name(&lock)?, id)?;
+    match call.acquire.claimant {
+        Claimant::Session(_) => Ok(AcquireCall { respond_async: queue, ..call }),
+        Claimant::Anonymous { .. } => Err(expected("session", "the id of the session that is to own it")),
+    }
+}
+
+async fn release<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, fields: Fields) -> Result<Done, Problem> {
+    let id = id(&mut Params::of(fields, &RELEASE)?)?;
+    let revision = node.release(id, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
+}
+
+fn id(params: &mut Params<'_>) -> Result<GrantId, Problem> {
+    params.parsed("id")?.ok_or_else(|| expected("id", "the grant's id, a ULID or a UUIDv7"))
+}
+
+/// Reads a batch with all that its calls say; how many they are.
+#[cfg(test)]
+pub(crate) fn read(body: &[u8]) -> Result<usize, Problem> {
+    let calls = calls(body)?;
+    let length = calls.len();
+    for call in calls {
+        let (fields, known) = match call {
+            Call::Acquire(fields) => (fields, &ACQUIRE),
+            Call::Release(fields) => (fields, &RELEASE),
+        };
+        id(&mut Params::of(fields, known)?)?;
+    }
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body as RequestBody;
+    use openraft_rt_tokio::TokioRuntime;
+    use serde_json::{Value, json};
+
+    const ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    const SESSION: &str = "0123456789abcdef0123456789abcdef";
+
+    async fn acquire_of(fields: Value) -> Result<AcquireCall, Problem> {
+        let request = Request::post("/v1/batch").header("prefer", "respond-async").body(RequestBody::empty()).unwrap();
+        let received = Received::with_json::<TokioRuntime>(request).await.unwrap();
+        acquire_call(&received, serde_json::from_value(fields).unwrap())
+    }
+
+    #[tokio::test]
+    async fn an_acquire_is_of_a_session_and_waits_in_its_queue_only_where_it_says_so() {
+        for (queue, waits) in [(json!(true), true), (json!(false), false), (Value::Null, false)] {
+            let call = acquire_of(json!({ "id": ID, "lock": "orders/42", "session": SESSION, "queue": queue, "permits": 2 }));
+            let call = call.await.unwrap();
+            assert_eq!((call.respond_async, call.wait.is_zero(), call.acquire.permits), (waits, true, 2));
+            assert_eq!(call.acquire.wants[0].lock.as_str(), "orders/42");
+            assert_eq!(call.acquire.grant, ID.parse().unwrap());
+        }
+        for wrong in [
+            json!({ "lock": "a", "session": SESSION }),
+            json!({ "id": ID, "session": SESSION }),
+            json!({ "id": ID, "lock": "a//b", "session": SESSION }),
+            json!({ "id": ID, "lock": "a" }),
+            json!({ "id": ID, "lock": "a", "session": SESSION, "wait": "1s" }),
+            json!({ "id": ID, "lock": "a", "ttl": "10s" }),
+            json!({ "id": ID, "lock": "a", "session": SESSION, "hold": "stream" }),
+        ] {
+            assert!(acquire_of(wrong.clone()).await.is_err(), "{wrong} was taken");
+        }
+    }
+
+    #[test]
+    fn a_batch_has_a_call_at_least_and_not_too_many() {
+        let of = |count: usize| json!({ "calls": vec![json!({ "release": { "id": ID } }); count] }).to_string();
+        for (count, fits) in [(0, false), (1, true), (BATCH_CALLS_MAX, true), (BATCH_CALLS_MAX + 1, false)] {
+            assert_eq!(read(of(count).as_bytes()).is_ok(), fits, "{count}");
+        }
+        for wrong in ["", "[]", r#"{"calls":[{"renew":{}}]}"#, r#"{"calls":[{"release":{}}]}"#, r#"{"calls":[],"more":1}"#] {
+            assert!(read(wrong.as_bytes()).is_err(), "{wrong} was taken");
+        }
+    }
+}

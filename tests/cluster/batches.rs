@@ -1,0 +1,52 @@
+//! Many calls in one request: each is what it would be alone.
+
+use crate::{
+    client::{Call, new_key},
+    harness::{Cluster, SHORT, together},
+};
+use serde_json::{Value, json};
+
+fn batch(calls: &[Value]) -> Call {
+    Call::post("/v1/batch").json(&json!({ "calls": calls }))
+}
+
+#[test]
+fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothing_twice() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(1);
+        let session = client.open_session("60s", "batches").await;
+        let taken = cluster.client(0).acquire("taken", "ttl=60s").await;
+        let keys: Vec<String> = (0..5).map(|_| new_key()).collect();
+        let acquire = |key: &str, lock: &str, queue: bool| {
+            let fields = json!({"id": key, "lock": lock, "session": session.id, "queue": queue, "owner": "o"});
+            json!({ "acquire": fields })
+        };
+        let calls = [
+            acquire(&keys[0], "first", false),
+            acquire(&keys[1], "taken", true),
+            acquire(&keys[2], "taken", false),
+            json!({"acquire": {"id": keys[3], "lock": "a//b", "session": session.id}}),
+            json!({"acquire": {"id": keys[4], "lock": "second", "ttl": "10s"}}),
+        ];
+        let answer = client.send(&batch(&calls)).await.expect_status(200);
+        let answers = answer.json["answers"].as_array().expect("answers").clone();
+        let statuses: Vec<_> = answers.iter().map(|one| one["status"].as_u64().expect("a status")).collect();
+        assert_eq!(statuses, [200, 202, 409, 400, 400], "{answer:?}");
+        assert_eq!((&answers[0]["body"]["id"], &answers[0]["body"]["state"]), (&json!(keys[0]), &json!("held")));
+        assert_eq!(answers[2]["body"]["code"], "lock_held");
+        assert!(answer.revision() >= answers[0]["body"]["token"].as_u64().expect("a token"));
+        let end = cluster.client(0).send(&batch(&[json!({"release": {"id": taken.id}})])).await.expect_status(200);
+        assert_eq!(end.json, json!({"answers": [{"status": 204}]}));
+        let waited = client.send(&Call::get(&format!("/v1/grants/{}?wait=20s", keys[1]))).await.expect_status(200);
+        assert_eq!(waited.string("state"), "held", "it kept its place without a request");
+
+        let again = cluster.client(2).send(&batch(&calls[..1])).await.expect_status(200);
+        assert_eq!(again.json["answers"][0]["body"]["token"], answers[0]["body"]["token"]);
+        let end: Vec<Value> = keys[..2].iter().map(|key| json!({"release": {"id": key}})).collect();
+        client.send(&batch(&end)).await.expect_status(200);
+        let late = client.send(&batch(&calls[..1])).await.expect_status(200);
+        assert_eq!(late.json["answers"][0]["status"], 410, "it has ended for good: {late:?}");
+        assert_eq!(client.queue_numbers("first").await, [0_u64; 0]);
+    });
+}
