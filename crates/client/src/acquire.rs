@@ -2,25 +2,23 @@
 
 use crate::{
     backoff::Backoff,
-    claim::{Claim, LEVEL, Pursued, Until},
+    claim::{Claim, Pursued, Until},
     client::Client,
     error::{Error, Lost},
     guard::{Guard, Held},
     queue::QueuePlace,
     session::Session,
+    wish::Wish,
 };
 use fairhold_types::{
     LockName, Mode, ParsePathError,
     dto::Meta,
-    duration,
     limits::{
         LOCK_DELAY_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX,
         SESSION_TIMEOUT_MIN,
     },
 };
 use futures_util::future::BoxFuture;
-use percent_encoding::utf8_percent_encode;
-use serde_json::{Value, json};
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering},
@@ -28,75 +26,6 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
-
-/// What is asked for, the same in every request for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Wish {
-    pub(crate) lock: LockName,
-    /// Other locks, to be taken in the same step.
-    pub(crate) others: Vec<(LockName, Mode)>,
-    pub(crate) mode: Mode,
-    pub(crate) limit: Option<u32>,
-    pub(crate) permits: u32,
-    pub(crate) priority: i32,
-    pub(crate) owner: String,
-    pub(crate) meta: Meta,
-    pub(crate) lock_delay: Duration,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) reentrant: bool,
-    pub(crate) ttl: Duration,
-    /// What a candidate is known by when it leads; none for a lock.
-    pub(crate) value: Option<String>,
-}
-
-impl Wish {
-    /// The body of the request.
-    pub(crate) fn body(&self, session: Option<&Session>, wait: Duration) -> Value {
-        let mut body = json!({
-            "priority": self.priority,
-            "owner": self.owner,
-            "meta": self.meta,
-            "lock_delay": duration::format(self.lock_delay),
-            "wait": duration::format(wait),
-        });
-        match session {
-            Some(session) => body["session"] = json!(session.id().to_hex()),
-            None => body["ttl"] = json!(duration::format(self.ttl)),
-        }
-        if let Some(max_hold) = self.max_hold {
-            body["max_hold"] = json!(duration::format(max_hold));
-        }
-        if self.reentrant {
-            body["reentrant"] = json!(true);
-        }
-        if !self.others.is_empty() {
-            let others = self.others.iter().map(|(name, mode)| (name, *mode));
-            let locks = std::iter::once((&self.lock, self.mode)).chain(others);
-            body["locks"] = locks.map(|(name, mode)| json!({ "name": name, "mode": mode })).collect();
-            return body;
-        }
-        match &self.value {
-            Some(value) => body["value"] = json!(value),
-            None => (body["mode"], body["permits"]) = (json!(self.mode), json!(self.permits)),
-        }
-        if let Some(limit) = self.limit {
-            body["limit"] = json!(limit);
-        }
-        body
-    }
-
-    /// Where it is asked for.
-    pub(crate) fn path(&self) -> String {
-        let name = utf8_percent_encode(self.lock.as_str(), LEVEL);
-        if self.value.is_some() {
-            format!("/v1/elections/{name}")
-        } else if self.others.is_empty() {
-            format!("/v1/locks/{name}")
-        } else {
-            "/v1/locks".to_owned()
-        }
-    }
-}
 
 /// Who is told of the place in the queue.
 pub(crate) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;

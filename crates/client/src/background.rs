@@ -1,6 +1,7 @@
 //! What goes on when the caller has left: places are given up and locks given back, with retries.
 
 use crate::{
+    batches::Part,
     calls::{Calls, Patience},
     error::Error,
     exchange::Call,
@@ -33,6 +34,11 @@ pub(crate) struct Background {
     calls: Calls,
 }
 
+/// The call that ends a grant.
+fn end_of(id: GrantId) -> Call {
+    Call::new(Method::DELETE, format!("/v1/grants/{id}")).key(id).part(Part::Release)
+}
+
 /// Whether a request for the id may still be under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -62,7 +68,7 @@ impl Background {
         let background = self.clone();
         self.spawn(async move {
             let until = Instant::now() + TRY_FOR;
-            let released = background.delete(format!("/v1/grants/{id}"), until).await;
+            let released = background.delete(end_of(id), until).await;
             if arrival == Arrival::Open {
                 // Nobody waits for these.
                 let runtime = background.runtime.clone();
@@ -76,22 +82,22 @@ impl Background {
         while Instant::now() + AGAIN_EVERY < until {
             sleep(AGAIN_EVERY).await;
             // A failure is logged where it happens, and the next one may succeed.
-            drop(self.delete(format!("/v1/grants/{id}"), until).await);
+            drop(self.delete(end_of(id), until).await);
         }
     }
 
     /// Closes a session, with all that it owns.
     pub(crate) fn close(&self, id: SessionId) -> JoinHandle<Result<(), Error>> {
         let background = self.clone();
-        let path = format!("/v1/sessions/{}", id.to_hex());
-        self.spawn(async move { background.delete(path, Instant::now() + TRY_FOR).await })
+        let call = Call::new(Method::DELETE, format!("/v1/sessions/{}", id.to_hex()));
+        self.spawn(async move { background.delete(call, Instant::now() + TRY_FOR).await })
     }
 
-    async fn delete(&self, path: String, until: Instant) -> Result<(), Error> {
+    async fn delete(&self, call: Call, until: Instant) -> Result<(), Error> {
         // Never closed while this exists.
         let _place = self.places.acquire().await.ok();
         let patience = Patience { until, ..Patience::within(Duration::ZERO) };
-        let deleted = self.calls.send(&Call::new(Method::DELETE, path), patience).await.and_then(|reply| reply.done());
+        let deleted = self.calls.send(&call, patience).await.and_then(|reply| reply.done());
         match deleted {
             // It is over already: that is what was wanted.
             Ok(()) | Err(Error::Lost(_)) => Ok(()),

@@ -3,6 +3,7 @@
 
 use crate::{
     backoff::Backoff,
+    batches::Batches,
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
     exchange::{Call, Caller, Connections, Opened, Reply, Tried, leader_of},
@@ -10,7 +11,10 @@ use crate::{
 use fairhold_types::dto;
 use reqwest::Method;
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
 /// How long one node may take to answer before the next one is asked.
 pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
@@ -22,6 +26,7 @@ pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
 pub(crate) struct Calls {
     pub(crate) endpoints: Arc<Endpoints>,
     connections: Connections,
+    batches: Batches,
 }
 
 /// How long a request may be tried, and each try of it.
@@ -39,13 +44,15 @@ impl Patience {
 }
 
 impl Calls {
-    pub(crate) fn new(endpoints: Arc<Endpoints>, caller: &Caller) -> Result<Calls, Error> {
-        Ok(Calls { endpoints, connections: Connections::new(caller)? })
+    /// Batches are sent by tasks of that runtime.
+    pub(crate) fn new(endpoints: Arc<Endpoints>, caller: &Caller, runtime: Handle) -> Result<Calls, Error> {
+        let connections = Connections::new(caller)?;
+        Ok(Calls { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
     }
 
-    /// The same over connections of its own.
+    /// The same over connections of its own, but for what is sent in batches.
     pub(crate) fn on_connections_of_its_own(&self, caller: &Caller) -> Result<Calls, Error> {
-        Calls::new(Arc::clone(&self.endpoints), caller)
+        Ok(Calls { connections: Connections::new(caller)?, ..self.clone() })
     }
 
     /// Sends a call until a node gives a definite answer; a refusal is one.
@@ -71,7 +78,11 @@ impl Calls {
 
     /// Sends a call to one node, once.
     pub(crate) async fn try_at(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Tried {
-        self.noted(endpoint, self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await)
+        let tried = match call.part {
+            Some(_) => self.batches.send(endpoint, call, limit).await,
+            None => self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await,
+        };
+        self.noted(endpoint, tried)
     }
 
     /// Sends a call that may wait so long to one node, once; the server's work comes on top.

@@ -14,7 +14,7 @@ use bound::Waited;
 pub(crate) use until::Until;
 
 use crate::{
-    acquire::{OnQueue, Wish},
+    acquire::OnQueue,
     background::Arrival,
     backoff::Backoff,
     calls::Trouble,
@@ -27,6 +27,7 @@ use crate::{
     lease::{Kept, Lease, renewal_due, try_max},
     queue::QueuePlace,
     session::Session,
+    wish::Wish,
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};

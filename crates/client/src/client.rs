@@ -20,8 +20,8 @@ use tokio::{runtime::Handle, sync::Semaphore};
 /// How long a call that does not wait may take, where the program names no time.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Claims of sessions that ask at a time, each over a connection. None of these requests waits for a lock, so the bound can hold
-/// nobody up for good.
+/// Claims of sessions that ask at a time, each over a connection, where they cannot be part of a batch. None of these requests
+/// waits for a lock, so the bound can hold nobody up for good.
 const ASKS_MAX: usize = 16;
 /// Grants with a session of their own whose ends are listened for, each over an open request. A session that many grants share
 /// needs one for all of them.
@@ -100,7 +100,7 @@ impl ClientBuilder {
         let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let program = program();
         let caller = Caller { program: program.clone(), auth_token: self.auth_token };
-        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &caller)?;
+        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &caller, runtime.clone())?;
         Ok(Client(Arc::new(Inner {
             renewals: calls.on_connections_of_its_own(&caller)?,
             background: Background::new(runtime, calls.on_connections_of_its_own(&caller)?),

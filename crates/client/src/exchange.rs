@@ -1,6 +1,6 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
-use crate::{claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem, reading::AsOf};
+use crate::{batches::Part, claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem, reading::AsOf};
 use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
 use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode, header};
@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) key: Option<GrantId>,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Option<Body>,
+    /// What it is as a part of a batch, where it can be one.
+    pub(crate) part: Option<Part>,
 }
 
 /// What is sent along.
@@ -43,7 +45,7 @@ pub(crate) enum Body {
 
 impl Call {
     pub(crate) fn new(method: Method, path: String) -> Call {
-        Call { method, path, key: None, headers: Vec::new(), body: None }
+        Call { method, path, key: None, headers: Vec::new(), body: None, part: None }
     }
 
     pub(crate) fn key(self, key: GrantId) -> Call {
@@ -54,6 +56,11 @@ impl Call {
         Call { body: Some(Body::Json(body.to_string())), ..self }
     }
 
+    /// It may be sent together with others.
+    pub(crate) fn part(self, part: Part) -> Call {
+        Call { part: Some(part), ..self }
+    }
+
     pub(crate) fn header(mut self, name: &'static str, value: String) -> Call {
         self.headers.push((name, value));
         self
@@ -61,7 +68,7 @@ impl Call {
 }
 
 /// A definite answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
@@ -107,7 +114,7 @@ impl Reply {
 }
 
 /// What came of one try.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Tried {
     /// A definite answer.
     Answered(Reply),
@@ -252,7 +259,10 @@ impl Connections {
     fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
         let mut request = self.0.request(call.method.clone(), endpoint.url(&call.path));
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
-        if let Some(key) = call.key {
+        // The end of a grant has its id in its path.
+        if let Some(key) = call.key
+            && !matches!(call.part, Some(Part::Release))
+        {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
         }
         for (name, value) in &call.headers {
@@ -281,6 +291,13 @@ async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, r
         body.extend_from_slice(&chunk);
     }
     Ok(Reply { status, headers, body, sent, may_be_done: false })
+}
+
+impl Tried {
+    /// What an answer means.
+    pub(crate) fn of(reply: Reply) -> Tried {
+        meaning(reply)
+    }
 }
 
 fn meaning(reply: Reply) -> Tried {

@@ -61,6 +61,7 @@
 mod acquire;
 mod background;
 mod backoff;
+mod batches;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod calls;
@@ -88,6 +89,7 @@ mod terms;
 mod transaction;
 mod upgrade;
 mod watch;
+mod wish;
 mod write;
 
 pub use acquire::Acquire;

@@ -127,6 +127,7 @@ impl Claim<'_> {
         let mut call = self.call(&self.wish.body(Some(session), wait.unwrap_or_default()));
         if wait.is_none() {
             call = call.header("prefer", "respond-async".to_owned());
+            call.part = self.wish.part();
         }
         let was_answered = self.is_answered || self.posts_sent == 0;
         self.is_answered = false;
@@ -138,7 +139,7 @@ impl Claim<'_> {
                     return Err(trouble);
                 }
                 // Never closed while the client exists.
-                let _place = inner.asks.acquire().await.ok();
+                let _place = if call.part.is_none() { inner.asks.acquire().await.ok() } else { None };
                 self.posts_sent += 1;
                 self.first_sent.get_or_insert_with(Moment::now);
                 match inner.calls.try_at(&endpoint, &call, left.min(STAND_WITHIN)).await {

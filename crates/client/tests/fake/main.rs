@@ -1,5 +1,6 @@
 //! The client against a server that fails as it is told to: what is repeated, with which key, and what the caller hears.
 
+mod batches;
 mod grants;
 mod looking;
 mod server;

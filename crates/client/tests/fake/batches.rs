@@ -1,0 +1,142 @@
+//! What many tasks of a session ask at once travels in one request, and stays as safe as if each were alone.
+
+use crate::{
+    SECOND,
+    server::{Act, Seen, Server, held, problem},
+};
+use fairhold_client::{Error, Guard, Session};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const TASKS: usize = 3;
+
+/// Opens a session, takes what comes alone, and leaves batches to the script.
+fn besides(seen: &Seen) -> Act {
+    match &seen.line {
+        line if line.starts_with("POST /v1/sessions ") => {
+            let id = "0123456789abcdef0123456789abcdef";
+            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+        }
+        line if line.starts_with("POST /v1/locks") => held(seen),
+        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
+        _ => Act::Hang,
+    }
+}
+
+fn calls(seen: &Seen) -> Vec<Value> {
+    seen.body["calls"].as_array().cloned().unwrap_or_default()
+}
+
+/// Each acquire of a batch is granted, each release is done.
+fn answers(seen: &Seen) -> Vec<Value> {
+    let answer = |(index, call): (usize, &Value)| match call["acquire"]["id"].as_str() {
+        Some(id) => {
+            let number = 41 + index;
+            json!({"status": 200, "body": {"id": id, "lock": call["acquire"]["lock"], "state": "held", "token": number,
+                "mode": "exclusive", "owner": "o", "number": number, "session": 40, "permits": 1, "queued_at": "now"}})
+        }
+        None => json!({"status": 204}),
+    };
+    calls(seen).iter().enumerate().map(answer).collect()
+}
+
+fn done(seen: &Seen) -> Act {
+    Act::Answer(200, "", json!({ "answers": answers(seen) }))
+}
+
+fn is_batch(seen: &Seen) -> bool {
+    seen.line.starts_with("POST /v1/batch ")
+}
+
+async fn take(session: &Session) -> Vec<Result<Guard, Error>> {
+    let names = (0..TASKS).map(|task| format!("lock-{task}"));
+    join_all(names.map(|name| session.lock(&name).wait(10 * SECOND).into_future())).await
+}
+
+fn ids(seen: &Seen, kind: &str) -> BTreeSet<String> {
+    calls(seen).iter().filter_map(|call| Some(call[kind]["id"].as_str()?.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn what_is_asked_at_once_is_one_request_and_each_hears_its_own_answer() {
+    let server = Server::start(|seen, _| if is_batch(seen) { done(seen) } else { besides(seen) }).await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
+    for (task, guard) in guards.iter().enumerate() {
+        assert_eq!((guard.lock().as_str(), guard.token().unwrap().0), (&*format!("lock-{task}"), 41 + task as u64));
+    }
+    let taken = server.now("POST /v1/batch")[0].clone();
+    assert!(calls(&taken).iter().all(|call| call["acquire"]["queue"] == true), "{taken:?}");
+    join_all(guards.into_iter().map(Guard::release)).await.into_iter().for_each(Result::unwrap);
+    let batches = server.now("POST /v1/batch");
+    assert_eq!(batches.len(), 2, "{batches:?}");
+    assert_eq!(ids(&batches[0], "acquire"), ids(&batches[1], "release"), "what was taken is given back");
+    assert!(server.now("POST /v1/locks").is_empty() && server.now("DELETE").is_empty());
+}
+
+#[tokio::test]
+async fn a_batch_without_an_answer_is_repeated_with_the_same_ids() {
+    let server = Server::start(|seen, before| match (is_batch(seen), before) {
+        (true, 0) => Act::Close,
+        (true, 1) => Act::Answer(200, "", json!({"answers": []})),
+        (true, 2) => problem(503, "no_quorum"),
+        (true, _) => done(seen),
+        (false, _) => besides(seen),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
+    let asked: BTreeSet<String> = server.now("POST /v1/batch").iter().flat_map(|seen| ids(seen, "acquire")).collect();
+    let taken: BTreeSet<String> = guards.iter().map(|guard| guard.id().to_string()).collect();
+    assert_eq!(asked, taken, "each was asked for under one id");
+}
+
+#[tokio::test]
+async fn one_call_of_a_batch_can_fail_without_the_others() {
+    let server = Server::start(|seen, _| {
+        if !is_batch(seen) {
+            return besides(seen);
+        }
+        let mut answers = answers(seen);
+        if ids(seen, "acquire").len() == TASKS {
+            answers[1] = json!({"status": 409, "body": {"code": "would_deadlock", "detail": "as told"}});
+        }
+        Act::Answer(200, "", json!({ "answers": answers }))
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let taken = take(&session).await;
+    assert!(taken[0].is_ok() && taken[2].is_ok(), "{taken:?}");
+    assert!(matches!(taken[1], Err(Error::Refused { status: 409, .. })), "{taken:?}");
+}
+
+#[tokio::test]
+async fn a_node_without_batches_is_asked_one_by_one() {
+    let server = Server::start(|seen, _| if is_batch(seen) { problem(404, "not_found") } else { besides(seen) }).await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let taken = take(&session).await;
+    assert!(taken.iter().all(Result::is_ok), "{taken:?}");
+    assert_eq!(server.now("POST /v1/locks").len(), TASKS);
+}
+
+#[tokio::test]
+async fn who_leaves_before_the_answer_gives_back_what_it_may_have_got() {
+    let server = Server::start(|seen, _| match is_batch(seen) && ids(seen, "release").is_empty() {
+        true => Act::Hang,
+        false if is_batch(seen) => done(seen),
+        false => besides(seen),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let asking = tokio::spawn(async move { take(&session).await });
+    let asked = server.until("POST /v1/batch", 1).await;
+    asking.abort();
+    let given_back = server.until("POST /v1/batch", 2).await;
+    assert_eq!(ids(&given_back[1], "release"), ids(&asked[0], "acquire"));
+}
