@@ -301,9 +301,9 @@ def sessions(figures):
     if not figures["sessions"]:
         return ""
     lines = ["## Sessions that do nothing but live\n", "Memory of all servers together, by the growth of what is resident; processor time of all servers together. The goals are", "1.5 KiB, and with 100,000 sessions less than 5 % of one core.\n"]
-    lines += ["| | memory a session | sessions | processor |", "|---|---|---|---|"]
+    lines += ["| | memory a session | sessions | processor | and without any |", "|---|---|---|---|---|"]
     for system, cost in figures["sessions"].items():
-        lines.append(f"| {NAMES[system]} | {cost['bytes_each'] / 1024:.1f} KiB | {cost['sessions']:,} | {cost['cores'] * 100:.1f} % of a core |")
+        lines.append(f"| {NAMES[system]} | {cost['bytes_each'] / 1024:.1f} KiB | {cost['sessions']:,} | {cost['cores'] * 100:.1f} % of a core | {cost['cores_without'] * 100:.1f} % |")
     lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases of one client; those of")
     lines.append("ZooKeeper and Redis have a connection each.")
     return "\n".join(lines) + "\n"
