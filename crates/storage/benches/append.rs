@@ -6,7 +6,7 @@
 use divan::{Bencher, counter::ItemsCount};
 use fairhold_raft::types::Batch;
 use fairhold_state::command::Command;
-use fairhold_storage::{TypeConfig, log_store::LogStore};
+use fairhold_storage::{Storage, TypeConfig};
 use fairhold_types::{GrantNumber, LockName, time::WallMillis};
 use openraft::{
     EntryPayload,
@@ -31,7 +31,7 @@ fn main() {
 /// A log on the disk, and what runs it.
 struct Bench {
     runtime: tokio::runtime::Runtime,
-    log: LogStore,
+    storage: Storage,
     index: u64,
     _directory: TempDir,
 }
@@ -39,9 +39,9 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let directory = tempfile::tempdir().expect("a folder");
-        let log = LogStore::open(&directory.path().join("log"), false).expect("a new log");
+        let storage = Storage::open(&directory.path().join("data"), 1).expect("a new log");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        Bench { runtime, log, index: 0, _directory: directory }
+        Bench { runtime, storage, index: 0, _directory: directory }
     }
 
     fn next(&mut self, commands: usize) -> Entry {
@@ -55,7 +55,7 @@ impl Bench {
     /// Hands it to the log, which from then on has it in memory, and to the thread that writes.
     fn hand_over(&mut self, entry: Entry) -> impl Future<Output = ()> + use<> {
         let (sender, receiver) = TypeConfig::oneshot();
-        self.runtime.block_on(self.log.append([entry], IOFlushed::signal(sender))).expect("the log takes it");
+        self.runtime.block_on(self.storage.log.append([entry], IOFlushed::signal(sender))).expect("the log takes it");
         async move { receiver.await.expect("the log answers").expect("it is written") }
     }
 }
