@@ -67,7 +67,7 @@ struct Shared {
 
 impl LogStore {
     /// Opens the log in a directory and verifies it; where `exists` says that there was one, it must be there.
-    pub fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
+    pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
         LogStore::start(db, Box::new(move |batch: Batch| target.write(batch)))
