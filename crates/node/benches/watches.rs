@@ -1,4 +1,4 @@
-//! What it costs to tell those who watch of a change: `cargo bench -p fairhold-node --bench watches`.
+//! What it costs to tell those who watch of a change: `cargo bench --workspace --bench watches`.
 //!
 //! Apply and the crier find them and wake them; then each looks for itself, in a task of its own, which is not part of this.
 

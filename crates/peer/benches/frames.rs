@@ -1,4 +1,4 @@
-//! What a frame between two nodes costs, without a socket: `cargo bench -p fairhold-peer --bench frames`.
+//! What a frame between two nodes costs, without a socket: `cargo bench --workspace --bench frames`.
 
 use bytes::{Bytes, BytesMut};
 use divan::{Bencher, black_box, counter::BytesCount};

@@ -1,4 +1,5 @@
-//! What the bytes of a log entry cost, and those of the message that brings it to a follower: `cargo bench -p fairhold-raft --bench entries`.
+//! What the bytes of a log entry cost, and those of the message that brings it to a follower:
+//! `cargo bench --workspace --bench entries`.
 
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_raft::types::{Batch, Types};

@@ -1,4 +1,4 @@
-//! What the state's things take in memory: `cargo bench -p fairhold-state --bench memory`. The line `max alloc` has the number of
+//! What the state's things take in memory: `cargo bench --workspace --bench memory`. The line `max alloc` has the number of
 //! allocations and their bytes, for all the things together, as they were asked for: an allocator rounds each of them up.
 
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
