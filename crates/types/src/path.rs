@@ -95,7 +95,7 @@ impl Path {
     pub fn child(&self, name: &str) -> Path {
         debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
         let parent = if self.0.len() == 1 { "" } else { &self.0 };
-        Path(Arc::from(format!("{parent}/{name}")))
+        Path(joined(parent, name))
     }
 
     /// What every path below this one begins with: `/jobs/` for `/jobs`.
@@ -140,8 +140,17 @@ impl LockName {
     /// Where the lock stands in the tree: `/locks/{name}`.
     #[must_use]
     pub fn path(&self) -> Path {
-        Path(Arc::from(format!("{LOCKS}/{}", self.0)))
+        Path(joined(LOCKS, &self.0))
     }
+}
+
+/// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third of it.
+fn joined(parent: &str, rest: &str) -> Arc<str> {
+    let mut path = String::with_capacity(parent.len() + 1 + rest.len());
+    path.push_str(parent);
+    path.push('/');
+    path.push_str(rest);
+    Arc::from(path)
 }
 
 /// A name orders as its text does, so a range of names can be asked for by texts that are none.
