@@ -157,8 +157,9 @@ async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Wai
     }
     let call = Call { body: Some(Body::Json(text)), ..Call::new(Method::POST, "/v1/batch".to_owned()) };
     let tried = connections.send(endpoint, &call, limit, limit + ANSWER_GRACE).await;
-    if matches!(&tried, Tried::Answered(Reply { status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, .. })) {
-        // A node of an older version.
+    let alone_again = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
+    if matches!(&tried, Tried::Answered(Reply { status, .. }) if alone_again.contains(status)) {
+        // One of them is not understood, and nothing was begun: which, each learns alone. Or it is a node of an older version.
         join_all(batch.into_iter().map(alone)).await;
         return;
     }

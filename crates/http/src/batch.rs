@@ -2,7 +2,8 @@
 //! request costs is paid once for all of them, and they are committed together.
 //!
 //! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, and a
-//! release. So no call holds up the others, and nothing depends on whether the answer arrives.
+//! release. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a call that cannot
+//! be understood is refused before any of it is begun.
 
 use crate::{
     answer,
@@ -70,6 +71,12 @@ enum Call {
     Release(Fields),
 }
 
+/// A call that is understood.
+enum Understood {
+    Acquire(Box<AcquireCall>),
+    Release(GrantId),
+}
+
 /// What came of a call, and the revision that it shows.
 type Done = (Answer, Option<Revision>);
 
@@ -77,7 +84,12 @@ type Done = (Answer, Option<Revision>);
 pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     received.query(&BATCH)?;
-    let calls = calls(&received.body)?;
+    let calls: Vec<Understood> = (0..)
+        .zip(calls(&received.body)?)
+        .map(|(index, call): (usize, Call)| {
+            understood(&received, call).map_err(|problem| problem.within(&format!("calls[{index}]")))
+        })
+        .collect::<Result<_, _>>()?;
     let done = join_all(calls.into_iter().map(|call| answer_to(&node, &received, call))).await;
     let revision = done.iter().filter_map(|(_, revision)| *revision).max().unwrap_or_else(|| node.revision());
     let answers = done.into_iter().map(|(answer, _)| answer).collect();
@@ -94,10 +106,17 @@ fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
     Err(Problem::bad_request(format!("\"calls\" has {length} entries: 1 to {BATCH_CALLS_MAX} fit into a batch")))
 }
 
-async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Call) -> Done {
+fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
+    match call {
+        Call::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
+        Call::Release(fields) => id(&mut Params::of(fields, &RELEASE)?).map(Understood::Release),
+    }
+}
+
+async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Understood) -> Done {
     let done = match call {
-        Call::Acquire(fields) => acquire(node, received, fields).await,
-        Call::Release(fields) => release(node, received, fields).await,
+        Understood::Acquire(call) => acquire(node, *call).await,
+        Understood::Release(id) => release(node, received, id).await,
     };
     done.unwrap_or_else(|problem| {
         let problem = fairhold_types::problem::Problem::from(problem);
@@ -107,8 +126,7 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call:
     })
 }
 
-async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, fields: Fields) -> Result<Done, Problem> {
-    let call = acquire_call(received, fields)?;
+async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result<Done, Problem> {
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
@@ -134,8 +152,7 @@ fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Prob
     }
 }
 
-async fn release<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, fields: Fields) -> Result<Done, Problem> {
-    let id = id(&mut Params::of(fields, &RELEASE)?)?;
+async fn release<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, id: GrantId) -> Result<Done, Problem> {
     let revision = node.release(id, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }

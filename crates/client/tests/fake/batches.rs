@@ -115,13 +115,17 @@ async fn one_call_of_a_batch_can_fail_without_the_others() {
 }
 
 #[tokio::test]
-async fn a_node_without_batches_is_asked_one_by_one() {
-    let server = Server::start(|seen, _| if is_batch(seen) { problem(404, "not_found") } else { besides(seen) }).await;
-    let client = server.client(10 * SECOND);
-    let session = client.session().await.unwrap();
-    let taken = take(&session).await;
-    assert!(taken.iter().all(Result::is_ok), "{taken:?}");
-    assert_eq!(server.now("POST /v1/locks").len(), TASKS);
+async fn a_node_that_does_not_take_the_batch_is_asked_one_by_one() {
+    // One has no batches, the other does not understand one of the calls.
+    for (status, code) in [(404, "not_found"), (400, "bad_request")] {
+        let refused = move |seen: &Seen, _| if is_batch(seen) { problem(status, code) } else { besides(seen) };
+        let server = Server::start(refused).await;
+        let client = server.client(10 * SECOND);
+        let session = client.session().await.unwrap();
+        let taken = take(&session).await;
+        assert!(taken.iter().all(Result::is_ok), "{taken:?}");
+        assert_eq!(server.now("POST /v1/locks").len(), TASKS);
+    }
 }
 
 #[tokio::test]
