@@ -49,10 +49,10 @@ def is_one_of_a_sequence(case):
 
 
 class Parameters:
-    """Those of the query and those of a JSON body, as one."""
+    """Those of the query and those of a JSON body, as one; or those of one call of a batch."""
 
-    def __init__(self, case):
-        self.places = [place for place in (case.query, case.body) if isinstance(place, dict)]
+    def __init__(self, *places):
+        self.places = [place for place in places if isinstance(place, dict)]
 
     def get(self, name):
         return next((place[name] for place in self.places if place.get(name) is not None), None)
@@ -116,10 +116,24 @@ def keep_to_one_place(case):
 
 def drop_null(case):
     """`null` stands for not given."""
-    if isinstance(case.body, dict):
-        for name in fields_of_body(case):
-            if name in case.body and case.body[name] is None:
-                del case.body[name]
+    bodies = [(case.body, fields_of_body(case))] if isinstance(case.body, dict) else []
+    bodies += [(acquire, fields_of_acquire(case)) for acquire in acquires_of_batch(case)]
+    for body, fields in bodies:
+        for name in fields:
+            if name in body and body[name] is None:
+                del body[name]
+
+
+def acquires_of_batch(case):
+    """What the acquires of a batch say, as far as it is one."""
+    calls = case.body.get("calls") if case.operation.path == "/v1/batch" and isinstance(case.body, dict) else None
+    found = [call.get("acquire") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return [acquire for acquire in found if isinstance(acquire, dict)]
+
+
+def fields_of_acquire(case):
+    one_of = fields_of_body(case)["calls"]["items"]["anyOf"]
+    return next(one["properties"]["acquire"]["properties"] for one in one_of if "acquire" in one["properties"])
 
 
 def fields_of_body(case):
@@ -171,16 +185,7 @@ def keep_to_different_locks(case):
             case.body["locks"] = list(names.values())
 
 
-def keep_to_the_words(case, parameters):
-    # The coverage of a pattern may begin with nothing, which is no value of these.
-    for name in ("If-Match", "Fairhold-Fence"):
-        if (case.headers or {}).get(name) == "":
-            del case.headers[name]
-    # What it is to be newer than is a revision that was.
-    parameters.drop("after")
-    if case.operation.path.startswith("/v1/elections/"):
-        # A stream's, and none is asked for.
-        parameters.drop("from")
+def keep_to_the_words_of_acquires(parameters):
     if parameters.get("session") is not None:
         parameters.drop("ttl", "hold")
     if parameters.get("permits") is not None and parameters.get("permits") != parameters.get("limit"):
@@ -192,15 +197,32 @@ def keep_to_the_words(case, parameters):
         for place in parameters.places:
             if "max_hold" in place:
                 place["max_hold"] = "1m"
+    for name, most in BYTES_MAX.items():
+        if bytes_of(parameters.get(name)) > most:
+            parameters.drop(name)
+
+
+def keep_to_the_words(case, parameters):
+    # The coverage of a pattern may begin with nothing, which is no value of these.
+    for name in ("If-Match", "Fairhold-Fence"):
+        if (case.headers or {}).get(name) == "":
+            del case.headers[name]
+    # What it is to be newer than is a revision that was.
+    parameters.drop("after")
+    if case.operation.path.startswith("/v1/elections/"):
+        # A stream's, and none is asked for.
+        parameters.drop("from")
+    keep_to_the_words_of_acquires(parameters)
+    for acquire in acquires_of_batch(case):
+        keep_to_the_words_of_acquires(Parameters(acquire))
+        if bytes_of(acquire.get("lock")) > BYTES_MAX["prefix"]:
+            acquire["lock"] = "printer"
     # Each month has 28 days, and time began in 1970, whatever the zone.
     at = parameters.get("at")
     if isinstance(at, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", at):
         parameters.drop("at")
     # A cursor is one that a page gave.
     parameters.drop("cursor")
-    for name, most in BYTES_MAX.items():
-        if bytes_of(parameters.get(name)) > most:
-            parameters.drop(name)
     path = case.path_parameters or {}
     # A reason is an administrator's, who names a session by its number.
     if case.operation.label == "DELETE /v1/sessions/{id}" and len(str(path.get("id"))) == 32:
@@ -221,7 +243,7 @@ def before_call(context, case, kwargs):
     keep_to_one_place(case)
     if is_positive(case) and isinstance(case.body, dict) and has_whole_floats(case.body):
         case.body = whole(case.body)
-    parameters = Parameters(case)
+    parameters = Parameters(case.query, case.body)
     if is_one_of_a_sequence(case):
         # A redirect says nothing of what became of what was made before.
         (case.headers or {}).pop("Fairhold-Route", None)
