@@ -86,9 +86,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     received.query(&BATCH)?;
     let calls: Vec<Understood> = (0..)
         .zip(calls(&received.body)?)
-        .map(|(index, call): (usize, Call)| {
-            understood(&received, call).map_err(|problem| problem.within(&format!("calls[{index}]")))
-        })
+        .map(|(index, call): (usize, Call)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
         .collect::<Result<_, _>>()?;
     let done = join_all(calls.into_iter().map(|call| answer_to(&node, &received, call))).await;
     let revision = done.iter().filter_map(|(_, revision)| *revision).max().unwrap_or_else(|| node.revision());
@@ -111,6 +109,12 @@ fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
         Call::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
         Call::Release(fields) => id(&mut Params::of(fields, &RELEASE)?).map(Understood::Release),
     }
+}
+
+/// Which call is wrong, and why.
+fn misunderstood(index: usize, problem: Problem) -> Problem {
+    let said = fairhold_types::problem::Problem::from(problem);
+    Problem::bad_request(format!("calls[{index}]: {}", said.detail))
 }
 
 async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Understood) -> Done {

@@ -127,12 +127,6 @@ impl Problem {
         Problem::bad_request(format!("{what}: this version does not support it yet"))
     }
 
-    /// The same, of a part of what was sent.
-    pub(crate) fn within(mut self, part: &str) -> Problem {
-        self.detail = format!("{part}: {}", self.detail).into();
-        self
-    }
-
     pub(crate) fn facts(mut self, facts: Facts) -> Problem {
         *self.facts = facts;
         self

@@ -144,7 +144,8 @@ impl LockName {
     }
 }
 
-/// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third of it.
+/// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third
+/// of it.
 fn joined(parent: &str, rest: &str) -> Arc<str> {
     let mut path = String::with_capacity(parent.len() + 1 + rest.len());
     path.push_str(parent);
