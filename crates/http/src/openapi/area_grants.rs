@@ -283,7 +283,8 @@ fn batch(describe: &mut Describer) -> Operation {
             "Each call is begun in its place, is answered as if it were made alone, and stands or fails by itself; where one \
              cannot be understood, all are refused before any is begun. The answer comes when all are done, and no call \
              waits for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
-             `GET /v1/grants/{id}` and `GET /v1/watch` tell. Sent again, with the same ids, it does nothing twice. The headers are those of every call in it.",
+             `GET /v1/grants/{id}` and `GET /v1/watch` tell. Sent again, with the same ids, it does nothing twice. \
+             The headers are those of every call in it.",
         )
         .query(&batch::BATCH, vec![])
         .request_of(schema, example)
