@@ -3,7 +3,7 @@
 use crate::{
     answer,
     delivery::Undelivered,
-    error::{Asked, Problem, lock_name},
+    error::{Asked, Problem, lock_name, refuse_reserved},
     headers, hold,
     params::{Known, Params, expected},
     request::{Received, up_to},
@@ -169,6 +169,7 @@ fn acquire_many_call(received: &Received, grant: GrantId) -> Result<(AcquireCall
     if names.is_empty() || names.len() != wants.len() {
         return Err(expected("locks", "a list of different locks, each {\"name\": …}"));
     }
+    names.into_iter().try_for_each(refuse_reserved)?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
     common_call(received, &mut params, wants, grant)
 }

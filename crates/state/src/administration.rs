@@ -3,7 +3,7 @@
 
 use crate::{
     apply::{Change, Effect},
-    command::{Event, Outcome, Revoke, SetLock},
+    command::{Event, Outcome, Rejection, Revoke, SetLock},
     grant::Keeper,
     record::{LockSettings, Revocation},
 };
@@ -14,7 +14,11 @@ impl Change<'_> {
     /// Sets what is named. Nobody who holds is un-held; whoever waits and can no longer fit ends. Where anything stays as it
     /// would
     /// not be by itself, the lock is not forgotten.
-    pub(crate) fn set_lock(&mut self, order: SetLock) -> Effect {
+    pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
+        // A contender's node is no lock, and a lock below one would outlive it.
+        if order.lock.is_reserved() {
+            return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
+        }
         let before = self.state.settings(&order.lock).cloned();
         let mut after = before.clone().unwrap_or_default();
         after.used = true;
@@ -26,14 +30,14 @@ impl Change<'_> {
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
         if before.as_ref() == Some(&after) {
-            return Effect::Unchanged(Outcome::Nothing);
+            return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         self.open_lock(&order.lock, None, order.at);
         *self.state.settings_mut(&order.lock) = after;
         self.events.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
         let locks = self.end_who_cannot_fit(&order.lock, &order.by);
         self.advance_all(locks);
-        Effect::Changed(Outcome::Done)
+        Ok(Effect::Changed(Outcome::Done))
     }
 
     /// Ends those who wait for more permits than there are, or to share what has a limit; says which locks may go on.

@@ -76,7 +76,7 @@ impl Change<'_> {
             Command::Downgrade { grant, at: _ } => self.downgrade(grant),
             Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, if_busy),
             Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
-            Command::SetLock(order) => Ok(self.set_lock(order)),
+            Command::SetLock(order) => self.set_lock(order),
             Command::Revoke(order) => Ok(self.revoke(order)),
             Command::EndHold { grant, token, at: _ } => Ok(self.end_bounded(grant, token)),
         }

@@ -338,10 +338,9 @@ impl State {
 
 fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
     let names: BTreeSet<&LockName> = acquire.wants.iter().map(|want| &want.lock).collect();
-    let is_reserved = |name: &&LockName| name.as_str().split('/').any(is_contender_name);
     let election = acquire.value.is_some();
     let unsupported = [
-        ("a lock with a contender's name", names.iter().any(is_reserved)),
+        ("a lock with a contender's name", names.iter().any(|name| name.is_reserved())),
         ("taking no lock, or one twice", names.is_empty() || names.len() != acquire.wants.len()),
         ("taking so many locks at once", names.len() > limits::LOCKS_TOGETHER_MAX),
         ("a reentrant hold of several locks", acquire.reentrant && acquire.wants.len() > 1),
@@ -354,12 +353,4 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),
         None => Ok(()),
     }
-}
-
-/// Whether a level is named as `join` names a contender: a lock there would stand where one stands or may come to stand.
-fn is_contender_name(level: &str) -> bool {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    level.split_once("-lock-").is_some_and(|(session, sequence)| {
-        !session.is_empty() && is_number(session) && sequence.len() == 10 && is_number(sequence)
-    })
 }

@@ -142,6 +142,20 @@ impl LockName {
     pub fn path(&self) -> Path {
         Path(joined(LOCKS, &self.0))
     }
+
+    /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. A lock of that
+    /// name would be such a node, or stand below one, so no lock may have it.
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.0.split('/').any(is_contender_name)
+    }
+}
+
+fn is_contender_name(level: &str) -> bool {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    level.split_once("-lock-").is_some_and(|(session, sequence)| {
+        !session.is_empty() && is_number(session) && sequence.len() == 10 && is_number(sequence)
+    })
 }
 
 /// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third
@@ -253,6 +267,22 @@ mod tests {
         assert_eq!(Path::parse(&path(1_025)), Err(ParsePathError::TooLong { length: 1_025, max: 1_024 }));
         assert!(Path::parse(&"/x".repeat(31)).is_ok() && Path::parse(&"/x".repeat(32)).is_ok());
         assert_eq!(Path::parse(&"/x".repeat(33)), Err(ParsePathError::TooDeep { levels: 33, max: 32 }));
+    }
+
+    #[test]
+    fn a_name_with_a_level_like_a_contenders_node_is_reserved() {
+        for (name, reserved) in [
+            ("2-lock-0000000000", true),
+            ("orders/2-lock-0000000000", true),
+            ("2-lock-0000000000/x", true),
+            ("2-lock-000000000", false),
+            ("2-lock-00000000000", false),
+            ("x-lock-0000000000", false),
+            ("-lock-0000000000", false),
+            ("2-lock-000000000x", false),
+        ] {
+            assert_eq!(LockName::parse(name).unwrap().is_reserved(), reserved, "{name}");
+        }
     }
 
     #[test]
