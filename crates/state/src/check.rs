@@ -2,9 +2,7 @@
 
 use crate::{
     State,
-    index::Index,
     record::{Contender, Kind, Role},
-    snapshot::rebuild_caches,
 };
 use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
@@ -56,9 +54,9 @@ impl State {
     }
 
     fn check_caches(&self) -> Result<(), String> {
-        let (mut index, mut in_session) = (Index::default(), imbl::OrdMap::new());
-        rebuild_caches(self, &mut index, &mut in_session);
-        if index != self.index {
+        let mut rebuilt = self.clone();
+        rebuilt.rebuild_caches();
+        if rebuilt.index != self.index {
             return Err("an index differs from the tree".to_owned());
         }
         let contenders = || {
@@ -68,11 +66,16 @@ impl State {
             })
         };
         contenders().try_for_each(|contender| self.check_companions(contender))?;
+        for path in self.index.contenders.values().chain(self.index.companions.values()) {
+            if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
+                return Err(format!("{path} is no contender"));
+            }
+        }
         let held = contenders().filter(|contender| !contender.companion).filter(|contender| contender.token().is_some()).count();
         if self.census().held != held {
             return Err(format!("the census has {} grants held, the tree {held}", self.census().held));
         }
-        if in_session != self.memory.in_session || !self.memory.is_consistent() {
+        if rebuilt.memory.in_session != self.memory.in_session || !self.memory.is_consistent() {
             return Err("the memory's caches differ from what is remembered".to_owned());
         }
         Ok(())
@@ -129,8 +132,9 @@ impl State {
         }
         let settings = self.settings(lock);
         let limited_at = settings.and_then(|settings| settings.limited_at);
-        let from_before = view.holders.iter().any(|holder| holder.granted_at <= limited_at);
-        if permits > u64::from(limit) && !from_before {
+        let from_before = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
+        // One that has more permits than the limit allows now may share, and be the only one again.
+        if permits > u64::from(limit) && view.holders.len() > 1 && !from_before {
             return Err(format!("{lock} has {permits} permits out and a limit of {limit}"));
         }
         if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
@@ -141,12 +145,6 @@ impl State {
         if view.holders.is_empty() && first.is_some_and(|first| !first.is_of_several()) {
             return Err(format!("{lock} is free and {} wait for it", view.waiting));
         }
-        self.check_election(lock)?;
-        for path in self.index.contenders.values().chain(self.index.companions.values()) {
-            if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
-                return Err(format!("{path} is no contender"));
-            }
-        }
-        Ok(())
+        self.check_election(lock)
     }
 }

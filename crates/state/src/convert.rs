@@ -24,10 +24,12 @@ impl Change<'_> {
         self.refuse_several(number)?;
         self.refuse_election(&lock)?;
         self.refuse_semaphore(&lock)?;
+        self.refuse_beside_others(&lock, number)?;
         self.note_changed_mode(number, HoldingEnd::Downgraded);
         let now = self.moment();
         let contender = self.contender_mut(number);
         (contender.mode, contender.mode_since) = (Mode::Shared, Some(now));
+        self.state.index.note_mode(&lock, Mode::Shared);
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
         self.advance(&lock);
         Ok(Effect::Changed(standing(self.contender(number), &grant)))
@@ -94,6 +96,7 @@ impl Change<'_> {
         (contender.mode, contender.mode_since) = (Mode::Exclusive, None);
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
+        self.state.index.note_mode(lock, Mode::Exclusive);
         self.bound_hold(number);
         self.note_token(lock, number);
     }
@@ -133,6 +136,18 @@ impl Change<'_> {
         match self.state.is_election(lock) {
             Some(true) => Err(Rejection::OtherUse { election: true }),
             Some(false) | None => Ok(()),
+        }
+    }
+
+    /// Others hold exclusively beside it where an administrator lowered the limit below them. Beside those nobody may share.
+    fn refuse_beside_others(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
+        let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
+        match queue.holders.iter().copied().find(|holder| *holder != number) {
+            Some(other) => {
+                let (holder, ahead) = (self.contender_in(lock, other), queue.holders.len() as u64 - 1);
+                Err(Rejection::LockHeld { holder: self.state.holder_facts(holder), ahead })
+            }
+            None => Ok(()),
         }
     }
 

@@ -138,6 +138,7 @@ impl Change<'_> {
         self.remember_ended(&contender, EndReason::Expired, keeper);
         for lock in self.state.locks_of(number) {
             let expired = self.contender_in(&lock, number).clone();
+            self.state.unindex_cooling(&expired);
             self.note_ended(&expired, EndReason::Expired);
             let (session, reason) = (contender.session, EndReason::Expired);
             self.events.push(Event::Ended { lock: lock.clone(), grant: number, session, reason });

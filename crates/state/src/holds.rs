@@ -11,6 +11,7 @@ use crate::{
     record::{Contender, Hold, Session},
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limits::HOLDS_MAX};
+use std::cmp::Reverse;
 
 impl Change<'_> {
     /// A caller comes again with the id of a live hold: the same one, and from now on its attempt is the one that counts.
@@ -34,16 +35,25 @@ impl Change<'_> {
         Ok(Effect::Changed(outcome))
     }
 
-    /// The grant that the same owner of the session holds already, and that has what is asked for.
+    /// The grant that the same owner of the session holds already, and that has what is asked for: of several the one with the
+    /// most permits, and among equals the oldest.
     pub(crate) fn held_by_the_same(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
         let queue = self.state.index.queues.get(&want.lock)?;
-        let mut holders = queue.holders.iter().filter_map(|number| self.state.contender_in(&want.lock, *number));
-        let is_it = |holder: &&Contender| {
-            let same = holder.session == session && !holder.cooling && same_owner(holder, acquire);
-            same && (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
+        let owner = acquire.owner.given.then_some(acquire.owner.text.as_str());
+        let held = match &queue.by_holder {
+            Some(index) => index.grant_of(session, owner).and_then(|number| self.state.contender_in(&want.lock, number)),
+            None => {
+                let holders = queue.holders.iter().filter_map(|number| self.state.contender_in(&want.lock, *number));
+                let own = holders.filter(|holder| holder.session == session && !holder.cooling && same_owner(holder, acquire));
+                own.min_by_key(|holder| (Reverse(holder.permits), holder.number))
+            }
         };
-        holders.find(is_it).map(|holder| holder.number)
+        // All holders of a lock have one mode.
+        let has_it = |holder: &&Contender| {
+            (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
+        };
+        held.filter(has_it).map(|holder| holder.number)
     }
 
     /// Adds a hold to a grant that is held.

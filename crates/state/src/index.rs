@@ -3,11 +3,12 @@
 
 use crate::{
     deadlock::{Actor, Deeds},
+    holder_index::HolderIndex,
     record::{Contender, Kind, Role, Session, Znode},
 };
-use fairhold_types::{GrantId, GrantNumber, LockName, Path, SessionId, SessionNumber};
+use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
-use std::cmp::Reverse;
+use std::{cmp::Reverse, sync::Arc};
 
 /// Where a contender stands among those who wait: higher priority first, then first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,12 @@ impl Place {
 pub(crate) struct Queue {
     /// Those who hold it, and those who cool.
     pub(crate) holders: OrdSet<GrantNumber>,
+    /// The permits of all of these together.
+    pub(crate) permits: u64,
+    /// How many of these are exclusive.
+    pub(crate) exclusive: usize,
+    /// The same by token and by owner, where they are many.
+    pub(crate) by_holder: Option<Arc<HolderIndex>>,
     /// Those who wait, in order.
     pub(crate) waiting: OrdSet<Place>,
     /// Those who wait, the one that waits longest first.
@@ -50,6 +57,19 @@ pub(crate) struct Queue {
 impl Queue {
     fn is_empty(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
+    }
+
+    fn add_holder(&mut self, contender: &Contender) {
+        self.holders.insert(contender.number);
+        self.permits += u64::from(contender.permits);
+        self.exclusive += usize::from(contender.mode == Mode::Exclusive);
+    }
+
+    fn remove_holder(&mut self, contender: &Contender) {
+        if self.holders.remove(&contender.number).is_some() {
+            self.permits -= u64::from(contender.permits);
+            self.exclusive -= usize::from(contender.mode == Mode::Exclusive);
+        }
     }
 
     fn add_waiting(&mut self, contender: &Contender) {
@@ -107,7 +127,7 @@ impl Index {
         let number = contender.number;
         let queue = self.queues.entry(contender.lock.clone()).or_default();
         if contender.granted_at.is_some() {
-            queue.holders.insert(number);
+            queue.add_holder(contender);
         } else {
             queue.add_waiting(contender);
         }
@@ -149,16 +169,28 @@ impl Index {
         }
     }
 
-    /// Moves a contender from those who wait to those who hold.
-    pub(crate) fn grant(&mut self, contender: &Contender) {
+    /// Moves a contender from those who wait to those who hold; says how many hold now.
+    pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
         let queue = self.queues.entry(contender.lock.clone()).or_default();
         let waited = queue.remove_waiting(Place::of(contender));
-        queue.holders.insert(contender.number);
+        queue.add_holder(contender);
+        let holders = queue.holders.len();
         if waited && !contender.companion {
             self.waiting -= 1;
             self.note_deeds(contender, |deeds| {
                 deeds.waits.remove(&contender.number);
             });
+        }
+        holders
+    }
+
+    /// Notes that a holder has that mode from now on, which was the other one before.
+    pub(crate) fn note_mode(&mut self, lock: &LockName, mode: Mode) {
+        if let Some(queue) = self.queues.get_mut(lock) {
+            match mode {
+                Mode::Exclusive => queue.exclusive += 1,
+                Mode::Shared => queue.exclusive -= 1,
+            }
         }
     }
 
@@ -193,7 +225,7 @@ impl Index {
     /// Drops a contender that was removed from the tree.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
-            queue.holders.remove(&contender.number);
+            queue.remove_holder(contender);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
             let waited = queue.remove_waiting(Place::of(contender));
             self.waiting -= usize::from(waited && !contender.companion);

@@ -29,6 +29,7 @@ pub mod election;
 mod event;
 mod grant;
 pub mod history;
+mod holder_index;
 mod holds;
 mod index;
 mod kind;

@@ -199,7 +199,8 @@ impl Change<'_> {
         for lock in &locks {
             let granted = self.contender_in(lock, number).clone();
             self.count_granted(&granted);
-            self.state.index.grant(&granted);
+            let holders = self.state.index.grant(&granted);
+            self.state.index_holder(&granted, holders);
             self.note_token(lock, number);
             self.tell_leader(lock);
         }
@@ -254,7 +255,7 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| place < *first) || planted::has(Bug::OvertakesWaiters);
-        first && self.fits(lock, queue, mode, permits, limit)
+        first && self.fits(queue, mode, permits, limit)
     }
 
     /// The first of those who wait, where it can be granted now.
@@ -277,27 +278,19 @@ impl State {
         let Some(contender) = self.contender_in(lock, number) else { return false };
         let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
         let first = queue.waiting.get_min().is_some_and(|place| place.number() == number);
-        (first || planted::has(Bug::OvertakesWaiters)) && self.fits(lock, queue, contender.mode, contender.permits, limit)
+        (first || planted::has(Bug::OvertakesWaiters)) && self.fits(queue, contender.mode, contender.permits, limit)
     }
 
     /// Whether those who hold (or cool) leave room for one more.
-    fn fits(&self, lock: &LockName, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
-        let mut holders = queue.holders.iter().filter_map(|number| self.contender_in(lock, *number));
+    fn fits(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
-            // All holders of a lock have one mode, so any of them tells: readers do not have to count one another.
             Mode::Shared if planted::has(Bug::ReadersBesideWriter) => true,
-            Mode::Shared if queue.upgrading.is_some() => false,
-            Mode::Shared => holders.next().is_none_or(|holder| holder.mode == Mode::Shared),
+            Mode::Shared => queue.upgrading.is_none() && queue.exclusive == 0,
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
-                let mut held = 0;
-                // Those who share it are from before it got a limit.
-                let alone = holders.all(|holder| {
-                    held += u64::from(holder.permits);
-                    holder.mode == Mode::Exclusive
-                });
                 let room = u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany));
-                alone && held + u64::from(permits) <= room
+                // Those who share it are from before it got a limit.
+                queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= room
             }
         }
     }

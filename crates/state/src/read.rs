@@ -203,15 +203,42 @@ impl State {
         holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
     }
 
-    /// Passes exactly while a held grant has that token, and is that grant where one is named.
+    /// Passes exactly while a held grant has that token, and is that grant where one is named. It never walks over many
+    /// holders.
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
-        let holders = self.lock(lock).holders;
-        let holds =
-            |holder: &&Contender| holder.token() == Some(token) && grant.is_none_or(|grant| holder.ids().any(|id| id == *grant));
-        if holders.iter().any(holds) || planted::has(Bug::FenceUnchecked) {
+        let holds = match grant {
+            Some(grant) => {
+                let number = self.index.grants.get(grant);
+                let holder = number.and_then(|number| self.contender_in(lock, *number));
+                holder.is_some_and(|holder| holder.token() == Some(token))
+            }
+            None => self.has_token(lock, token),
+        };
+        if holds || planted::has(Bug::FenceUnchecked) {
             return Ok(());
         }
-        Err(Rejection::StaleToken { current: holders.iter().filter_map(|holder| holder.token()).max() })
+        Err(Rejection::StaleToken { current: self.newest_token(lock) })
+    }
+
+    fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
+        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+            Some(index) => index.sessions_with(token).next().is_some(),
+            None => self.few_holders(lock).any(|holder| holder.token() == Some(token)),
+        }
+    }
+
+    /// The newest token of those who hold a lock now.
+    fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
+        match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
+            Some(index) => index.newest_tokens().next().map(|(token, _)| token),
+            None => self.few_holders(lock).filter_map(Contender::token).max(),
+        }
+    }
+
+    /// The holders of a lock that has no index of them, because they are few.
+    fn few_holders<'a>(&'a self, lock: &'a LockName) -> impl Iterator<Item = &'a Contender> {
+        let queue = self.index.queues.get(lock);
+        queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender_in(lock, *number))
     }
 
     /// How many of everything there are, without walking over it.

@@ -116,6 +116,7 @@ impl Change<'_> {
             match node.map(|node| node.role) {
                 Some(Role::Contender(contender)) => {
                     self.state.index.remove_contender(&contender);
+                    self.state.unindex_holder(&contender);
                     *contender
                 }
                 Some(Role::Data | Role::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),

@@ -6,7 +6,8 @@ use crate::{
     State,
     command::{Command, Operation},
     history::{History, Past},
-    index::Index,
+    holder_index::HOLDERS_SCANNED_MAX,
+    index::{Index, Queue},
     memory::{Memory, Remembered},
     record::{Role, Session, Znode},
     statistics::Statistics,
@@ -14,7 +15,7 @@ use crate::{
 };
 use fairhold_codec::DecodeError;
 use fairhold_types::{
-    ClusterId, GrantId, LockName, Path, Revision, SessionNumber,
+    ClusterId, GrantId, LockName, Path, Revision,
     planted::{self, Bug},
 };
 use imbl::OrdMap;
@@ -195,9 +196,7 @@ impl State {
             state.memory = Memory::default();
         }
         (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
-        let (mut index, mut in_session) = (Index::default(), OrdMap::new());
-        rebuild_caches(&state, &mut index, &mut in_session);
-        (state.index, state.memory.in_session) = (index, in_session);
+        state.rebuild_caches();
         Ok(state)
     }
 
@@ -225,23 +224,31 @@ impl Command {
     }
 }
 
-/// Makes the caches from the truth.
-pub(crate) fn rebuild_caches(state: &State, index: &mut Index, in_session: &mut OrdMap<GrantId, SessionNumber>) {
-    for session in state.sessions.values() {
-        index.add_session(session);
-        for grant in session.ended.ids() {
-            in_session.insert(*grant, session.number);
-        }
-    }
-    for (path, node) in state.tree.iter() {
-        index.note_node(path, node);
-        match &node.role {
-            Role::Contender(contender) => index.add_contender(contender, path.clone()),
-            Role::Lock(settings) if settings.used => {
-                index.locks.extend(path.lock_name());
+impl State {
+    /// Makes the caches from the truth.
+    pub(crate) fn rebuild_caches(&mut self) {
+        let (mut index, mut in_session) = (Index::default(), OrdMap::new());
+        for session in self.sessions.values() {
+            index.add_session(session);
+            for grant in session.ended.ids() {
+                in_session.insert(*grant, session.number);
             }
-            Role::Lock(_) | Role::Data => {}
         }
+        for (path, node) in self.tree.iter() {
+            index.note_node(path, node);
+            match &node.role {
+                Role::Contender(contender) => index.add_contender(contender, path.clone()),
+                Role::Lock(settings) if settings.used => {
+                    index.locks.extend(path.lock_name());
+                }
+                Role::Lock(_) | Role::Data => {}
+            }
+        }
+        (self.index, self.memory.in_session) = (index, in_session);
+        let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
+        let crowded: Vec<LockName> =
+            self.index.queues.iter().filter(|(_, queue)| crowded(queue)).map(|(lock, _)| lock.clone()).collect();
+        crowded.iter().for_each(|lock| self.index_holders(lock));
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) enum Mistake {
     HistoryHasWaiters,
     HistoryEndsWithCooling,
     DowngradeTakesAnotherToken,
+    DowngradeBesideOthers,
     UpgradeKeepsTheToken,
     ReadersJoinAnUpgrade,
     SeveralAreTakenOneByOne,
@@ -127,8 +128,8 @@ struct Lock {
     limit: Option<u32>,
     max_waiters: Option<u64>,
     max_hold: Option<u64>,
-    /// An administrator set the limit.
-    limited: bool,
+    /// When an administrator set the limit.
+    limited: Option<u64>,
     kept: bool,
     /// Whether it is an election, once somebody stood in it.
     election: Option<bool>,
@@ -409,9 +410,15 @@ impl Naive {
         if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
     }
 
-    /// Whether an administrator set its limit.
-    pub(crate) fn is_limited(&self, lock: &LockName) -> bool {
-        self.locks.iter().any(|known| known.name == *lock && known.limited)
+    /// Whether its holders are those that the rules let in: nobody is un-held by a lowered limit, and nobody joins those
+    /// who are over it.
+    pub(crate) fn holds_well(&self, lock: &LockName, limit: u32) -> bool {
+        let holders = self.holders(lock);
+        let limited = self.locks.iter().find(|known| known.name == *lock).and_then(|known| known.limited);
+        let mixed = holders.iter().any(|one| holders.iter().any(|other| one.mode != other.mode));
+        let from_before = holders.iter().all(|holder| holder.granted <= limited);
+        // One that has more permits than the limit allows now may share, and be the only one again.
+        Naive::legal(&holders, limit) || (!mixed && (from_before || holders.len() == 1))
     }
 
     pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Stand> {
@@ -557,7 +564,7 @@ impl Naive {
             limit: None,
             max_waiters: None,
             max_hold: None,
-            limited: false,
+            limited: None,
             kept: false,
             election: None,
             since,
@@ -980,6 +987,12 @@ impl Naive {
             return Err(Rejection::OtherUse { election: true });
         }
         self.refuse_semaphore(&stand.lock)?;
+        let others = self.holders(&stand.lock).into_iter().filter(|holder| holder.number != stand.number);
+        if let Some(first) = others.clone().min_by_key(|holder| holder.number)
+            && !self.errs(Mistake::DowngradeBesideOthers)
+        {
+            return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: others.count() as u64 });
+        }
         let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
         let at = self.at;
         self.write_down_as(&stand, HoldingEnd::Downgraded);
@@ -1134,7 +1147,7 @@ impl Naive {
             same && same_owner && covers && holder.permits >= acquire.permits && holder.granted.is_some()
         };
         let holders = self.stands.iter().filter(|stand| stand.lock == want.lock);
-        let number = holders.filter(is_it).map(|holder| holder.number).min()?;
+        let number = holders.filter(is_it).min_by_key(|holder| (-i64::from(holder.permits), holder.number))?.number;
         for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
             stand.more.push((acquire.clone(), 1));
         }
@@ -1177,8 +1190,9 @@ impl Naive {
         let limit = order.limit.or(limit);
         let waiters = order.max_waiters.or(waiters);
         let hold = order.max_hold_ms.or(hold).filter(|most| *most > 0);
-        let limited = changes_limit || self.locks.iter().any(|lock| lock.name == order.lock && lock.limited);
-        let kept = (limited && limit > Some(1)) || waiters.is_some() || hold.is_some();
+        let limited = self.locks.iter().find(|lock| lock.name == order.lock).and_then(|lock| lock.limited);
+        let limited = if changes_limit { Some(self.now()) } else { limited };
+        let kept = (limited.is_some() && limit > Some(1)) || waiters.is_some() || hold.is_some();
         if used && before == Some((limit, waiters, hold, kept)) {
             return Outcome::Nothing;
         }

@@ -30,6 +30,8 @@ pub(crate) enum Profile {
     Several,
     /// One lock for which many of different priority wait.
     Priority,
+    /// An administrator who sets limits below those who hold, breaks and asks back, beside holders who change their mode.
+    Administration,
     /// Names of which some are elections and some are locks, and leaders that proclaim.
     Elections,
 }
@@ -86,7 +88,18 @@ impl Commands {
     }
 
     fn lock(&mut self) -> LockName {
-        let name = LOCKS[self.rng.random_range(0..if self.profile == Profile::Priority { 1 } else { LOCKS.len() })];
+        let names = match self.profile {
+            Profile::Priority => 1,
+            Profile::Administration => 2,
+            Profile::Mixed
+            | Profile::Readers
+            | Profile::Semaphore
+            | Profile::Calm
+            | Profile::Tree
+            | Profile::Several
+            | Profile::Elections => LOCKS.len(),
+        };
+        let name = LOCKS[self.rng.random_range(0..names)];
         LockName::parse(name).expect("a fixed name")
     }
 
@@ -96,7 +109,7 @@ impl Commands {
             Profile::Several => self.rng.random_range(1..4),
             Profile::Mixed | Profile::Readers | Profile::Semaphore => 1 + usize::from(self.one_in(6)),
             Profile::Elections => 1 + usize::from(self.one_in(20)),
-            Profile::Calm | Profile::Tree | Profile::Priority => 1,
+            Profile::Calm | Profile::Tree | Profile::Priority | Profile::Administration => 1,
         };
         let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
         let mut wants = vec![Want { lock: self.lock(), mode: mode(shared) }];
@@ -154,6 +167,17 @@ impl Commands {
         if self.profile == Profile::Tree && !self.one_in(3) {
             return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
         }
+        if self.profile == Profile::Administration && self.one_in(3) {
+            if let Some(command) = self.beside_a_lowered_limit(state) {
+                return command;
+            }
+            return match self.rng.random_range(0..12) {
+                0 => self.break_lock(state),
+                1 => self.end_session(state),
+                2..7 => self.convert(state),
+                _ => self.administer(state),
+            };
+        }
         match self.rng.random_range(0..100) {
             0..6 if self.profile == Profile::Readers => self.convert(state),
             0..14 if self.profile == Profile::Elections => self.proclaim(state),
@@ -207,11 +231,29 @@ impl Commands {
             _ => some(&|contender| contender.granted_at.is_some()),
         };
         let grant = self.pick(&from).unwrap_or_else(|| self.known_id(state));
+        let downgrades = if self.profile == Profile::Administration { 5 } else { 1 };
         match self.rng.random_range(0..8) {
-            0 => Command::Downgrade { grant, at },
+            kind if kind < downgrades => Command::Downgrade { grant, at },
             1..7 => Command::Upgrade { grant, if_busy: if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue }, at },
             _ => Command::EndUpgrade { grant, at },
         }
+    }
+
+    /// Lowers a limit below those who hold; and where that was done, changes the mode of one of them.
+    fn beside_a_lowered_limit(&mut self, state: &State) -> Option<Command> {
+        let at = self.at();
+        let lock = self.lock();
+        let view = state.lock(&lock);
+        let exclusive: Vec<GrantId> =
+            view.holders.iter().filter(|holder| holder.mode == Mode::Exclusive).map(|holder| holder.grant).collect();
+        if exclusive.len() < 2 || self.one_in(2) {
+            return None;
+        }
+        if view.limit.unwrap_or(1) == 1 {
+            return self.pick(&exclusive).map(|grant| Command::Downgrade { grant, at });
+        }
+        let by = "an administrator".to_owned();
+        Some(Command::SetLock(SetLock { lock, limit: Some(1), max_waiters: None, max_hold_ms: None, by, at }))
     }
 
     /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
@@ -230,8 +272,9 @@ impl Commands {
                 }
             }
             _ => {
-                let limits = self.profile == Profile::Semaphore || self.profile == Profile::Mixed;
-                let limit = if limits && self.one_in(2) { Some(self.rng.random_range(1..5)) } else { None };
+                let limits = matches!(self.profile, Profile::Semaphore | Profile::Mixed | Profile::Administration);
+                let most = if self.profile == Profile::Administration && self.one_in(2) { 2 } else { 5 };
+                let limit = if limits && self.one_in(2) { Some(self.rng.random_range(1..most)) } else { None };
                 let max_waiters =
                     if self.one_in(3) { Some(if self.one_in(2) { 10_000 } else { self.rng.random_range(0..6) }) } else { None };
                 let max_hold_ms = if self.one_in(3) { Some(self.rng.random_range(0..3) * 1_000) } else { None };
@@ -337,10 +380,12 @@ impl Commands {
             Profile::Readers => !self.one_in(3),
             Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several => self.one_in(3),
             Profile::Priority => self.one_in(6),
+            Profile::Administration => self.one_in(4),
             Profile::Semaphore | Profile::Elections => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
+            Profile::Administration => &[None, None, None, Some(3)],
             Profile::Mixed => &[None, None, None, Some(1), Some(3)],
             Profile::Elections => &[None, None, None, None, None, None, Some(1), Some(3)],
             Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => &[None],
@@ -348,13 +393,14 @@ impl Commands {
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
             Profile::Semaphore => self.rng.random_range(1..4),
-            Profile::Mixed if limit.is_some() => self.rng.random_range(1..4),
+            Profile::Mixed | Profile::Administration if limit.is_some() => self.rng.random_range(1..4),
             Profile::Mixed
             | Profile::Readers
             | Profile::Calm
             | Profile::Tree
             | Profile::Several
             | Profile::Priority
+            | Profile::Administration
             | Profile::Elections => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {

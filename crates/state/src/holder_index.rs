@@ -1,0 +1,112 @@
+//! The holders of one lock by token and by owner, so that a fence or a reentrant acquire never walks over all of them.
+//!
+//! A lock with few holders has none: looking at each is cheaper than keeping it.
+
+use crate::{State, record::Contender};
+use fairhold_types::{FencingToken, GrantNumber, LockName, SessionNumber};
+use imbl::{OrdMap, OrdSet};
+use std::{cmp::Reverse, sync::Arc};
+
+/// A lock with at most this many holders has no index of them: they are looked at one by one.
+pub(crate) const HOLDERS_SCANNED_MAX: usize = 16;
+
+/// The session of a holder, and its owner where the caller named one.
+type Owner = (SessionNumber, Option<Arc<str>>);
+
+/// The holders of one lock. Cooling ones are left out: their tokens are dead, and nobody adds a hold to them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct HolderIndex {
+    /// How many grants of a session hold with that token.
+    tokens: OrdMap<(FencingToken, SessionNumber), u32>,
+    /// The grants of each owner, the one with the most permits first.
+    owners: OrdMap<Owner, OrdSet<(Reverse<u32>, GrantNumber)>>,
+}
+
+impl HolderIndex {
+    fn add(&mut self, holder: &Contender) {
+        let Some(token) = holder.token() else { return };
+        *self.tokens.entry((token, holder.session)).or_default() += 1;
+        self.owners.entry(owner_of(holder)).or_default().insert((Reverse(holder.permits), holder.number));
+    }
+
+    fn remove(&mut self, holder: &Contender) {
+        // A holder that cools has no token any more: the revision of its grant is what it had.
+        let Some(revision) = holder.granted_at else { return };
+        let key = (FencingToken(revision.0), holder.session);
+        match self.tokens.get(&key).copied() {
+            None => {}
+            Some(0 | 1) => drop(self.tokens.remove(&key)),
+            Some(more) => drop(self.tokens.insert(key, more - 1)),
+        }
+        let owner = owner_of(holder);
+        if let Some(grants) = self.owners.get_mut(&owner) {
+            grants.remove(&(Reverse(holder.permits), holder.number));
+            if grants.is_empty() {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    /// The sessions of those who hold with that token.
+    pub(crate) fn sessions_with(&self, token: FencingToken) -> impl Iterator<Item = SessionNumber> + '_ {
+        let range = (token, SessionNumber(0))..=(token, SessionNumber(u64::MAX));
+        self.tokens.range(range).map(|((_, session), _)| *session)
+    }
+
+    /// All tokens with the sessions of those who hold with them, the newest token first.
+    pub(crate) fn newest_tokens(&self) -> impl Iterator<Item = (FencingToken, SessionNumber)> + '_ {
+        self.tokens.iter().rev().map(|(key, _)| *key)
+    }
+
+    /// Of an owner's grants the one with the most permits; among equals the oldest.
+    pub(crate) fn grant_of(&self, session: SessionNumber, owner: Option<&str>) -> Option<GrantNumber> {
+        let grants = self.owners.get(&(session, owner.map(Arc::from)))?;
+        grants.get_min().map(|(_, number)| *number)
+    }
+}
+
+fn owner_of(holder: &Contender) -> Owner {
+    (holder.session, holder.owner.given.then(|| Arc::from(holder.owner.text.as_str())))
+}
+
+impl State {
+    /// Follows a lock's holders: one was added, and there are so many now.
+    pub(crate) fn index_holder(&mut self, holder: &Contender, holders: usize) {
+        if holders > HOLDERS_SCANNED_MAX {
+            match self.index.queues.get_mut(&holder.lock).and_then(|queue| queue.by_holder.as_mut()) {
+                Some(index) => Arc::make_mut(index).add(holder),
+                None => self.index_holders(&holder.lock.clone()),
+            }
+        }
+    }
+
+    /// Follows a lock's holders: one was removed from the tree.
+    pub(crate) fn unindex_holder(&mut self, holder: &Contender) {
+        let Some(queue) = self.index.queues.get_mut(&holder.lock) else { return };
+        if queue.holders.len() <= HOLDERS_SCANNED_MAX {
+            queue.by_holder = None;
+        } else if let Some(index) = queue.by_holder.as_mut().filter(|_| !holder.cooling) {
+            Arc::make_mut(index).remove(holder);
+        }
+    }
+
+    /// Follows a lock's holders: one cools from now on.
+    pub(crate) fn unindex_cooling(&mut self, holder: &Contender) {
+        let queue = self.index.queues.get_mut(&holder.lock);
+        if let Some(index) = queue.and_then(|queue| queue.by_holder.as_mut()) {
+            Arc::make_mut(index).remove(holder);
+        }
+    }
+
+    /// Makes the index of a lock's holders anew, where there are enough of them.
+    pub(crate) fn index_holders(&mut self, lock: &LockName) {
+        let Some(queue) = self.index.queues.get(lock) else { return };
+        let many = queue.holders.len() > HOLDERS_SCANNED_MAX;
+        let mut index = HolderIndex::default();
+        let holders = queue.holders.iter().filter(|_| many).filter_map(|number| self.contender_in(lock, *number));
+        holders.for_each(|holder| index.add(holder));
+        if let Some(queue) = self.index.queues.get_mut(lock) {
+            queue.by_holder = many.then(|| Arc::new(index));
+        }
+    }
+}
