@@ -64,7 +64,8 @@ impl Change<'_> {
                 number,
                 wish: Wish::Upgrade(&lock),
             };
-            self.state.deadlock(&request).map_or(Ok(()), |cycle| Err(Rejection::WouldDeadlock { cycle }))?;
+            let checked = self.state.deadlock(&request).deadlock.refused()?;
+            self.contender_mut(number).deadlock_checked = checked;
         }
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });

@@ -48,18 +48,19 @@ impl Change<'_> {
         if let Some((lock, place)) = busy {
             self.refuse_busy(&acquire, lock, place)?;
         }
-        self.refuse_deadlock(&acquire, named, busy.is_none())?;
+        let checked = self.refuse_deadlock(&acquire, named, busy.is_none())?;
         self.require_memory()?;
         if named.is_none() {
             self.require_session_room()?;
         }
-        Ok(Effect::Changed(self.join(acquire, named)))
+        Ok(Effect::Changed(self.join(acquire, named, checked)))
     }
 
-    /// Refuses one who would wait for itself in the end; `granted`: it would not wait, but others would wait for it.
-    fn refuse_deadlock(&self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<(), Rejection> {
+    /// Refuses one who would wait for itself in the end, and says whether that was checked; `granted`: it would not wait, but
+    /// others would wait for it.
+    fn refuse_deadlock(&self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
         // Nobody waits for one who has no other grant.
-        let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(()) };
+        let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
         let request = Request {
             actor: Actor::Named(session, acquire.owner.text.clone()),
@@ -68,10 +69,8 @@ impl Change<'_> {
             number: GrantNumber(self.revision.0),
             wish: Wish::Join { wants: wants.collect(), permits: acquire.permits, granted },
         };
-        match self.state.deadlock(&request) {
-            Some(cycle) => Err(Rejection::WouldDeadlock { cycle }),
-            None => Ok(()),
-        }
+        let searched = self.state.deadlock(&request);
+        searched.deadlock.refused()
     }
 
     /// Where one who comes now with that priority stands: nobody is placed before one who may not be overtaken.
@@ -81,7 +80,7 @@ impl Change<'_> {
     }
 
     /// Puts a new contender into the queue of each lock, and grants it where it can be.
-    fn join(&mut self, acquire: Acquire, named: Option<SessionNumber>) -> Outcome {
+    fn join(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
         let (number, at) = (GrantNumber(self.revision.0), acquire.at);
         let session = match (named, &acquire.claimant) {
             (Some(session), _) => session,
@@ -93,7 +92,7 @@ impl Change<'_> {
             self.open_lock(&want.lock, acquire.limit, at);
             self.state.settings_mut(&want.lock).election = Some(acquire.value.is_some());
             let place = self.place_in(&want.lock, acquire.priority);
-            let contender = new_contender(&acquire, index, session, named.is_none(), place);
+            let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), place) };
             self.note_overtaken(&want.lock, place);
             self.place(contender, value.clone());
         }

@@ -308,6 +308,8 @@ pub struct Contender {
     pub more: Vec<Hold>,
     /// The hold that it was taken with was given back, and further ones keep it.
     pub first_over: bool,
+    /// Whether it was checked that its waiting ends. It was not where the search would have looked at too much.
+    pub deadlock_checked: bool,
     /// The revision at which it was granted, which is its token; set once, and anew by an upgrade.
     pub granted_at: Option<Revision>,
     /// How long the lock stays blocked when its session expires while it holds.

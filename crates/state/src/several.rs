@@ -37,6 +37,7 @@ pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNum
         attempt: 1,
         more: Vec::new(),
         first_over: false,
+        deadlock_checked: true,
         max_hold_ms: acquire.max_hold_ms,
         hold_ms: None,
         revoked: None,

@@ -48,6 +48,8 @@ pub const WAITERS_MAX: usize = 10_000;
 pub const LOCKS_TOGETHER_MAX: usize = 64;
 /// How often those of higher priority may be placed before the one that waits longest for a lock; from then on nobody is.
 pub const OVERTAKEN_MAX: u32 = 16;
+/// Contenders and queues that the search for a deadlock looks at for one request; beyond that it says that it did not check.
+pub const DEADLOCK_VISITS_MAX: usize = 4_000;
 /// Holds of one grant.
 pub const HOLDS_MAX: usize = 1_000;
 /// The shortest bound on holding.

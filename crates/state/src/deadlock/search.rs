@@ -1,0 +1,382 @@
+//! The search: all that stands in the way of a request is collected once, and then every actor is let run that can.
+
+use super::{Actor, Request, Wish};
+use crate::{
+    State,
+    command::Want,
+    index::Place,
+    record::{Contender, LockSettings},
+};
+use fairhold_types::{GrantNumber, LockName, Mode, SessionNumber, limits::DEADLOCK_VISITS_MAX};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+};
+
+/// An actor as a key that borrows its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Named(SessionNumber, &'a str),
+    Alone(GrantNumber),
+}
+
+impl<'a> Key<'a> {
+    fn of(contender: &'a Contender) -> Key<'a> {
+        if contender.owner.given && !contender.anonymous {
+            Key::Named(contender.session, &contender.owner.text)
+        } else {
+            Key::Alone(contender.number)
+        }
+    }
+
+    fn of_request(request: &'a Request<'a>) -> Key<'a> {
+        match &request.actor {
+            Actor::Named(session, owner) => Key::Named(*session, owner),
+            Actor::Alone(number) => Key::Alone(*number),
+        }
+    }
+}
+
+/// One who stands in a lock, as the search has it.
+#[derive(Debug)]
+pub(super) struct Stand<'a> {
+    pub(super) actor: usize,
+    pub(super) line: usize,
+    pub(super) session: SessionNumber,
+    pub(super) owner: &'a str,
+    number: GrantNumber,
+    place: Place,
+    pub(super) mode: Mode,
+    permits: u32,
+    pub(super) granted: bool,
+    pub(super) upgrading: bool,
+    /// Its actor has run, and gave it back.
+    pub(super) gone: bool,
+}
+
+impl Stand<'_> {
+    pub(super) fn waits(&self) -> bool {
+        !self.gone && (!self.granted || self.upgrading)
+    }
+}
+
+/// A lock's queue, as far as it can be reached.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    pub(super) lock: &'a LockName,
+    pub(super) limit: u32,
+    /// Those who hold it at the beginning.
+    pub(super) holders: Vec<usize>,
+    /// Those who wait at the beginning, in their order.
+    pub(super) waiting: Vec<usize>,
+    /// How many of these were granted since.
+    pub(super) granted: usize,
+    /// Up to where the queue was looked at; nothing: at the holders only.
+    through: Option<Place>,
+    /// How many hold it now, how many of those exclusively, and with how many permits together.
+    held: usize,
+    exclusive: usize,
+    permits: u64,
+    /// The holder that waits to be the only one.
+    upgrading: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Party {
+    stands: Vec<usize>,
+    /// How many of these wait.
+    waits: usize,
+}
+
+pub(super) struct Search<'a> {
+    state: &'a State,
+    request: &'a Request<'a>,
+    known: BTreeMap<Key<'a>, usize>,
+    parties: Vec<Party>,
+    pub(super) stands: Vec<Stand<'a>>,
+    pub(super) lines: Vec<Line<'a>>,
+    by_lock: BTreeMap<&'a LockName, usize>,
+    /// The stands of grants that wait for several locks.
+    several: BTreeMap<GrantNumber, Vec<usize>>,
+    /// Lines in which somebody may be granted.
+    stirred: VecDeque<usize>,
+    visits: usize,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(state: &'a State, request: &'a Request<'a>) -> Search<'a> {
+        Search {
+            state,
+            request,
+            known: BTreeMap::from([(Key::of_request(request), Search::REQUEST)]),
+            parties: vec![Party::default()],
+            stands: Vec::new(),
+            lines: Vec::new(),
+            by_lock: BTreeMap::new(),
+            several: BTreeMap::new(),
+            stirred: VecDeque::new(),
+            visits: 0,
+        }
+    }
+
+    /// The actor that asks.
+    pub(super) const REQUEST: usize = 0;
+
+    pub(super) fn visits(&self) -> usize {
+        self.visits
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.parties[Search::REQUEST].waits > 0
+    }
+
+    pub(super) fn actors(&self) -> usize {
+        self.parties.len()
+    }
+
+    pub(super) fn stands_of(&self, actor: usize) -> &[usize] {
+        &self.parties[actor].stands
+    }
+
+    fn visit(&mut self) -> Option<()> {
+        self.visits += 1;
+        (self.visits <= DEADLOCK_VISITS_MAX).then_some(())
+    }
+
+    /// Collects all locks for which those wait who stand in the way, and those who stand in theirs; nothing where that is more
+    /// than may be looked at.
+    pub(super) fn reach(&mut self) -> Option<()> {
+        let request = self.request;
+        let mut ahead: VecDeque<(&'a LockName, Option<Place>)> = match &request.wish {
+            Wish::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
+            Wish::Upgrade(lock) => [(*lock, None)].into(),
+        };
+        self.add_waits(Key::of_request(request), &mut ahead)?;
+        while let Some((lock, through)) = ahead.pop_front() {
+            let (line, first) = self.line(lock)?;
+            let from = self.lines[line].through;
+            if !first && from >= through {
+                continue;
+            }
+            self.lines[line].through = through;
+            let state = self.state;
+            let Some(queue) = state.index.queues.get(lock) else { continue };
+            let holders = queue.holders.iter().filter(|_| first).copied();
+            let begin = from.map_or(Bound::Unbounded, Bound::Excluded);
+            let waiting = through.into_iter().flat_map(|through| queue.waiting.range((begin, Bound::Included(through))));
+            for number in holders.chain(waiting.map(|place| place.number())) {
+                self.visit()?;
+                let contender = state.contender_in(lock, number).filter(|contender| !contender.cooling);
+                let Some(contender) = contender else { continue };
+                let (actor, newly_met) = self.actor(Key::of(contender));
+                self.add(line, actor, contender);
+                if newly_met {
+                    self.add_waits(Key::of(contender), &mut ahead)?;
+                }
+            }
+        }
+        self.add_request();
+        Some(())
+    }
+
+    /// A lock's line; says whether it was not known before.
+    fn line(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
+        if let Some(line) = self.by_lock.get(lock) {
+            return Some((*line, false));
+        }
+        self.visit()?;
+        let limit = self.state.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
+        let (holders, waiting, upgrading) = (Vec::new(), Vec::new(), None);
+        let (granted, held, exclusive, permits) = (0, 0, 0, 0);
+        let line = self.lines.len();
+        self.lines.push(Line { lock, limit, holders, waiting, granted, through: None, held, exclusive, permits, upgrading });
+        self.by_lock.insert(lock, line);
+        Some((line, true))
+    }
+
+    /// An actor; says whether it was not known before.
+    fn actor(&mut self, key: Key<'a>) -> (usize, bool) {
+        let next = self.parties.len();
+        let actor = *self.known.entry(key).or_insert(next);
+        if actor == next {
+            self.parties.push(Party::default());
+        }
+        (actor, actor == next)
+    }
+
+    fn add(&mut self, line: usize, actor: usize, contender: &'a Contender) {
+        let upgraded = matches!(&self.request.wish, Wish::Upgrade(lock) if **lock == contender.lock);
+        self.add_stand(Stand {
+            actor,
+            line,
+            session: contender.session,
+            owner: &contender.owner.text,
+            number: contender.number,
+            place: Place::of(contender),
+            mode: contender.mode,
+            permits: contender.permits,
+            granted: contender.granted_at.is_some(),
+            upgrading: contender.upgrading || (upgraded && contender.number == self.request.number),
+            gone: false,
+        });
+        if contender.granted_at.is_none() && contender.is_of_several() {
+            self.several.entry(contender.number).or_default().push(self.stands.len() - 1);
+        }
+    }
+
+    fn add_stand(&mut self, stand: Stand<'a>) {
+        let number = self.stands.len();
+        let line = &mut self.lines[stand.line];
+        if stand.granted {
+            line.holders.push(number);
+            line.held += 1;
+            line.exclusive += usize::from(stand.mode == Mode::Exclusive);
+            line.permits += u64::from(stand.permits);
+            line.upgrading = if stand.upgrading { Some(number) } else { line.upgrading };
+        } else {
+            // It is in order but for the request, which comes last and finds its place.
+            let at = line.waiting.partition_point(|before| self.stands[*before].place < stand.place);
+            line.waiting.insert(at, number);
+        }
+        let party = &mut self.parties[stand.actor];
+        party.stands.push(number);
+        party.waits += usize::from(stand.waits());
+        self.stands.push(stand);
+    }
+
+    /// Adds where an actor waits to what is to be looked at.
+    fn add_waits(&mut self, actor: Key<'a>, ahead: &mut VecDeque<(&'a LockName, Option<Place>)>) -> Option<()> {
+        let state = self.state;
+        let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
+            Key::Named(session, owner) => {
+                let deeds = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
+                Box::new(deeds.into_iter().flat_map(|deeds| &deeds.waits).copied())
+            }
+            Key::Alone(number) => Box::new(std::iter::once(number)),
+        };
+        for contender in waits.filter_map(|number| state.contender(number)) {
+            if contender.granted_at.is_some() {
+                if contender.upgrading {
+                    self.visit()?;
+                    ahead.push_back((&contender.lock, None));
+                }
+                continue;
+            }
+            for lock in std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock)) {
+                self.visit()?;
+                ahead.push_back((lock, state.contender_in(lock, contender.number).map(Place::of)));
+            }
+        }
+        Some(())
+    }
+
+    /// Puts the request into the lines where it belongs.
+    fn add_request(&mut self) {
+        let request = self.request;
+        let Wish::Join { wants, permits, granted } = &request.wish else { return };
+        for (Want { lock, mode }, place) in wants.iter().map(|(want, place)| (*want, *place)) {
+            let Some(line) = self.by_lock.get(lock).copied() else { continue };
+            self.add_stand(Stand {
+                actor: Search::REQUEST,
+                line,
+                session: request.session,
+                owner: request.owner,
+                number: request.number,
+                place,
+                mode: *mode,
+                permits: *permits,
+                granted: *granted,
+                upgrading: false,
+                gone: false,
+            });
+            if wants.len() > 1 && !granted {
+                self.several.entry(request.number).or_default().push(self.stands.len() - 1);
+            }
+        }
+    }
+
+    /// Lets every actor run that waits for nothing, until nothing moves any more. Each stand goes once, so it costs as much as
+    /// was collected.
+    pub(super) fn let_all_run(&mut self) {
+        self.stirred = (0..self.lines.len()).collect();
+        for actor in 0..self.parties.len() {
+            if self.parties[actor].waits == 0 {
+                self.run(actor);
+            }
+        }
+        while let Some(line) = self.stirred.pop_front() {
+            self.finish_upgrade(line);
+            while let Some(next) = self.next_granted(line) {
+                for stand in next {
+                    self.grant(stand);
+                }
+            }
+        }
+    }
+
+    /// An actor that waits for nothing gives back all that it holds.
+    fn run(&mut self, actor: usize) {
+        for stand in std::mem::take(&mut self.parties[actor].stands) {
+            let stand = &mut self.stands[stand];
+            stand.gone = true;
+            let line = &mut self.lines[stand.line];
+            line.held -= 1;
+            line.exclusive -= usize::from(stand.mode == Mode::Exclusive);
+            line.permits -= u64::from(stand.permits);
+            self.stirred.push_back(stand.line);
+        }
+    }
+
+    fn stops_waiting(&mut self, actor: usize) {
+        let party = &mut self.parties[actor];
+        party.waits -= 1;
+        if party.waits == 0 {
+            self.run(actor);
+        }
+    }
+
+    /// Lets one be the only holder that waits for that, once it is.
+    fn finish_upgrade(&mut self, line: usize) {
+        let line = &mut self.lines[line];
+        let Some(upgrading) = line.upgrading.filter(|_| line.held == 1) else { return };
+        line.upgrading = None;
+        line.exclusive = 1;
+        let stand = &mut self.stands[upgrading];
+        (stand.upgrading, stand.mode) = (false, Mode::Exclusive);
+        let actor = stand.actor;
+        self.stops_waiting(actor);
+    }
+
+    /// The first of those who wait, in all its lines, where it can be granted in each.
+    fn next_granted(&self, line: usize) -> Option<Vec<usize>> {
+        let first = self.first_ready(line)?;
+        let Some(together) = self.several.get(&self.stands[first].number) else { return Some(vec![first]) };
+        let ready = |stand: &usize| self.first_ready(self.stands[*stand].line) == Some(*stand);
+        together.iter().all(ready).then(|| together.clone())
+    }
+
+    fn first_ready(&self, line: usize) -> Option<usize> {
+        let line = &self.lines[line];
+        let first = *line.waiting.get(line.granted)?;
+        let stand = &self.stands[first];
+        let fits = match stand.mode {
+            Mode::Shared => line.exclusive == 0 && line.upgrading.is_none(),
+            Mode::Exclusive if line.limit == 1 => line.held == 0,
+            Mode::Exclusive => line.exclusive == line.held && line.permits + u64::from(stand.permits) <= u64::from(line.limit),
+        };
+        fits.then_some(first)
+    }
+
+    fn grant(&mut self, stand: usize) {
+        let stand = &mut self.stands[stand];
+        stand.granted = true;
+        let line = &mut self.lines[stand.line];
+        line.granted += 1;
+        line.held += 1;
+        line.exclusive += usize::from(stand.mode == Mode::Exclusive);
+        line.permits += u64::from(stand.permits);
+        self.stirred.push_back(stand.line);
+        let actor = stand.actor;
+        self.stops_waiting(actor);
+    }
+}
