@@ -5,9 +5,10 @@ use crate::{
     apply::{Change, Effect},
     command::{Event, Outcome, Rejection, Revoke, SetLock},
     grant::Keeper,
-    record::{LockSettings, Revocation},
+    pending::Pending,
+    record::Revocation,
 };
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Mode};
+use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
@@ -19,6 +20,12 @@ impl Change<'_> {
         if order.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
+        if let Some(key) = order.key {
+            if self.written_before(key)?.is_some() {
+                return Ok(Effect::Unchanged(Outcome::Nothing));
+            }
+            self.require_memory()?;
+        }
         let before = self.state.settings(&order.lock).cloned();
         let mut after = before.clone().unwrap_or_default();
         after.used = true;
@@ -29,49 +36,38 @@ impl Change<'_> {
         after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|most| *most > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
+        // Also where nothing changes: the same order may come again when it would.
+        order.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {
-            return Ok(Effect::Unchanged(Outcome::Nothing));
+            return Ok(if order.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
         }
         self.open_lock(&order.lock, None, order.at);
         *self.state.settings_mut(&order.lock) = after;
         self.events.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
-        let locks = self.end_who_cannot_fit(&order.lock, &order.by);
+        let (locks, after) = self.refit_some(&order.lock, None, &order.by);
+        if after.is_some() {
+            self.leave(Pending::Refit { lock: order.lock, after, by: order.by });
+        }
         self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Ends those who wait for more permits than there are, or to share what has a limit; says which locks may go on.
-    fn end_who_cannot_fit(&mut self, lock: &LockName, by: &str) -> BTreeSet<LockName> {
-        let mut locks = BTreeSet::from([lock.clone()]);
-        let limit = self.state.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        let waiting = self.state.index.queues.get(lock).into_iter().flat_map(|queue| &queue.waiting);
-        let cannot = |number: &GrantNumber| {
-            let contender = self.state.contender_in(lock, *number);
-            contender.is_some_and(|waits| waits.permits > limit || (limit > 1 && waits.mode == Mode::Shared))
-        };
-        let ended: Vec<GrantNumber> = waiting.map(|place| place.number()).filter(cannot).collect();
-        let note = format!("the limit of {} was set to {limit}", lock.as_str());
-        for number in ended {
-            locks.extend(self.break_contender(number, by, &note, Keeper::Session));
-        }
-        locks
-    }
-
     /// Asks those who hold the lock to give it back. Nothing ends by it.
-    pub(crate) fn revoke(&mut self, order: Revoke) -> Effect {
-        let queue = self.state.index.queues.get(&order.lock);
-        let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
-        let holders: Vec<GrantNumber> = holders.filter(|number| !self.state.index.cooling.contains(number)).collect();
-        if holders.is_empty() {
-            return Effect::Unchanged(Outcome::Nothing);
+    pub(crate) fn revoke(&mut self, order: Revoke) -> Result<Effect, Rejection> {
+        if let Some(key) = order.key {
+            if self.written_before(key)?.is_some() {
+                return Ok(Effect::Unchanged(Outcome::Nothing));
+            }
+            self.require_memory()?;
+            self.remember_write(key);
         }
         let word = Revocation { revision: self.revision, by: order.by, reason: order.reason };
-        for grant in holders {
-            self.alter(grant, |contender| contender.revoked = Some(word.clone()));
-            let (lock, by, reason) = (order.lock.clone(), word.by.clone(), word.reason.clone());
-            self.events.push(Event::Revoked { lock, grant, by, reason });
+        let rest = self.revoke_some(&order.lock, GrantNumber(0), &word);
+        let changed = order.key.is_some() || !self.events.is_empty() || rest.is_some();
+        if let Some(after) = rest {
+            self.leave(Pending::Revoke { lock: order.lock, after, word });
         }
-        Effect::Changed(Outcome::Done)
+        Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
     /// Notes for how long a grant may hold that was just given: the least of what its request and its locks say.
@@ -85,13 +81,26 @@ impl Change<'_> {
         }
     }
 
-    /// Ends a grant that was held for as long as it may, with all its holds: as one whose session expired, lock delay
-    /// included. It
-    /// is ignored where it has another token by now.
-    pub(crate) fn end_bounded(&mut self, number: GrantNumber, token: FencingToken) -> Effect {
+    /// Ends grants that were held for as long as they may, with all their holds: as one whose session expired, lock delay included.
+    /// One that has another token by now is passed over.
+    pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
+        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        for (number, token) in holds {
+            if !self.has_room_to_end() {
+                break;
+            }
+            judged += 1;
+            self.step(1);
+            locks.extend(self.end_bounded(*number, *token));
+        }
+        self.advance_all(locks);
+        self.judged(judged)
+    }
+
+    fn end_bounded(&mut self, number: GrantNumber, token: FencingToken) -> Vec<LockName> {
         let held = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
-        let Some(contender) = held.filter(|contender| contender.token() == Some(token)) else {
-            return Effect::Unchanged(Outcome::Nothing);
+        let Some(contender) = held.filter(|contender| self.state.token_of(contender) == Some(token)) else {
+            return Vec::new();
         };
         let (session, anonymous, delay) = (contender.session, contender.anonymous, contender.lock_delay_ms);
         let locks = self.state.locks_of(number);
@@ -102,9 +111,8 @@ impl Change<'_> {
         }
         if anonymous {
             self.events.push(Event::SessionClosed { session });
-            self.remove_session(session);
+            self.forget_session(session);
         }
-        self.advance_all(locks);
-        Effect::Changed(Outcome::Done)
+        locks
     }
 }

@@ -4,7 +4,8 @@ use crate::{
     State,
     command::{Answer, Applied, Command, Event, Outcome, Rejection},
 };
-use fairhold_types::{Revision, time::WallMillis};
+use fairhold_types::{LockName, Revision, time::WallMillis};
+use std::collections::BTreeSet;
 
 /// A command at work: the state, the revision that it gets if it changes anything, and what happened so far.
 pub(crate) struct Change<'a> {
@@ -14,6 +15,14 @@ pub(crate) struct Change<'a> {
     pub(crate) events: Vec<Event>,
     /// How many nodes recursive deletes have removed.
     pub(crate) removed: usize,
+    /// How many nodes were created.
+    pub(crate) created: usize,
+    /// Locks of which it was told that an administrator took them.
+    pub(crate) broken: BTreeSet<LockName>,
+    /// What it has cost so far, in steps of about a microsecond.
+    steps: u64,
+    /// Those of them that are counted against what one command may do; the rest has bounds of its own.
+    counted: u64,
 }
 
 /// What a rule did.
@@ -31,9 +40,19 @@ impl State {
     /// it.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
-        let mut change = Change { state: self, revision, at: command.at(), events: Vec::new(), removed: 0 };
+        let mut change = Change {
+            state: self,
+            revision,
+            at: command.at(),
+            events: Vec::new(),
+            removed: 0,
+            created: 0,
+            broken: BTreeSet::new(),
+            steps: 1,
+            counted: 0,
+        };
         let effect = change.run(command);
-        let events = change.events;
+        let (events, steps) = (change.events, change.steps);
         let result = match effect {
             Ok(Effect::Changed(outcome)) => {
                 self.revision = revision;
@@ -48,7 +67,7 @@ impl State {
                 Err(rejection)
             }
         };
-        Applied { answer: Answer { result, revision: self.revision }, events }
+        Applied { answer: Answer { result, revision: self.revision }, events, steps }
     }
 }
 
@@ -58,28 +77,57 @@ impl Change<'_> {
             Command::FormCluster { cluster } => Ok(self.form_cluster(cluster)),
             Command::OpenSession(open) => self.open_session(open),
             Command::CloseSession { session, at: _ } => self.close_session(session),
-            Command::ExpireSession { session, at: _ } => self.expire_session(session),
+            Command::ExpireSession { session, at: _ } => Ok(self.expire_session(session)),
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Withdraw { grant, attempt, at: _ } => self.withdraw(grant, attempt),
             Command::Abandon { grant, attempt, at: _ } => Ok(self.abandon(grant, attempt)),
-            Command::Release { grant, at: _ } => self.release(grant),
-            Command::SetGrantTimeout { grant, timeout_ms } => self.set_grant_timeout(grant, timeout_ms),
-            Command::EndCooling { lock, contender, at: _ } => Ok(self.end_cooling(&lock, contender)),
+            Command::Release { grant, session, at: _ } => self.release(grant, session),
+            Command::SetGrantTimeout { grant, timeout_ms, key, at: _ } => self.set_grant_timeout(grant, timeout_ms, key),
+            Command::EndCooling { grants, at: _ } => Ok(self.end_cooling(&grants)),
             Command::Forget { through } => Ok(self.forget(through)),
-            Command::ForgetLock { lock, since } => Ok(self.forget_lock(lock, since)),
+            Command::ForgetLocks { locks } => Ok(self.forget_locks(locks)),
             Command::Transact(transact) => self.transact(transact),
             Command::Break(order) => self.break_lock(order),
-            Command::EndSession { session, by, reason, at: _ } => self.end_session(session, &by, &reason),
+            Command::EndSession { session, by, reason, at: _ } => self.end_session(session, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
             Command::Proclaim(order) => self.proclaim(order),
             Command::ForgetHistory { through } => Ok(self.forget_history(through)),
-            Command::Downgrade { grant, at: _ } => self.downgrade(grant),
-            Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, if_busy),
-            Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
+            Command::Downgrade { grant, key, at: _ } => self.downgrade(grant, key),
+            Command::Upgrade { grant, if_busy, key, at: _ } => self.upgrade(grant, if_busy, key),
+            Command::EndUpgrade { grant, attempt, at: _ } => self.end_upgrade(grant, attempt),
             Command::SetLock(order) => self.set_lock(order),
-            Command::Revoke(order) => Ok(self.revoke(order)),
-            Command::EndHold { grant, token, at: _ } => Ok(self.end_bounded(grant, token)),
+            Command::Revoke(order) => self.revoke(order),
+            Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
+            Command::Continue { at: _ } => Ok(self.go_on()),
+            Command::NoteKey { key, at: _ } => self.note_key(key),
         }
+    }
+
+    /// Counts work that has a bound of its own.
+    pub(crate) fn note_steps(&mut self, steps: u64) {
+        self.steps += steps;
+    }
+
+    /// Counts work of which one command may do so much only.
+    pub(crate) fn step(&mut self, steps: u64) {
+        self.steps += steps;
+        self.counted += steps;
+    }
+
+    /// Whether the command may do more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.counted < self.state.piece_steps
+    }
+
+    /// Whether it may end more, and then still grant what is free by that.
+    pub(crate) fn has_room_to_end(&self) -> bool {
+        self.counted < (self.state.piece_steps * 3 / 4).max(1)
+    }
+
+    /// The answer to a verdict on many objects.
+    pub(crate) fn judged(&self, objects: usize) -> Effect {
+        let outcome = Outcome::Judged { objects: objects as u64 };
+        if self.events.is_empty() { Effect::Unchanged(outcome) } else { Effect::Changed(outcome) }
     }
 
     fn form_cluster(&mut self, cluster: fairhold_types::ClusterId) -> Effect {
@@ -91,6 +139,8 @@ impl Change<'_> {
     }
 
     fn forget(&mut self, through: Revision) -> Effect {
-        if self.state.memory.forget(through) { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
+        let forgotten = self.state.memory.forget(through);
+        self.note_steps(forgotten as u64);
+        if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }
 }

@@ -1,62 +1,58 @@
-//! What an administrator takes away: a lock from those who hold it, a session with all that it owns.
+//! What an administrator takes away: a lock from those who hold it. A session is ended in `session`.
 
 use crate::{
     apply::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
     grant::Keeper,
     memory::Remembered,
+    pending::Pending,
 };
-use fairhold_types::{EndReason, GrantNumber, LockName, SessionNumber, limits::BROKEN_NAMED_MAX};
+use fairhold_types::{EndReason, GrantNumber, LockName, limits::BROKEN_NAMED_MAX};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Ends all who hold the lock, and one that cools; the next get their turn in the same step. Where nobody holds it the order
-    /// is remembered all the same: repeated later, with the same key, it must not hit those who hold then.
+    /// Ends all who hold the lock, and one that cools; the next get their turn when the last of them is gone. They are dead from
+    /// here on, and go now, as many as one command may end, and the rest with later ones. Where nobody holds it the order is
+    /// remembered all the same: repeated later, with the same key, it must not hit those who hold then.
     pub(crate) fn break_lock(&mut self, order: Break) -> Result<Effect, Rejection> {
         if self.written_before(order.key)?.is_some() {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         self.require_memory()?;
-        let queue = self.state.index.queues.get(&order.lock);
-        let holders: Vec<GrantNumber> = queue.into_iter().flat_map(|queue| &queue.holders).copied().collect();
-        let mut locks = BTreeSet::from([order.lock.clone()]);
-        for number in &holders {
-            locks.extend(self.break_contender(*number, &order.by, &order.reason, Keeper::Session));
-        }
-        if !holders.is_empty() {
-            self.events.push(Event::Broken { lock: order.lock.clone(), by: order.by, reason: order.reason });
-        }
-        self.advance_all(locks);
-        let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Vec::new() };
-        self.state.memory.remember(order.key.key, self.revision, what);
-        let named = holders.iter().copied().take(BROKEN_NAMED_MAX).collect();
-        Ok(Effect::Changed(Outcome::Broken { holders: holders.len() as u64, named }))
-    }
-
-    /// Ends a session by its number, with all that it owns, held or queued. What it had left to cool goes on cooling.
-    pub(crate) fn end_session(&mut self, number: SessionNumber, by: &str, reason: &str) -> Result<Effect, Rejection> {
-        let session = self.state.sessions.get(&number).ok_or(Rejection::NoSession)?;
-        if session.id.is_some() {
-            self.events.push(Event::SessionClosed { session: number });
-        }
-        let (mut locks, mut broken): (BTreeSet<LockName>, BTreeSet<LockName>) = (BTreeSet::new(), BTreeSet::new());
-        for grant in self.state.grants_of(number) {
-            let held = self.contender(grant).granted_at.is_some();
-            for lock in self.break_contender(grant, by, reason, Keeper::Table) {
-                // A grant that only waited may come before the one that held.
-                if held && broken.insert(lock.clone()) {
-                    self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
-                }
+        let Break { key, lock, by, reason, at: _ } = order;
+        let breaking = self.state.index.breaking.contains_key(&lock);
+        let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
+        let holders = queue.map_or(0, |queue| queue.holders.len());
+        let named: Vec<GrantNumber> =
+            queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
+        if holders > 0 {
+            self.tell_broken(&lock, &by, &reason);
+            let (mut locks, done) = self.break_some(&lock, &by, &reason);
+            if done {
                 locks.insert(lock);
+            } else {
+                self.leave(Pending::Break { lock, by, reason });
             }
+            self.advance_all(locks);
         }
-        self.remove_ephemerals(number);
-        self.remove_session(number);
-        self.advance_all(locks);
-        Ok(Effect::Changed(Outcome::Done))
+        self.remember_write(key);
+        Ok(Effect::Changed(Outcome::Broken { holders: holders as u64, named }))
     }
 
-    /// Says which locks may go on.
+    /// Ends those who hold a lock, as many as one command may; says which other locks may go on, and whether none is left.
+    pub(crate) fn break_some(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
+        let mut locks = BTreeSet::new();
+        while let Some(holder) = self.state.index.queues.get(lock).and_then(|queue| queue.holders.get_min()).copied() {
+            if !self.has_room_to_end() {
+                return (locks, false);
+            }
+            locks.extend(self.break_contender(holder, by, reason, Keeper::Session));
+        }
+        locks.remove(lock);
+        (locks, true)
+    }
+
+    /// Ends a grant, held, queued or cooling, and says which locks may go on.
     pub(crate) fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: Keeper) -> Vec<LockName> {
         let contender = self.contender(number);
         let (cooling, ids) = (contender.cooling, contender.ids().collect::<Vec<_>>());
@@ -74,5 +70,12 @@ impl Change<'_> {
             }
         }
         locks
+    }
+
+    /// Tells, once for each lock and command, that an administrator took it.
+    pub(crate) fn tell_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
+        if self.broken.insert(lock.clone()) {
+            self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
+        }
     }
 }

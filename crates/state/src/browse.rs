@@ -12,13 +12,13 @@ impl State {
     /// A node of the tree.
     #[must_use]
     pub fn node(&self, path: &Path) -> Option<&Znode> {
-        self.tree.get(path)
+        self.visible(path)
     }
 
     /// The nodes after a path, by path as text; without one those from `from` on.
     pub fn nodes_after<'a>(&'a self, after: Option<&Path>, from: &Path) -> impl Iterator<Item = (&'a Path, &'a Znode)> {
         let begin = after.map_or_else(|| Bound::Included(from.clone()), |after| Bound::Excluded(after.clone()));
-        self.tree.range((begin, Bound::Unbounded))
+        self.tree.range((begin, Bound::Unbounded)).filter(|(_, node)| !self.is_orphan(node))
     }
 
     /// How many nodes the tree has.
@@ -29,13 +29,13 @@ impl State {
 
     /// The children of a node, by name; only those whose path is behind `after`, where that is given.
     pub fn children<'a>(&'a self, parent: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
-        self.tree.children(parent, after)
+        self.tree.children(parent, after).filter(|(_, node)| !self.is_orphan(node))
     }
 
     /// All nodes below one, in the order of their paths' bytes, which has parents before their children; only those behind
     /// `after`, where that is given.
     pub fn descendants<'a>(&'a self, path: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
-        self.tree.below(path, after)
+        self.tree.below(path, after).filter(|(_, node)| !self.is_orphan(node))
     }
 
     /// The ephemeral nodes that a session owns, by path; its grants' contenders are not among them.

@@ -37,7 +37,7 @@ impl State {
                 return Err(format!("{path} is {:?} and its owner is {}", node.kind, node.ephemeral_owner));
             }
             let owned = node.ephemeral_owner != SessionNumber(0);
-            if owned && !self.sessions.contains_key(&node.ephemeral_owner) {
+            if owned && !self.sessions.contains_key(&node.ephemeral_owner) && !self.is_ending(node.ephemeral_owner) {
                 return Err(format!("{path} outlives its session {}", node.ephemeral_owner));
             }
         }
@@ -102,8 +102,9 @@ impl State {
     fn check_sessions(&self) -> Result<(), String> {
         for session in self.sessions.values() {
             let number = session.number;
-            if session.id.is_none() && self.grants_of(number).len() != 1 {
-                return Err(format!("session {number} was made for one grant and has {}", self.grants_of(number).len()));
+            let grants = self.index.of_session.get(&number).map_or(0, imbl::OrdSet::len);
+            if session.id.is_none() && grants != 1 {
+                return Err(format!("session {number} was made for one grant and has {grants}"));
             }
             if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
                 return Err(format!("session {number} remembers {} grants", session.ended.len()));
@@ -112,6 +113,9 @@ impl State {
             if floor.is_some() && session.ended.ids().next().is_some_and(|oldest| Some(*oldest) <= floor) {
                 return Err(format!("session {number} remembers a grant below its floor"));
             }
+        }
+        if let Some(session) = self.index.ending.keys().find(|session| self.sessions.contains_key(*session)) {
+            return Err(format!("session {session} is open and has ended"));
         }
         for grant in self.index.grants.keys() {
             if self.ended_reason(grant).is_some() {
@@ -142,7 +146,9 @@ impl State {
         }
         let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
         let first = first.and_then(|place| self.contender_in(lock, place.number()));
-        if view.holders.is_empty() && first.is_some_and(|first| !first.is_of_several()) {
+        let pending = self.index.advancing.contains(lock) || self.index.breaking.contains_key(lock);
+        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_of_several());
+        if view.holders.is_empty() && first.is_some() && !goes_on {
             return Err(format!("{lock} is free and {} wait for it", view.waiting));
         }
         self.check_election(lock)

@@ -3,21 +3,22 @@
 //! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
 //! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
 
-use crate::value::Value;
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
     event::Event,
     orders::{Break, Revoke, SetLock},
+    outcome::{Answer, Applied, Held, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
+    request::{Acquire, Claimant, IfBusy, OpenSession, Owner, Proclaim, Want},
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber, time::WallMillis,
+    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version byte of commands in the log.
-pub const LOG_FORMAT: u8 = 1;
+pub const LOG_FORMAT: u8 = 2;
 
 /// Pairs of text that an owner hangs on a session or a grant, for people to read.
 pub type Meta = BTreeMap<String, String>;
@@ -70,6 +71,8 @@ pub enum Command {
     Release {
         /// The grant to end.
         grant: GrantId,
+        /// The session that it was to belong to, where the caller says so: an unknown id is remembered there, for its life.
+        session: Option<SessionId>,
         /// When the request was taken, or the verdict reached: what is granted by it is granted then.
         at: WallMillis,
     },
@@ -79,14 +82,16 @@ pub enum Command {
         grant: GrantId,
         /// The new timeout.
         timeout_ms: u64,
+        /// The caller's key: with it the timeout is set once, however often and late the request arrives.
+        key: Option<WriteKey>,
+        /// When the request was taken.
+        at: WallMillis,
     },
-    /// The leader's verdict: a lock delay is over.
+    /// The leader's verdict: the lock delays of these grants are over. At most `VERDICT_OBJECTS_MAX`.
     EndCooling {
-        /// The lock.
-        lock: LockName,
-        /// The contender that cools.
-        contender: GrantNumber,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// The grants that cool.
+        grants: Vec<GrantNumber>,
+        /// When the verdict was reached: what is granted by it is granted then.
         at: WallMillis,
     },
     /// The leader's verdict: what was remembered without a session up to this revision is old enough to be forgotten.
@@ -94,12 +99,11 @@ pub enum Command {
         /// The last revision to forget.
         through: Revision,
     },
-    /// The leader's verdict: a lock was long without contenders; its settings and its node go.
-    ForgetLock {
-        /// The lock.
-        lock: LockName,
-        /// Since when it had been without contenders: ignored where it was used again.
-        since: Revision,
+    /// The leader's verdict: these locks were long without contenders; their settings and their nodes go. At most
+    /// `VERDICT_OBJECTS_MAX`.
+    ForgetLocks {
+        /// Each lock, and since when it had been without contenders: ignored where it was used again.
+        locks: Vec<(LockName, Revision)>,
     },
     /// Checks conditions and changes the tree, in one step.
     Transact(Transact),
@@ -132,6 +136,8 @@ pub enum Command {
     Downgrade {
         /// The grant.
         grant: GrantId,
+        /// The caller's key: with it the mode is changed once, however often and late the request arrives.
+        key: Option<WriteKey>,
         /// When the request was taken.
         at: WallMillis,
     },
@@ -141,6 +147,8 @@ pub enum Command {
         grant: GrantId,
         /// What to do where others hold too.
         if_busy: IfBusy,
+        /// The caller's key: with it the mode is changed once, however often and late the request arrives.
+        key: Option<WriteKey>,
         /// When the request was taken.
         at: WallMillis,
     },
@@ -148,6 +156,8 @@ pub enum Command {
     EndUpgrade {
         /// The grant.
         grant: GrantId,
+        /// The attempt that gives up; ignored where a newer one waits.
+        attempt: u64,
         /// When the request was taken.
         at: WallMillis,
     },
@@ -157,13 +167,23 @@ pub enum Command {
     SetLock(SetLock),
     /// An administrator asks those who hold a lock to give it back.
     Revoke(Revoke),
-    /// The leader's verdict: a grant was held for as long as it may.
-    EndHold {
-        /// The grant.
-        grant: GrantNumber,
-        /// The token that it had: ignored where it has another by now.
-        token: FencingToken,
+    /// The leader's verdict: these grants were held for as long as they may. At most `VERDICT_OBJECTS_MAX`.
+    EndHolds {
+        /// Each grant, and the token that it had: ignored where it has another by now.
+        holds: Vec<(GrantNumber, FencingToken)>,
         /// When the verdict was reached.
+        at: WallMillis,
+    },
+    /// Does the next piece of the work that was too much for one command.
+    Continue {
+        /// When the piece was proposed: what is granted by it is granted then.
+        at: WallMillis,
+    },
+    /// Remembers the key of a request whose effect is not in the state, so that it takes effect once.
+    NoteKey {
+        /// The caller's key.
+        key: WriteKey,
+        /// When the request was taken.
         at: WallMillis,
     },
 }
@@ -191,196 +211,14 @@ impl Command {
             | Command::Downgrade { at, .. }
             | Command::Upgrade { at, .. }
             | Command::EndUpgrade { at, .. }
-            | Command::EndHold { at, .. } => *at,
+            | Command::EndHolds { at, .. }
+            | Command::SetGrantTimeout { at, .. }
+            | Command::Continue { at }
+            | Command::NoteKey { at, .. } => *at,
             Command::FormCluster { .. }
-            | Command::SetGrantTimeout { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
-            | Command::ForgetLock { .. } => WallMillis(0),
+            | Command::ForgetLocks { .. } => WallMillis(0),
         }
     }
-}
-
-/// Opens a named session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenSession {
-    /// The caller's idempotency key, where it gave one.
-    pub key: Option<GrantId>,
-    /// The new session's secret id.
-    pub id: SessionId,
-    /// How long it lives without a keepalive.
-    pub timeout_ms: u64,
-    /// Its name, for people.
-    pub name: String,
-    /// Its pairs of text, for people.
-    pub meta: Meta,
-    /// When the request was taken.
-    pub at: WallMillis,
-}
-
-/// Who will own a grant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Claimant {
-    /// A session that was opened before.
-    Session(SessionId),
-    /// Nobody yet: a session is made for this grant alone.
-    Anonymous {
-        /// How long the grant lives without a renewal.
-        timeout_ms: u64,
-    },
-}
-
-/// What to do where a grant cannot be given at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IfBusy {
-    /// Take a place in the queue.
-    Queue,
-    /// Change nothing and say who holds it.
-    Refuse,
-}
-
-/// The text by which people know a grant's owner.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
-    /// The text.
-    pub text: String,
-    /// Whether the caller gave it; else it was made from the connection, and a retry may come with another.
-    pub given: bool,
-}
-
-/// One lock of an acquire.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Want {
-    /// The lock.
-    pub lock: LockName,
-    /// Alone or shared.
-    pub mode: Mode,
-}
-
-/// Takes a place in the queue of each lock, or a further hold. An election is one name, and has a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Acquire {
-    /// The grant's id, which makes the command safe to repeat.
-    pub grant: GrantId,
-    /// The locks, all different.
-    pub wants: Vec<Want>,
-    /// Who will own it.
-    pub claimant: Claimant,
-    /// What to do where it must wait.
-    pub if_busy: IfBusy,
-    /// How many permits the lock has; `None`: what is set, else 1.
-    pub limit: Option<u32>,
-    /// How many permits are asked for.
-    pub permits: u32,
-    /// Higher stands before lower.
-    pub priority: i32,
-    /// Who owns it, for people.
-    pub owner: Owner,
-    /// Pairs of text, for people.
-    pub meta: Meta,
-    /// How long the lock stays blocked when the holder's session expires.
-    pub lock_delay_ms: u64,
-    /// Another hold of a grant that the same owner has.
-    pub reentrant: bool,
-    /// The longest time of holding.
-    pub max_hold_ms: Option<u64>,
-    /// The value of a candidate, where it is for an election: what it proclaims when it leads.
-    pub value: Option<Vec<u8>>,
-    /// When the request was taken.
-    pub at: WallMillis,
-}
-
-/// Gives the leader of an election another value to be known by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proclaim {
-    /// The caller's key, or the server's own: a value is told once, however often the order is repeated.
-    pub key: WriteKey,
-    /// The election.
-    pub election: LockName,
-    /// The leader's grant.
-    pub grant: GrantId,
-    /// The value.
-    pub value: Value,
-    /// When the request was taken.
-    pub at: WallMillis,
-}
-
-/// What the machine answers: the same on every node and for ever.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// What came of it.
-    pub result: Result<Outcome, Rejection>,
-    /// The state's revision after it.
-    pub revision: Revision,
-}
-
-/// What `apply` returns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
-    /// What the proposer is told.
-    pub answer: Answer,
-    /// What happened, for those who watch and wait; all at `answer.revision`.
-    pub events: Vec<Event>,
-}
-
-/// A command's effect, as its proposer needs it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// It had nothing to change: it was done before, or a newer attempt took over.
-    Nothing,
-    /// It changed what it named, and there is no more to say.
-    Done,
-    /// The session is open (also for a repeated key: the same session).
-    SessionOpened {
-        /// Its secret id.
-        id: SessionId,
-        /// Its public number.
-        number: SessionNumber,
-        /// Its timeout.
-        timeout_ms: u64,
-    },
-    /// The grant is held.
-    Held(Held),
-    /// The grant waits.
-    Queued(Queued),
-    /// The operations were done.
-    Written {
-        /// Whether the conditions held, so that `then` was done rather than `otherwise`.
-        succeeded: bool,
-        /// One for each operation.
-        results: Vec<OperationResult>,
-        /// The revision at which they were done: the first time, where the request is repeated.
-        at: Revision,
-    },
-    /// A lock was taken from those who held it.
-    Broken {
-        /// How many there were, one that cooled among them.
-        holders: u64,
-        /// The first of them, at most `BROKEN_NAMED_MAX`.
-        named: Vec<GrantNumber>,
-    },
-}
-
-/// A held grant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
-    /// Its public number.
-    pub number: GrantNumber,
-    /// Its fencing token.
-    pub token: FencingToken,
-    /// Its session's public number.
-    pub session: SessionNumber,
-    /// The attempt that this answer belongs to.
-    pub attempt: u64,
-}
-
-/// A waiting grant.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Queued {
-    /// Its public number.
-    pub number: GrantNumber,
-    /// Its session's public number.
-    pub session: SessionNumber,
-    /// The attempt that this answer belongs to.
-    pub attempt: u64,
 }

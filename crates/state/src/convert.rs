@@ -5,26 +5,34 @@
 
 use crate::{
     apply::{Change, Effect},
-    command::{Blocked, Event, IfBusy, Outcome, Rejection},
+    command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
     deadlock::{Actor, Request, Wish},
     holds::standing,
+    lock::VISITS_IN_A_STEP,
     record::LockSettings,
 };
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
 impl Change<'_> {
-    /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: the same answer, and no change.
-    pub(crate) fn downgrade(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
+    /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: how it stands, and no change.
+    pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
+        if self.changed_before(number, key)? {
+            return Ok(Effect::Unchanged(standing(self.contender(number), &grant)));
+        }
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
-            return Ok(Effect::Unchanged(standing(contender, &grant)));
+            // Also where nothing changes: the same request may come again when it would.
+            let remembered = self.remember_change(number, key);
+            let standing = standing(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
         }
         let lock = contender.lock.clone();
         self.refuse_several(number)?;
         self.refuse_election(&lock)?;
         self.refuse_semaphore(&lock)?;
         self.refuse_beside_others(&lock, number)?;
+        self.remember_change(number, key);
         self.note_changed_mode(number, HoldingEnd::Downgraded);
         let now = self.moment();
         let contender = self.contender_mut(number);
@@ -35,51 +43,77 @@ impl Change<'_> {
         Ok(Effect::Changed(standing(self.contender(number), &grant)))
     }
 
-    /// Makes a shared holder the only one, or has it wait for that. Again: the same answer.
-    pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy) -> Result<Effect, Rejection> {
+    /// Makes a shared holder the only one, or has it wait for that. Again, while it waits: a newer attempt, which is the one that
+    /// counts. The same request again, after it was given up: nothing.
+    pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
+        let repeated = self.changed_before(number, key)?;
         let contender = self.contender(number);
-        if contender.mode == Mode::Exclusive || contender.upgrading {
-            return Ok(Effect::Unchanged(self.converting(number, &grant)));
-        }
         let lock = contender.lock.clone();
+        if contender.upgrading {
+            self.remember_change(number, key.filter(|_| !repeated));
+            self.contender_mut(number).upgrade_attempt += 1;
+            return Ok(Effect::Changed(self.converting(number, &grant)));
+        }
+        if contender.mode == Mode::Exclusive {
+            let remembered = self.remember_change(number, key.filter(|_| !repeated));
+            let standing = standing(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
+        }
+        if repeated {
+            return Ok(Effect::Unchanged(Outcome::Nothing));
+        }
         self.refuse_several(number)?;
         self.refuse_semaphore(&lock)?;
-        let queue = self.state.index.queues.get(&lock).cloned().unwrap_or_default();
-        if let Some(other) = queue.upgrading {
-            let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
-            return Err(Rejection::WouldDeadlock { cycle });
-        }
-        let others = queue.holders.iter().copied().find(|holder| *holder != number);
-        if let (Some(other), IfBusy::Refuse) = (others, if_busy) {
-            let ahead = queue.holders.len() as u64 - 1;
-            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender_in(&lock, other)), ahead });
-        }
-        if others.is_some() {
-            let contender = self.contender(number);
-            let request = Request {
-                actor: Actor::of(contender),
-                session: contender.session,
-                owner: &contender.owner.text,
-                number,
-                wish: Wish::Upgrade(&lock),
-            };
-            let checked = self.state.deadlock(&request).deadlock.refused()?;
-            self.contender_mut(number).deadlock_checked = checked;
-        }
+        let checked = self.refuse_vain_upgrade(number, &lock, if_busy)?;
+        self.remember_change(number, key);
+        let contender = self.contender_mut(number);
+        contender.deadlock_checked = checked;
+        contender.upgrade_attempt += 1;
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
         self.advance(&lock);
         Ok(Effect::Changed(self.converting(number, &grant)))
     }
 
-    /// Gives up an upgrade that waits; one that is done stays so.
-    pub(crate) fn end_upgrade(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
-        let number = self.held_grant(&grant)?;
-        if !self.contender(number).upgrading {
-            return Ok(Effect::Unchanged(standing(self.contender(number), &grant)));
+    /// Refuses an upgrade that does not wait and would have to, and one that would wait for itself; else says whether the latter
+    /// was checked.
+    fn refuse_vain_upgrade(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
+        let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
+        if let Some(other) = queue.upgrading {
+            let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
+            return Err(Rejection::WouldDeadlock { cycle });
         }
-        let lock = self.contender(number).lock.clone();
+        // It holds, so of the first two one is another.
+        let Some(other) = queue.holders.iter().copied().find(|holder| *holder != number) else { return Ok(true) };
+        if if_busy == IfBusy::Refuse {
+            let ahead = queue.holders.len() as u64 - 1;
+            return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender_in(lock, other)), ahead });
+        }
+        let contender = self.contender(number);
+        let request = Request {
+            actor: Actor::of(contender),
+            session: contender.session,
+            owner: &contender.owner.text,
+            number,
+            wish: Wish::Upgrade(lock),
+        };
+        let searched = self.state.deadlock(&request);
+        self.note_steps(searched.visits as u64 / VISITS_IN_A_STEP);
+        searched.deadlock.refused()
+    }
+
+    /// Gives up an upgrade that waits; one that is done stays so, and one for which a newer attempt waits goes on.
+    pub(crate) fn end_upgrade(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
+        let number = self.held_grant(&grant)?;
+        let contender = self.contender(number);
+        if !contender.upgrading {
+            return Ok(Effect::Unchanged(standing(contender, &grant)));
+        }
+        if contender.upgrade_attempt > attempt {
+            return Ok(Effect::Unchanged(Outcome::Nothing));
+        }
+        let lock = contender.lock.clone();
         self.set_upgrading(number, false);
         self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
         self.advance(&lock);
@@ -90,6 +124,9 @@ impl Change<'_> {
     pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
         let Some(queue) = self.state.index.queues.get(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
+        if self.state.is_dead(self.contender(number)) {
+            return;
+        }
         let (revision, at) = (self.revision, self.at);
         self.set_upgrading(number, false);
         self.note_changed_mode(number, HoldingEnd::Upgraded);
@@ -114,7 +151,7 @@ impl Change<'_> {
         let contender = self.contender(number);
         match (contender.upgrading, standing(contender, grant)) {
             (true, Outcome::Held(held)) => {
-                Outcome::Queued(crate::command::Queued { number: held.number, session: held.session, attempt: held.attempt })
+                Outcome::Queued(Queued { number: held.number, session: held.session, attempt: contender.upgrade_attempt })
             }
             (_, told) => told,
         }

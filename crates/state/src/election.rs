@@ -88,7 +88,7 @@ impl State {
         let number = self.index.queues.get(name)?.holders.get_min()?;
         let node = self.tree.get(self.index.contenders.get(number)?)?;
         let contender = self.contender(*number)?;
-        let token = contender.token()?;
+        let token = self.token_of(contender)?;
         let since = Revision(token.0).max(node.mzxid);
         Some(Leading { contender, token, value: &node.value, version: node.version, since })
     }

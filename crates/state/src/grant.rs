@@ -5,13 +5,19 @@ use crate::{
     apply::{Change, Effect},
     command::{Event, Outcome, Rejection},
     holds::standing,
+    keys::KeyUse,
     memory::Remembered,
+    read::GrantStatus,
     record::{Contender, Role},
 };
 use fairhold_types::{
-    EndReason, GrantId, GrantNumber, LockName, SessionNumber, limits,
+    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
     planted::{self, Bug},
 };
+use std::collections::BTreeSet;
+
+/// What it costs to end one contender.
+const END_STEPS: u64 = 8;
 
 /// Who remembers a grant that ends.
 #[derive(Debug, Clone, Copy)]
@@ -23,25 +29,46 @@ pub(crate) enum Keeper {
 }
 
 impl Change<'_> {
-    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives after it is refused.
-    pub(crate) fn release(&mut self, grant: GrantId) -> Result<Effect, Rejection> {
-        if let Some(number) = self.state.index.grants.get(&grant).copied() {
-            if self.contender(number).holds() > 1 {
-                self.end_hold(number, grant, EndReason::Released);
-                return Ok(Effect::Changed(Outcome::Done));
+    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives after it is refused: where the
+    /// caller says to which session it was to belong, for that session's life.
+    pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
+        match self.state.use_of(&grant) {
+            KeyUse::Grant(number) if self.state.is_dead(self.contender(number)) => Ok(Effect::Unchanged(Outcome::Nothing)),
+            KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
+            KeyUse::Free => self.release_unknown(grant, session),
+            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
+                Ok(Effect::Unchanged(Outcome::Nothing))
             }
-            let held = self.contender(number).granted_at.is_some();
-            let locks =
-                self.end_contender(number, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Session);
-            self.advance_all(locks);
+        }
+    }
+
+    fn release_live(&mut self, number: GrantNumber, grant: GrantId) -> Effect {
+        if self.contender(number).holds() > 1 {
+            self.end_hold(number, grant, EndReason::Released);
+            return Effect::Changed(Outcome::Done);
+        }
+        let held = self.contender(number).granted_at.is_some();
+        let locks = self.end_contender(number, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Session);
+        self.advance_all(locks);
+        Effect::Changed(Outcome::Done)
+    }
+
+    fn release_unknown(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
+        let Some(session) = session else {
+            self.require_memory()?;
+            self.state.memory.remember(grant, self.revision, Remembered::Grant(EndReason::Released));
             return Ok(Effect::Changed(Outcome::Done));
+        };
+        let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
+        match open {
+            // Whatever arrives for it later is refused by the floor, or because the session is gone.
+            None => Ok(Effect::Unchanged(Outcome::Nothing)),
+            Some((_, floor)) if Some(grant) <= floor => Ok(Effect::Unchanged(Outcome::Nothing)),
+            Some((number, _)) => {
+                self.remember_in_session(number, grant, EndReason::Released);
+                Ok(Effect::Changed(Outcome::Done))
+            }
         }
-        if self.state.is_remembered(&grant) || self.state.index.session_keys.contains_key(&grant) {
-            return Ok(Effect::Unchanged(Outcome::Nothing));
-        }
-        self.require_memory()?;
-        self.state.memory.remember(grant, self.revision, Remembered::Grant(EndReason::Released));
-        Ok(Effect::Changed(Outcome::Done))
     }
 
     /// A caller that still listens gives up: if it was granted by then, it is told that it holds.
@@ -61,7 +88,7 @@ impl Change<'_> {
 
     /// A caller went away: its grant ends, queued or just held, unless it has attached again since.
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
-        let live = self.state.index.grants.get(&grant).copied();
+        let live = self.live_grant(&grant).ok();
         match live {
             Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
                 Effect::Unchanged(Outcome::Nothing)
@@ -79,19 +106,27 @@ impl Change<'_> {
         }
     }
 
-    pub(crate) fn end_cooling(&mut self, lock: &LockName, number: GrantNumber) -> Effect {
-        if !self.state.index.cooling.contains(&number) {
-            return Effect::Unchanged(Outcome::Nothing);
+    /// Ends the lock delays that are over.
+    pub(crate) fn end_cooling(&mut self, grants: &[GrantNumber]) -> Effect {
+        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        for number in grants {
+            if !self.has_room_to_end() {
+                break;
+            }
+            judged += 1;
+            self.step(1);
+            if self.state.index.cooling.contains(number) {
+                locks.extend(self.free_cooling(*number));
+            }
         }
-        let locks = self.free_cooling(number);
-        assert!(locks.contains(lock), "grant #{number} does not cool in {lock}");
         self.advance_all(locks);
-        Effect::Changed(Outcome::Done)
+        self.judged(judged)
     }
 
     /// Removes what cools, and says which locks may go on.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
         let locks: Vec<LockName> = self.take_contenders(number).into_iter().map(|contender| contender.lock).collect();
+        self.step(END_STEPS * locks.len() as u64);
         for lock in &locks {
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
         }
@@ -102,6 +137,7 @@ impl Change<'_> {
     /// on.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> Vec<LockName> {
         let contenders = self.take_contenders(number);
+        self.step(END_STEPS * contenders.len() as u64);
         for contender in &contenders {
             let (lock, session) = (contender.lock.clone(), contender.session);
             self.events.push(Event::Ended { lock, grant: number, session, reason });
@@ -112,7 +148,7 @@ impl Change<'_> {
             self.remember_ended(first, reason, keeper);
             if first.anonymous && reason != EndReason::Expired {
                 self.events.push(Event::SessionClosed { session: first.session });
-                self.remove_session(first.session);
+                self.forget_session(first.session);
             }
         }
         contenders.into_iter().map(|contender| contender.lock).collect()
@@ -137,6 +173,7 @@ impl Change<'_> {
         self.state.index.cool(&contender);
         self.remember_ended(&contender, EndReason::Expired, keeper);
         for lock in self.state.locks_of(number) {
+            self.step(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
             self.state.unindex_cooling(&expired);
             self.note_ended(&expired, EndReason::Expired);
@@ -149,11 +186,10 @@ impl Change<'_> {
 
     /// The number of a live grant, or how it ended, or that there is none.
     pub(crate) fn live_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
-        match self.state.index.grants.get(grant) {
-            Some(number) => Ok(*number),
-            None => {
-                Err(self.state.ended_reason(grant).map_or(Rejection::NoGrant, |reason| self.state.grant_ended(grant, reason)))
-            }
+        match self.state.grant(grant) {
+            GrantStatus::Live(contender) => Ok(contender.number),
+            GrantStatus::Ended(reason) => Err(self.state.grant_ended(grant, reason)),
+            GrantStatus::Unknown => Err(Rejection::NoGrant),
         }
     }
 
@@ -178,7 +214,8 @@ impl Change<'_> {
     /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never
     /// fails.
     pub(crate) fn require_memory(&self) -> Result<(), Rejection> {
-        let reserved = self.state.memory.len() + self.state.index.grants.len() + self.state.index.session_keys.len();
+        let index = &self.state.index;
+        let reserved = self.state.memory.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
@@ -189,6 +226,7 @@ impl Change<'_> {
                 Keeper::Session | Keeper::Table => self.state.memory.remember(id, self.revision, Remembered::Grant(reason)),
             }
         }
+        contender.keys.iter().for_each(|key| self.remember_write(*key));
     }
 }
 
@@ -208,9 +246,5 @@ impl State {
     /// The refusal of a grant that has ended so.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
-    }
-
-    fn is_remembered(&self, id: &GrantId) -> bool {
-        self.memory.get(id).is_some() || self.memory.in_session.contains_key(id)
     }
 }

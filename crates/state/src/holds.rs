@@ -53,7 +53,7 @@ impl Change<'_> {
         let has_it = |holder: &&Contender| {
             (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
         };
-        held.filter(has_it).map(|holder| holder.number)
+        held.filter(has_it).filter(|holder| !self.state.is_dead(holder)).map(|holder| holder.number)
     }
 
     /// Adds a hold to a grant that is held.

@@ -4,14 +4,16 @@
 use crate::{
     deadlock::{Actor, Deeds},
     holder_index::HolderIndex,
+    pending::Pending,
     record::{Contender, Kind, Role, Session, Znode},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
+use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, sync::Arc};
 
 /// Where a contender stands among those who wait: higher priority first, then first come, first served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Place(Reverse<i32>, GrantNumber);
 
 impl Place {
@@ -21,6 +23,11 @@ impl Place {
 
     pub(crate) fn new(standing: i32, number: GrantNumber) -> Place {
         Place(Reverse(standing), number)
+    }
+
+    /// Before all others.
+    pub(crate) fn first() -> Place {
+        Place::new(i32::MAX, GrantNumber(0))
     }
 
     /// The priority by which it is a place.
@@ -111,6 +118,14 @@ pub(crate) struct Index {
     pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
     /// What each owner of a named session does that was named by its caller.
     pub(crate) actors: OrdMap<Actor, Deeds>,
+    /// Live grants by the keys of what changed them.
+    pub(crate) change_keys: OrdMap<GrantId, GrantNumber>,
+    /// Sessions that have ended and not all of whose grants and nodes are gone, by the work that is pending for them.
+    pub(crate) ending: OrdMap<SessionNumber, u64>,
+    /// Locks that are being broken, by the work that is pending for them.
+    pub(crate) breaking: OrdMap<LockName, u64>,
+    /// Locks of which not all who may be granted were granted yet.
+    pub(crate) advancing: OrdSet<LockName>,
     /// Named sessions by their secret id.
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
     /// Sessions by the key with which they were opened.
@@ -144,6 +159,7 @@ impl Index {
             self.cooling.insert(number);
         } else {
             self.grants.extend(contender.ids().map(|id| (id, number)));
+            self.change_keys.extend(contender.keys.iter().map(|key| (key.key, number)));
             if contender.hold_ms.is_some() {
                 self.bounded.insert(number);
             }
@@ -261,6 +277,26 @@ impl Index {
         }
     }
 
+    /// Notes work that is not finished.
+    pub(crate) fn note_pending(&mut self, number: u64, pending: &Pending) {
+        match pending {
+            Pending::EndSession { session, .. } => drop(self.ending.insert(*session, number)),
+            Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
+            Pending::Advance { lock } => drop(self.advancing.insert(lock.clone())),
+            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+        }
+    }
+
+    /// Drops work that is finished.
+    pub(crate) fn forget_pending(&mut self, pending: &Pending) {
+        match pending {
+            Pending::EndSession { session, .. } => drop(self.ending.remove(session)),
+            Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
+            Pending::Advance { lock } => drop(self.advancing.remove(lock)),
+            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+        }
+    }
+
     /// Notes a node of the tree as it is now. A contender is noted by `add_contender`.
     pub(crate) fn note_node(&mut self, path: &Path, node: &Znode) {
         if node.ephemeral_owner != SessionNumber(0) && node.role == Role::Data {
@@ -291,6 +327,9 @@ impl Index {
         });
         for id in contender.ids() {
             self.grants.remove(&id);
+        }
+        for key in contender.keys.iter() {
+            self.change_keys.remove(&key.key);
         }
         self.bounded.remove(&contender.number);
         if let Some(grants) = self.of_session.get_mut(&contender.session) {

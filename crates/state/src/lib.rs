@@ -11,12 +11,14 @@
 //! - A revision counts changes. A command that changes something takes the next one; a refused or repeated one takes none.
 //! - A fencing token is the revision at which the grant was given.
 //! - The indexes (`index`) are caches of the tree; `State::check` compares them with it.
+//! - A command does a bounded number of steps. What is more is pending, in the state, and done by later commands (`pending`).
 //!
 //! # Caveats
 //!
 //! Below `/locks` nothing is written through the tree's operations. Access lists are kept with nodes, empty, and not enforced.
 
 mod administration;
+mod advance;
 mod ageing;
 mod apply;
 mod breaking;
@@ -32,16 +34,20 @@ pub mod history;
 mod holder_index;
 mod holds;
 mod index;
+mod keys;
 mod kind;
 pub mod listing;
 mod lock;
 mod memory;
 mod nodes;
 mod orders;
+mod outcome;
+mod pending;
 mod persistent;
 pub mod read;
 pub mod record;
 mod rejection;
+mod request;
 mod session;
 mod several;
 pub mod snapshot;
@@ -49,9 +55,10 @@ pub mod statistics;
 mod transact;
 mod tree;
 pub mod value;
+mod visible;
 mod write;
 
-use fairhold_types::{ClusterId, LockName, Revision, SessionNumber};
+use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
 use imbl::OrdMap;
 use std::sync::Arc;
 
@@ -67,6 +74,9 @@ pub struct State {
     history: history::History,
     statistics: OrdMap<LockName, Arc<statistics::Statistics>>,
     totals: Arc<statistics::Statistics>,
+    pending: pending::PendingWork,
+    /// How many steps a command does before it leaves the rest to later ones.
+    piece_steps: u64,
     index: index::Index,
 }
 
@@ -89,7 +99,15 @@ impl State {
             history: history::History::default(),
             statistics: OrdMap::new(),
             totals: Arc::default(),
+            pending: pending::PendingWork::default(),
+            piece_steps: limits::PIECE_STEPS,
             index: index::Index::default(),
         }
+    }
+
+    /// The same with smaller pieces of work, so that tests see many of them.
+    #[must_use]
+    pub fn with_piece_steps(steps: u64) -> State {
+        State { piece_steps: steps, ..State::new() }
     }
 }

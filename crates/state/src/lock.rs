@@ -7,19 +7,24 @@ use crate::{
     deadlock::{Actor, Request, Wish},
     holds::standing,
     index::{Place, Queue},
+    keys::{KeyUse, other_request},
     memory::Remembered,
     record::{Contender, LockSettings, Role},
-    session::other_request,
     several::new_contender,
     tree::Create,
     value::Value,
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, SessionNumber, limits,
+    EndReason, GrantId, GrantNumber, LockName, Mode, Revision, SessionNumber, limits,
     planted::{self, Bug},
     time::WallMillis,
 };
 use std::collections::BTreeSet;
+
+/// What it costs to forget a lock.
+const FORGET_STEPS: u64 = 4;
+/// So many contenders are looked at by a search for a deadlock in the time of one step.
+pub(crate) const VISITS_IN_A_STEP: u64 = 4;
 
 impl Change<'_> {
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
@@ -27,9 +32,10 @@ impl Change<'_> {
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
             && !planted::has(Bug::GrantsAgain)
         {
+            self.live_grant(&acquire.grant)?;
             return self.attach(number, &acquire);
         }
-        self.refuse_ended(&acquire.grant)?;
+        self.refuse_used(&acquire.grant)?;
         for want in &acquire.wants {
             self.state.refuse_other_use(&want.lock, acquire.value.is_some())?;
         }
@@ -58,7 +64,7 @@ impl Change<'_> {
 
     /// Refuses one who would wait for itself in the end, and says whether that was checked; `granted`: it would not wait, but
     /// others would wait for it.
-    fn refuse_deadlock(&self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
+    fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
         // Nobody waits for one who has no other grant.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
@@ -70,6 +76,7 @@ impl Change<'_> {
             wish: Wish::Join { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
+        self.note_steps(searched.visits as u64 / VISITS_IN_A_STEP);
         searched.deadlock.refused()
     }
 
@@ -112,18 +119,16 @@ impl Change<'_> {
         self.events.push(Event::Queued { lock, grant: number });
     }
 
-    /// Refuses an id whose grant is over.
-    fn refuse_ended(&self, grant: &GrantId) -> Result<(), Rejection> {
-        if let Some(reason) = self.state.ended_reason(grant) {
-            return Err(self.state.grant_ended(grant, reason));
-        }
-        let used = self.state.index.session_keys.contains_key(grant);
-        match self.state.memory.get(grant) {
-            Some(Remembered::Session | Remembered::Write { .. }) => Err(other_request()),
-            Some(Remembered::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
-            Some(Remembered::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
-            None if used => Err(other_request()),
-            None => Ok(()),
+    /// Refuses an id whose grant is over, and one that was used for something else.
+    fn refuse_used(&self, grant: &GrantId) -> Result<(), Rejection> {
+        match self.state.use_of(grant) {
+            KeyUse::Free | KeyUse::Grant(_) => Ok(()),
+            KeyUse::Ended(reason) => Err(self.state.grant_ended(grant, reason)),
+            KeyUse::Remembered(_, Remembered::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
+            KeyUse::Remembered(_, Remembered::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
+            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Remembered(_, Remembered::Session | Remembered::Write { .. }) => {
+                Err(other_request())
+            }
         }
     }
 
@@ -134,8 +139,10 @@ impl Change<'_> {
         };
         let number = *self.state.index.session_ids.get(id).ok_or(Rejection::NoSession)?;
         let floor = self.state.sessions.get(&number).and_then(|session| session.ended.floor());
-        // Ids are ordered by the time of their making: one that is not newer than a forgotten one may be that one.
-        if Some(acquire.grant) <= floor { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
+        // Ids are ordered by the time of their making: one that is not newer than a forgotten one may be that one. An id that the
+        // server made for this very request cannot have been there before.
+        let may_be_forgotten = acquire.id_given && Some(acquire.grant) <= floor;
+        if may_be_forgotten { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }
 
     /// Refuses one who does not wait, or for whom there is no room to: `lock` is the first that is not free.
@@ -168,63 +175,24 @@ impl Change<'_> {
         self.state.index.locks.insert(lock.clone());
     }
 
-    /// Grants, in order, to all those whose turn has come: one exclusive contender, or a batch of readers, or as many as have
-    /// permits; whoever takes several locks takes them together, and then those behind it in the others may go on too.
-    pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
-        let mut locks: BTreeSet<LockName> = locks.into_iter().collect();
-        while let Some(lock) = locks.pop_first() {
-            self.finish_upgrade(&lock);
-            while let Some(number) = self.state.first_grantable(&lock) {
-                let granted = self.give(number);
-                locks.extend(granted.into_iter().filter(|other| *other != lock));
+    /// Removes the nodes of locks in which nobody stands since the revisions that are named.
+    pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
+        let mut judged = 0;
+        for (lock, since) in locks {
+            if !self.has_room() {
+                break;
             }
+            judged += 1;
+            self.step(FORGET_STEPS);
+            if self.state.idle_since(&lock) != Some(since) {
+                continue;
+            }
+            self.state.tree.remove(&lock.path(), self.revision);
+            self.state.index.locks.remove(&lock);
+            self.state.drop_statistics([lock.clone()]);
+            self.events.push(Event::LockForgotten { lock });
         }
-    }
-
-    pub(crate) fn advance(&mut self, lock: &LockName) {
-        self.advance_all([lock.clone()]);
-    }
-
-    /// Grants all locks of a grant, and says which they are.
-    fn give(&mut self, number: GrantNumber) -> Vec<LockName> {
-        let (revision, at) = (self.revision, self.at);
-        self.alter(number, |contender| {
-            assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
-            contender.granted_at = Some(revision);
-            contender.held_since = Some(at);
-        });
-        let locks = self.state.locks_of(number);
-        self.bound_hold(number);
-        for lock in &locks {
-            let granted = self.contender_in(lock, number).clone();
-            self.count_granted(&granted);
-            let holders = self.state.index.grant(&granted);
-            self.state.index_holder(&granted, holders);
-            self.note_token(lock, number);
-            self.tell_leader(lock);
-        }
-        locks
-    }
-
-    /// Notes that this revision is the token of a holder.
-    pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
-        let token = FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { self.revision.0 });
-        let settings = self.state.settings_mut(lock);
-        assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
-        settings.last_token = Some(token);
-        self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
-    }
-
-    /// Removes the node of a lock in which nobody stands since that revision.
-    pub(crate) fn forget_lock(&mut self, lock: LockName, since: fairhold_types::Revision) -> Effect {
-        if self.state.idle_since(&lock) != Some(since) {
-            return Effect::Unchanged(Outcome::Nothing);
-        }
-        self.state.tree.remove(&lock.path(), self.revision);
-        self.state.index.locks.remove(&lock);
-        self.state.drop_statistics([lock.clone()]);
-        self.events.push(Event::LockForgotten { lock });
-        Effect::Changed(Outcome::Done)
+        self.judged(judged)
     }
 }
 
@@ -254,34 +222,11 @@ impl State {
             return true;
         };
         let first = queue.waiting.get_min().is_none_or(|first| place < *first) || planted::has(Bug::OvertakesWaiters);
-        first && self.fits(queue, mode, permits, limit)
-    }
-
-    /// The first of those who wait, where it can be granted now.
-    fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
-        let waiting = &self.index.queues.get(lock)?.waiting;
-        let newest = planted::has(Bug::OvertakesWaiters);
-        let number = if newest { waiting.get_max()? } else { waiting.get_min()? }.number();
-        if !self.is_ready(lock, number) {
-            return None;
-        }
-        let alone = self.contender_in(lock, number).is_some_and(|contender| !contender.is_of_several());
-        let together = || self.locks_of(number).iter().all(|other| other == lock || self.is_ready(other, number));
-        (alone || together()).then_some(number)
-    }
-
-    /// Whether it waits as the first, and those who hold leave it room: one that has several locks is reserved then, as long as
-    /// it is not so in all of them.
-    pub(crate) fn is_ready(&self, lock: &LockName, number: GrantNumber) -> bool {
-        let Some(queue) = self.index.queues.get(lock) else { return false };
-        let Some(contender) = self.contender_in(lock, number) else { return false };
-        let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        let first = queue.waiting.get_min().is_some_and(|place| place.number() == number);
-        (first || planted::has(Bug::OvertakesWaiters)) && self.fits(queue, contender.mode, contender.permits, limit)
+        first && !self.index.breaking.contains_key(lock) && self.fits(queue, mode, permits, limit)
     }
 
     /// Whether those who hold (or cool) leave room for one more.
-    fn fits(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
+    pub(crate) fn fits(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
             Mode::Shared if planted::has(Bug::ReadersBesideWriter) => true,
             Mode::Shared => queue.upgrading.is_none() && queue.exclusive == 0,
@@ -298,7 +243,7 @@ impl State {
         HolderFacts {
             number: holder.number,
             owner: holder.owner.text.clone(),
-            token: holder.token(),
+            token: self.token_of(holder),
             since: holder.held_since.unwrap_or(holder.queued_at),
         }
     }

@@ -5,7 +5,7 @@
 //! sooner.
 
 use crate::command::OperationResult;
-use fairhold_types::{EndReason, GrantId, Revision, SessionNumber};
+use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::FORGOTTEN_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,7 @@ impl Memory {
         self.table.len()
     }
 
+    /// What became of an id.
     pub(crate) fn get(&self, id: &GrantId) -> Option<&Remembered> {
         self.table.get(id).map(|(_, remembered)| remembered)
     }
@@ -57,19 +58,21 @@ impl Memory {
         self.by_age.insert((at, id), ());
     }
 
-    /// Forgets what was remembered up to that revision; says whether there was anything.
-    pub(crate) fn forget(&mut self, through: Revision) -> bool {
-        let mut changed = false;
-        while let Some((oldest, ())) = self.by_age.get_min() {
+    /// Forgets what was remembered up to that revision, the oldest first and `FORGOTTEN_MAX` at most; says how many.
+    pub(crate) fn forget(&mut self, through: Revision) -> usize {
+        let mut forgotten = 0;
+        while forgotten < FORGOTTEN_MAX
+            && let Some((oldest, ())) = self.by_age.get_min()
+        {
             let (at, id) = *oldest;
             if at > through {
                 break;
             }
             self.by_age.remove(&(at, id));
             self.table.remove(&id);
-            changed = true;
+            forgotten += 1;
         }
-        changed
+        forgotten
     }
 
     /// The revision of the oldest and of the newest thing remembered.

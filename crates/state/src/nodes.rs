@@ -13,9 +13,12 @@ use crate::{
 };
 use fairhold_types::{
     Path, SessionNumber,
-    limits::NODES_REMOVED_MAX,
+    limits::{NODES_CREATED_MAX, NODES_REMOVED_MAX},
     planted::{self, Bug},
 };
+
+/// What it costs to create or remove a node.
+const NODE_STEPS: u64 = 2;
 
 type Done = Result<OperationResult, Rejection>;
 
@@ -30,7 +33,7 @@ impl Change<'_> {
             Operation::CreateSequential { parent, prefix, value, parents, lifetime } => {
                 let create = self.new_node(value, lifetime)?;
                 refuse_locks(&parent)?;
-                let sequence = self.state.tree.get(&parent).map_or(0, |node| node.creates);
+                let sequence = self.state.visible(&parent).map_or(0, |node| node.creates);
                 self.create(sequential(&parent, &prefix, sequence)?, create, parents)
             }
             Operation::Set { path, value, version } => {
@@ -47,6 +50,7 @@ impl Change<'_> {
 
     /// Removes those nodes that are still as they were when the leader's clock judged them.
     pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
+        self.note_steps(NODE_STEPS * nodes.len() as u64);
         for swept in nodes {
             if self.state.sweepable_at(&swept.path) == Some(swept.since) {
                 self.remove_node(&swept.path);
@@ -55,19 +59,25 @@ impl Change<'_> {
         if self.events.is_empty() { Effect::Unchanged(Outcome::Nothing) } else { Effect::Changed(Outcome::Done) }
     }
 
-    /// Removes the ephemeral nodes of a session that ends, in the order of their paths.
-    pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) {
+    /// Removes ephemeral nodes of a session that ends, in the order of their paths, as many as one command may; says whether
+    /// none is left.
+    pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) -> bool {
         if planted::has(Bug::EphemeralsStay) {
-            return;
+            return true;
         }
-        for path in self.state.index.ephemerals.get(&session).cloned().unwrap_or_default() {
+        while let Some(path) = self.state.index.ephemerals.get(&session).and_then(|owned| owned.get_min()).cloned() {
+            if !self.has_room_to_end() {
+                return false;
+            }
+            self.step(NODE_STEPS);
             self.remove_node(&path);
         }
+        true
     }
 
     fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> Done {
         let create = self.new_node(value, lifetime)?;
-        let Some(node) = self.state.tree.get(&path) else {
+        let Some(node) = self.state.visible(&path) else {
             self.create(path, create, parents)?;
             return Ok(OperationResult::Put { created: true, version: 0 });
         };
@@ -98,12 +108,15 @@ impl Change<'_> {
         if let (Some(path), false) = (missing.last(), parents) {
             return Err(Rejection::NoNode { path: path.clone() });
         }
-        if self.state.tree.get(&path).is_some() {
+        if self.state.visible(&path).is_some() {
             return Err(Rejection::NodeExists { path });
         }
         let ground = missing.first().unwrap_or(&path).parent();
-        if let Some(ground) = ground.filter(|path| self.state.tree.get(path).is_some_and(|node| node.kind == Kind::Ephemeral)) {
+        if let Some(ground) = ground.filter(|path| self.state.visible(path).is_some_and(|node| node.kind == Kind::Ephemeral)) {
             return Err(Rejection::EphemeralParent { path: ground });
+        }
+        if self.created + missing.len() >= NODES_CREATED_MAX {
+            return Err(Rejection::TooManyCreated { max: NODES_CREATED_MAX as u64 });
         }
         for path in missing {
             self.create_node(path, Create::persistent());
@@ -144,6 +157,7 @@ impl Change<'_> {
             }
             self.removed += doomed.len();
         }
+        self.note_steps(NODE_STEPS * doomed.len() as u64);
         // Parents come before their children in it.
         for path in doomed.iter().rev() {
             self.remove_node(path);
@@ -151,8 +165,13 @@ impl Change<'_> {
         Ok(OperationResult::Deleted { count: u32::try_from(doomed.len()).unwrap_or(u32::MAX) })
     }
 
-    /// Creates a node below one that exists, and tells of both.
+    /// Creates a node below one that exists, and tells of both. The node of a session that has ended makes room for it.
     fn create_node(&mut self, path: Path, create: Create) {
+        if self.state.tree.get(&path).is_some() {
+            self.remove_node(&path);
+        }
+        self.created += 1;
+        self.note_steps(NODE_STEPS);
         self.state.tree.create(path.clone(), create, self.revision, self.at);
         if let Some(node) = self.state.tree.get(&path) {
             self.state.index.note_node(&path, node);
@@ -183,7 +202,7 @@ impl Change<'_> {
 impl State {
     /// A node of that version, where one is asked for: first whether it exists, then its version.
     fn require_node(&self, path: &Path, version: Option<i32>) -> Result<&Znode, Rejection> {
-        let node = self.tree.get(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
+        let node = self.visible(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
         match version {
             Some(version) if version != node.version => Err(Rejection::VersionMismatch { current: Some(node.version) }),
             Some(_) | None => Ok(node),
@@ -193,7 +212,7 @@ impl State {
     /// The levels above a path that do not exist, from the top.
     fn missing_above(&self, path: &Path) -> Vec<Path> {
         let above = std::iter::successors(path.parent(), Path::parent);
-        let mut missing: Vec<Path> = above.take_while(|path| self.tree.get(path).is_none()).collect();
+        let mut missing: Vec<Path> = above.take_while(|path| self.visible(path).is_none()).collect();
         missing.reverse();
         missing
     }

@@ -22,6 +22,8 @@ pub struct Break {
 /// Sets what a lock allows. What is not named stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetLock {
+    /// The caller's key, where it gave one: an order that arrives late must not undo a newer one.
+    pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
     /// How many permits it has, 1 at least.
@@ -39,6 +41,8 @@ pub struct SetLock {
 /// Asks those who hold a lock to give it back, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoke {
+    /// The caller's key, where it gave one: an order that arrives late must not be told to those who hold then.
+    pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
     /// Who asks, in words.

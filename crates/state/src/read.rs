@@ -121,6 +121,7 @@ impl State {
     #[must_use]
     pub fn grant(&self, id: &GrantId) -> GrantStatus<'_> {
         match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
+            Some(contender) if self.is_dead(contender) => GrantStatus::Ended(self.end_of_dead(contender)),
             Some(contender) => GrantStatus::Live(contender),
             None => self.ended_reason(id).map_or(GrantStatus::Unknown, GrantStatus::Ended),
         }
@@ -129,6 +130,10 @@ impl State {
     /// What an administrator said who broke a grant, as long as that is remembered.
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
+        let dead = self.index.grants.get(id).and_then(|number| self.contender(*number));
+        if let Some(note) = dead.and_then(|contender| self.note_of_dead(contender)) {
+            return Some(note);
+        }
         match self.memory.get(id)? {
             Remembered::Broken { note } => Some(note.clone()),
             Remembered::Grant(_) | Remembered::Session | Remembered::Write { .. } => None,
@@ -210,7 +215,7 @@ impl State {
             Some(grant) => {
                 let number = self.index.grants.get(grant);
                 let holder = number.and_then(|number| self.contender_in(lock, *number));
-                holder.is_some_and(|holder| holder.token() == Some(token))
+                holder.is_some_and(|holder| self.token_of(holder) == Some(token))
             }
             None => self.has_token(lock, token),
         };
@@ -222,16 +227,18 @@ impl State {
 
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
-            Some(index) => index.sessions_with(token).next().is_some(),
-            None => self.few_holders(lock).any(|holder| holder.token() == Some(token)),
+            _ if self.index.breaking.contains_key(lock) => false,
+            Some(index) => index.sessions_with(token).any(|session| !self.is_ending(session)),
+            None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
         }
     }
 
     /// The newest token of those who hold a lock now.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
-            Some(index) => index.newest_tokens().next().map(|(token, _)| token),
-            None => self.few_holders(lock).filter_map(Contender::token).max(),
+            _ if self.index.breaking.contains_key(lock) => None,
+            Some(index) => index.newest_tokens().find(|(_, session)| !self.is_ending(*session)).map(|(token, _)| token),
+            None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
         }
     }
 
@@ -288,13 +295,5 @@ impl State {
     #[must_use]
     pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
         self.memory.span()
-    }
-
-    pub(crate) fn session_of_key(&self, key: &GrantId) -> Option<&Session> {
-        self.index.session_keys.get(key).and_then(|number| self.session(*number))
-    }
-
-    pub(crate) fn grants_of(&self, session: SessionNumber) -> Vec<GrantNumber> {
-        self.index.of_session.get(&session).into_iter().flatten().copied().collect()
     }
 }

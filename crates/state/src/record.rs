@@ -3,6 +3,7 @@
 use crate::{
     command::{Meta, Owner, Want},
     history::Moment,
+    keys::ChangeKeys,
     persistent,
     value::Value,
 };
@@ -308,6 +309,10 @@ pub struct Contender {
     pub more: Vec<Hold>,
     /// The hold that it was taken with was given back, and further ones keep it.
     pub first_over: bool,
+    /// How often a request waited to make it the only holder: the newest attempt is the one that counts.
+    pub upgrade_attempt: u64,
+    /// The keys of the requests that changed its mode or its timeout.
+    pub keys: ChangeKeys,
     /// Whether it was checked that its waiting ends. It was not where the search would have looked at too much.
     pub deadlock_checked: bool,
     /// The revision at which it was granted, which is its token; set once, and anew by an upgrade.
@@ -353,6 +358,11 @@ impl Contender {
     #[must_use]
     pub fn attempt_of(&self, id: &GrantId) -> u64 {
         self.more.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
+    }
+
+    /// Whether it can never be granted by a lock with that limit.
+    pub(crate) fn cannot_fit(&self, limit: u32) -> bool {
+        self.permits > limit || (limit > 1 && self.mode == Mode::Shared)
     }
 
     /// Whether its grant has several locks.

@@ -191,6 +191,18 @@ pub enum Rejection {
         /// How many it may have.
         max: u64,
     },
+    /// The machine failed in the middle of the request, a defect: every node left it out, and nothing was changed.
+    #[error("a defect of the server: the request was left out, and nothing was changed (fingerprint {fingerprint:016x})")]
+    Defect {
+        /// What tells the same request from others.
+        fingerprint: u64,
+    },
+    /// Too many nodes for one step.
+    #[error("more than {max} nodes would be created in one step: create them in parts")]
+    TooManyCreated {
+        /// How many may.
+        max: u64,
+    },
 }
 
 fn how(reason: EndReason) -> &'static str {

@@ -2,26 +2,26 @@
 
 use crate::{
     apply::{Change, Effect},
-    command::{Event, Meta, OpenSession, Outcome, Rejection},
+    command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     grant::Keeper,
+    keys::{KeyUse, other_request},
     memory::Remembered,
+    pending::{Pending, SessionEnd},
     record::{Ended, Session},
 };
-use fairhold_types::{EndReason, GrantId, SessionId, SessionNumber, limits, time::WallMillis};
+use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
 use std::{collections::BTreeSet, sync::Arc};
 
 impl Change<'_> {
     pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
-            if let Some(session) = self.state.session_of_key(&key) {
-                return reopened(session, &open);
-            }
-            match self.state.memory.get(&key) {
-                Some(Remembered::Session) => return Err(Rejection::SessionEnded),
-                Some(Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Write { .. }) => return Err(other_request()),
-                None if self.state.index.grants.contains_key(&key) => return Err(other_request()),
-                None if self.state.memory.in_session.contains_key(&key) => return Err(other_request()),
-                None => self.require_memory()?,
+            match self.state.use_of(&key) {
+                KeyUse::Free => self.require_memory()?,
+                KeyUse::Session(number) => {
+                    return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
+                }
+                KeyUse::Remembered(_, Remembered::Session) => return Err(Rejection::SessionEnded),
+                KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => return Err(other_request()),
             }
         }
         // Without a key the id, random as it is, tells that the same command was proposed twice.
@@ -59,66 +59,128 @@ impl Change<'_> {
         number
     }
 
+    /// Ends a session by its owner.
     pub(crate) fn close_session(&mut self, id: SessionId) -> Result<Effect, Rejection> {
         let number = *self.state.index.session_ids.get(&id).ok_or(Rejection::NoSession)?;
         self.events.push(Event::SessionClosed { session: number });
-        let mut locks = BTreeSet::new();
-        for grant in self.state.grants_of(number) {
-            let reason = if self.contender(grant).granted_at.is_some() { EndReason::Released } else { EndReason::Withdrawn };
-            locks.extend(self.end_contender(grant, reason, Keeper::Table));
-        }
-        self.remove_ephemerals(number);
-        self.remove_session(number);
-        self.advance_all(locks);
-        Ok(Effect::Changed(Outcome::Done))
+        Ok(self.end_session_by(number, SessionEnd::Closed))
     }
 
     /// Ends a session by the leader's verdict. What it held with a lock delay cools, all else is gone at once.
-    pub(crate) fn expire_session(&mut self, number: SessionNumber) -> Result<Effect, Rejection> {
+    pub(crate) fn expire_session(&mut self, number: SessionNumber) -> Effect {
         if !self.state.sessions.contains_key(&number) {
-            return Ok(Effect::Unchanged(Outcome::Nothing));
+            return Effect::Unchanged(Outcome::Nothing);
         }
         self.events.push(Event::SessionExpired { session: number });
-        let mut locks = BTreeSet::new();
-        for grant in self.state.grants_of(number) {
-            let contender = self.contender(grant);
-            if contender.granted_at.is_some() && contender.lock_delay_ms > 0 {
-                // The others may go on all the same, where it was about to be the only one.
-                locks.extend(self.state.locks_of(grant));
-                self.cool_contender(grant, Keeper::Table);
-            } else {
-                locks.extend(self.end_contender(grant, EndReason::Expired, Keeper::Table));
-            }
-        }
-        self.remove_ephemerals(number);
-        self.remove_session(number);
-        self.advance_all(locks);
-        Ok(Effect::Changed(Outcome::Done))
+        self.end_session_by(number, SessionEnd::Expired)
     }
 
-    pub(crate) fn set_grant_timeout(&mut self, grant: GrantId, timeout_ms: u64) -> Result<Effect, Rejection> {
+    /// Ends a session by its number, with all that it owns, held or queued. What it had left to cool goes on cooling.
+    pub(crate) fn end_session(&mut self, number: SessionNumber, by: String, reason: String) -> Result<Effect, Rejection> {
+        let session = self.state.sessions.get(&number).ok_or(Rejection::NoSession)?;
+        if session.id.is_some() {
+            self.events.push(Event::SessionClosed { session: number });
+        }
+        Ok(self.end_session_by(number, SessionEnd::Ended { by, reason }))
+    }
+
+    /// The session is gone from here on. What it owned goes now, as much as one command may do, and the rest with later ones;
+    /// until then it is dead (`visible`).
+    fn end_session_by(&mut self, number: SessionNumber, how: SessionEnd) -> Effect {
+        self.forget_session(number);
+        let (locks, done) = self.end_some_of(number, &how);
+        if !done {
+            self.leave(Pending::EndSession { session: number, how });
+        }
+        self.advance_all(locks);
+        Effect::Changed(Outcome::Done)
+    }
+
+    /// Ends grants of a session that has ended, and then its nodes, as many as one command may; says which locks may go on, and
+    /// whether nothing is left.
+    pub(crate) fn end_some_of(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
+        let mut locks = BTreeSet::new();
+        while let Some(grant) = self.state.index.of_session.get(&session).and_then(|grants| grants.get_min()).copied() {
+            if !self.has_room_to_end() {
+                return (locks, false);
+            }
+            locks.extend(self.end_grant_of(grant, how));
+        }
+        let done = self.remove_ephemerals(session);
+        (locks, done)
+    }
+
+    /// Ends a grant because its session has ended so; says which locks may go on.
+    fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Vec<LockName> {
+        let contender = self.contender(grant);
+        let held = contender.granted_at.is_some();
+        match how {
+            SessionEnd::Closed => {
+                self.end_contender(grant, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Table)
+            }
+            SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
+                // The others may go on all the same, where it was about to be the only one.
+                let locks = self.state.locks_of(grant);
+                self.cool_contender(grant, Keeper::Table);
+                locks
+            }
+            SessionEnd::Expired => self.end_contender(grant, EndReason::Expired, Keeper::Table),
+            SessionEnd::Ended { by, reason } => {
+                let locks = self.break_contender(grant, by, reason, Keeper::Table);
+                for lock in locks.iter().filter(|_| held) {
+                    self.tell_broken(lock, by, reason);
+                }
+                locks
+            }
+        }
+    }
+
+    /// Ends a grant whose session has ended, before the pieces of that come to it; says which locks may go on.
+    pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Vec<LockName> {
+        let pending = self.state.index.ending.get(&self.contender(grant).session);
+        match pending.and_then(|number| self.state.pending.get(*number)) {
+            Some(Pending::EndSession { how, .. }) => {
+                let how = how.clone();
+                self.end_grant_of(grant, &how)
+            }
+            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. }) | None => {
+                unreachable!("grant #{grant} is dead and nothing is pending for its session")
+            }
+        }
+    }
+
+    pub(crate) fn set_grant_timeout(
+        &mut self,
+        grant: GrantId,
+        timeout_ms: u64,
+        key: Option<WriteKey>,
+    ) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
         let (session, anonymous) = (self.contender(number).session, self.contender(number).anonymous);
         if !anonymous {
             return Err(Rejection::SessionOwned { session });
         }
+        if self.changed_before(number, key)? {
+            return Ok(Effect::Unchanged(Outcome::Nothing));
+        }
+        // Also where nothing changes: the same request may come again when it would.
+        let remembered = self.remember_change(number, key);
         let record = self.state.sessions.get_mut(&session).ok_or(Rejection::NoSession)?;
         if record.timeout_ms == timeout_ms {
-            return Ok(Effect::Unchanged(Outcome::Nothing));
+            return Ok(if remembered { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
         }
         Arc::make_mut(record).timeout_ms = timeout_ms;
         self.events.push(Event::SessionRetimed { session, timeout_ms });
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Removes a session that owns nothing any more. The grants that it remembers were promised for its life, and go with it.
-    pub(crate) fn remove_session(&mut self, number: SessionNumber) {
+    /// Removes a session's own record. The ended grants that it remembers were promised for its life, and go with it.
+    pub(crate) fn forget_session(&mut self, number: SessionNumber) {
         let Some(session) = self.state.sessions.remove(&number) else {
             return;
         };
-        assert!(!self.state.index.of_session.contains_key(&number), "session {number} was removed before its grants");
-        assert!(!self.state.index.ephemerals.contains_key(&number), "session {number} was removed before its nodes");
         self.state.index.remove_session(&session);
+        self.note_steps(session.ended.len() as u64);
         for grant in session.ended.ids() {
             self.state.memory.in_session.remove(grant);
         }
@@ -168,9 +230,4 @@ fn first_difference(session: &Session, open: &OpenSession) -> Option<&'static st
     [("ttl", session.timeout_ms != open.timeout_ms), ("name", *session.name != *open.name), ("meta", session.meta != open.meta)]
         .into_iter()
         .find_map(|(field, differs)| differs.then_some(field))
-}
-
-/// The key was used with a call of another kind.
-pub(crate) fn other_request() -> Rejection {
-    Rejection::IdempotencyMismatch { field: "request".to_owned() }
 }

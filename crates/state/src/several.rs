@@ -9,6 +9,7 @@ use crate::{
     apply::Change,
     command::Acquire,
     index::Place,
+    keys::ChangeKeys,
     record::{Contender, Role},
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
@@ -37,6 +38,8 @@ pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNum
         attempt: 1,
         more: Vec::new(),
         first_over: false,
+        upgrade_attempt: 0,
+        keys: ChangeKeys::default(),
         deadlock_checked: true,
         max_hold_ms: acquire.max_hold_ms,
         hold_ms: None,

@@ -5,10 +5,11 @@
 use crate::{
     State,
     command::{Command, Operation},
-    history::{History, Past},
+    history::Past,
     holder_index::HOLDERS_SCANNED_MAX,
     index::{Index, Queue},
     memory::{Memory, Remembered},
+    pending::Pending,
     record::{Role, Session, Znode},
     statistics::Statistics,
     tree::Tree,
@@ -24,7 +25,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version byte of a snapshot's blocks.
-pub const SNAPSHOT_FORMAT: u8 = 1;
+pub const SNAPSHOT_FORMAT: u8 = 2;
 
 /// How large a block grows before the next is begun.
 const BLOCK_BYTES: usize = 512 * 1024;
@@ -75,6 +76,9 @@ struct Header {
     history: u64,
     statistics: u64,
     totals: Statistics,
+    pending: u64,
+    pending_counters: (u64, u64),
+    piece_steps: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -85,6 +89,7 @@ enum Item {
     Remembered(GrantId, Revision, Remembered),
     Past(Past),
     Statistics(LockName, Statistics),
+    Pending(u64, Pending),
 }
 
 impl Item {
@@ -93,7 +98,7 @@ impl Item {
             + match self {
                 Item::Node(path, node) => path.as_str().len() + node.value.len(),
                 Item::Session(session) => session.ended.len() * 24,
-                Item::Header(_) | Item::Remembered(..) => 0,
+                Item::Header(_) | Item::Remembered(..) | Item::Pending(..) => 0,
                 Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
                 Item::Statistics(lock, _) => lock.as_str().len(),
             }
@@ -120,13 +125,18 @@ impl State {
             history: self.history.len() as u64,
             statistics: self.statistics.len() as u64,
             totals: Statistics::clone(&self.totals),
+            pending: self.pending.len() as u64,
+            pending_counters: self.pending.counters(),
+            piece_steps: self.piece_steps,
         });
         let sessions = self.sessions.values().map(|session| Item::Session(Session::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
         let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
         let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
-        let mut items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered).chain(history).chain(statistics);
+        let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
+        let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
+        let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
             let (mut block, mut size) = (Vec::new(), 0);
             while size < BLOCK_BYTES
@@ -145,17 +155,7 @@ impl State {
 
     /// Reads a state from its blocks, and makes its caches again.
     pub fn from_snapshot_blocks<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Result<State, SnapshotError> {
-        let mut state = State {
-            revision: Revision(0),
-            cluster: None,
-            sessions: OrdMap::new(),
-            tree: Tree::empty(),
-            memory: Memory::default(),
-            history: History::default(),
-            statistics: OrdMap::new(),
-            totals: Arc::default(),
-            index: Index::default(),
-        };
+        let mut state = State { tree: Tree::empty(), ..State::new() };
         let mut header: Option<Header> = None;
         for (block, bytes) in blocks.enumerate() {
             let items: Vec<Item> =
@@ -173,6 +173,7 @@ impl State {
                     (Item::Statistics(lock, counted), true) => {
                         state.statistics.insert(lock, Arc::new(counted));
                     }
+                    (Item::Pending(number, pending), true) => state.pending.restore(number, pending),
                 }
             }
         }
@@ -183,6 +184,7 @@ impl State {
             ("remembered ids", header.remembered, state.memory.len()),
             ("times of holding", header.history, state.history.len()),
             ("locks' numbers", header.statistics, state.statistics.len()),
+            ("pieces of pending work", header.pending, state.pending.len()),
         ] {
             let found = found as u64;
             if expected != found {
@@ -196,6 +198,8 @@ impl State {
             state.memory = Memory::default();
         }
         (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
+        state.pending.restore_counters(header.pending_counters);
+        state.piece_steps = header.piece_steps;
         state.rebuild_caches();
         Ok(state)
     }
@@ -244,6 +248,7 @@ impl State {
                 Role::Lock(_) | Role::Data => {}
             }
         }
+        self.pending.entries().for_each(|(number, pending)| index.note_pending(*number, pending));
         (self.index, self.memory.in_session) = (index, in_session);
         let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
         let crowded: Vec<LockName> =

@@ -5,7 +5,6 @@ use crate::{
     apply::{Change, Effect},
     command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
     memory::Remembered,
-    session::other_request,
 };
 use fairhold_types::planted::{self, Bug};
 
@@ -19,6 +18,7 @@ impl Change<'_> {
             }
             self.require_memory()?;
         }
+        self.note_steps(transact.conditions.len() as u64);
         let failed = transact.conditions.iter().zip(0_u32..).find_map(|(condition, index)| {
             let reason = self.state.verify(condition).err()?;
             Some(Rejection::Step { part: Part::Conditions, index, reason: Box::new(reason) })
@@ -36,23 +36,6 @@ impl Change<'_> {
             return Ok(Effect::Unchanged(Outcome::Written { succeeded, results, at: self.state.revision }));
         }
         Ok(Effect::Changed(Outcome::Written { succeeded, results, at: self.revision }))
-    }
-
-    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        let index = &self.state.index;
-        if index.grants.contains_key(&key.key) || index.session_keys.contains_key(&key.key) {
-            return Err(other_request());
-        }
-        match self.state.memory.noted(&key.key) {
-            None if self.state.memory.in_session.contains_key(&key.key) => Err(other_request()),
-            None => Ok(None),
-            Some((at, Remembered::Write { fingerprint, succeeded, results })) if *fingerprint == key.fingerprint => {
-                Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone(), at: *at }))
-            }
-            Some((_, Remembered::Write { .. } | Remembered::Grant(_) | Remembered::Broken { .. } | Remembered::Session)) => {
-                Err(other_request())
-            }
-        }
     }
 
     /// All or nothing: an operation sees the changes of those before it, and the first that is refused undoes them.
@@ -81,10 +64,10 @@ impl State {
         match condition {
             Condition::Fence { lock, token, grant } => self.verify_fence(lock, *token, grant.as_ref()),
             Condition::Version { path, version } => {
-                let current = self.tree.get(path).map(|node| node.version);
+                let current = self.visible(path).map(|node| node.version);
                 if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
             }
-            Condition::Exists { path } => self.tree.get(path).map(|_| ()).ok_or(Rejection::VersionMismatch { current: None }),
+            Condition::Exists { path } => self.visible(path).map(|_| ()).ok_or(Rejection::VersionMismatch { current: None }),
             Condition::Session { session } => {
                 let open = match session {
                     SessionKey::Id(id) => self.index.session_ids.contains_key(id),

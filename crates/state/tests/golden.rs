@@ -116,6 +116,7 @@ fn open() -> OpenSession {
 fn acquire() -> Acquire {
     Acquire {
         grant: grant(2),
+        id_given: true,
         wants: vec![Want { lock: lock("orders/42"), mode: Mode::Exclusive }],
         claimant: Claimant::Session(open().id),
         if_busy: IfBusy::Queue,
@@ -136,6 +137,7 @@ fn acquire() -> Acquire {
 fn acquire_with_all() -> Acquire {
     Acquire {
         grant: "0190163d-8694-739b-aea5-966c26f8ad91".parse().unwrap(),
+        id_given: false,
         wants: vec![Want { lock: lock("map"), mode: Mode::Shared }, Want { lock: lock("pool"), mode: Mode::Exclusive }],
         claimant: Claimant::Anonymous { timeout_ms: 30_000 },
         if_busy: IfBusy::Refuse,
@@ -200,6 +202,7 @@ fn transact_with_each() -> Transact {
 
 fn commands() -> Vec<(String, Command)> {
     let (session, id, number) = (open().id, grant(2), GrantNumber(57));
+    let key = WriteKey { key: grant(9), fingerprint: *b"0123456789abcdef" };
     let mut commands = each_variant!(Command:
         FormCluster => Command::FormCluster { cluster: ClusterId(0xffee_ddcc_bbaa_9988_7766_5544_3322_1100) },
         OpenSession => Command::OpenSession(open()),
@@ -208,9 +211,9 @@ fn commands() -> Vec<(String, Command)> {
         Acquire => Command::Acquire(acquire()),
         Withdraw => Command::Withdraw { grant: id, attempt: 1, at: AT },
         Abandon => Command::Abandon { grant: id, attempt: 2, at: AT },
-        Release => Command::Release { grant: id, at: AT },
-        SetGrantTimeout => Command::SetGrantTimeout { grant: id, timeout_ms: 60_000 },
-        EndCooling => Command::EndCooling { lock: lock("orders/42"), contender: number, at: AT },
+        Release => Command::Release { grant: id, session: None, at: AT },
+        SetGrantTimeout => Command::SetGrantTimeout { grant: id, timeout_ms: 60_000, key: Some(key), at: AT },
+        EndCooling => Command::EndCooling { grants: vec![number, GrantNumber(300)], at: AT },
         Forget => Command::Forget { through: Revision(70_000) },
         ForgetHistory => Command::ForgetHistory { through: Revision(70_000) },
         Proclaim => Command::Proclaim(Proclaim {
@@ -220,7 +223,7 @@ fn commands() -> Vec<(String, Command)> {
             value: Value::from(b"http://10.0.0.7:80".as_slice()),
             at: AT,
         }),
-        ForgetLock => Command::ForgetLock { lock: lock("orders/42"), since: Revision(5_000_000_000) },
+        ForgetLocks => Command::ForgetLocks { locks: vec![(lock("orders/42"), Revision(5_000_000_000))] },
         Transact => Command::Transact(transact()),
         Break => Command::Break(Break {
             key: WriteKey { key: grant(4), fingerprint: *b"0123456789abcdef" },
@@ -236,10 +239,11 @@ fn commands() -> Vec<(String, Command)> {
             at: AT,
         },
         Sweep => Command::Sweep { nodes: vec![Sweepable { path: path("/jobs"), since: Revision(300) }], at: AT },
-        Downgrade => Command::Downgrade { grant: id, at: AT },
-        Upgrade => Command::Upgrade { grant: id, if_busy: IfBusy::Refuse, at: AT },
-        EndUpgrade => Command::EndUpgrade { grant: id, at: AT },
+        Downgrade => Command::Downgrade { grant: id, key: None, at: AT },
+        Upgrade => Command::Upgrade { grant: id, if_busy: IfBusy::Refuse, key: Some(key), at: AT },
+        EndUpgrade => Command::EndUpgrade { grant: id, attempt: 3, at: AT },
         SetLock => Command::SetLock(SetLock {
+            key: Some(key),
             lock: lock("orders/42"),
             limit: Some(3),
             max_waiters: Some(300),
@@ -248,15 +252,19 @@ fn commands() -> Vec<(String, Command)> {
             at: AT,
         }),
         Revoke => Command::Revoke(Revoke {
+            key: None,
             lock: lock("orders/42"),
             by: "curl@10.0.0.7".to_owned(),
             reason: "an upgrade".to_owned(),
             at: AT,
         }),
-        EndHold => Command::EndHold { grant: GrantNumber(57), token: FencingToken(90), at: AT },
+        EndHolds => Command::EndHolds { holds: vec![(GrantNumber(57), FencingToken(90))], at: AT },
+        Continue => Command::Continue { at: AT },
+        NoteKey => Command::NoteKey { key, at: AT },
     );
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
+    commands.push(("release-of-a-session".to_owned(), Command::Release { grant: id, session: Some(session), at: AT }));
     let bare = OpenSession { key: None, meta: Meta::new(), ..open() };
     commands.push(("open-session-without-key".to_owned(), Command::OpenSession(bare)));
     let bare = Transact { key: None, conditions: Vec::new(), otherwise: None, ..transact() };
@@ -285,6 +293,7 @@ fn outcomes() -> Vec<(String, Answer)> {
         Queued => Outcome::Queued(Queued { number, session, attempt: 1 }),
         Written => Outcome::Written { succeeded: true, results, at: Revision(57) },
         Broken => Outcome::Broken { holders: 3, named: vec![number] },
+        Judged => Outcome::Judged { objects: 300 },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
 }
@@ -327,6 +336,8 @@ fn rejections() -> Vec<(String, Answer)> {
         NotLeader => Rejection::NotLeader,
         OtherUse => Rejection::OtherUse { election: true },
         HoldsFull => Rejection::HoldsFull { max: 1_000 },
+        Defect => Rejection::Defect { fingerprint: 0x0123_4567_89ab_cdef },
+        TooManyCreated => Rejection::TooManyCreated { max: 4_000 },
     );
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));
@@ -386,8 +397,8 @@ fn small_state() -> State {
         Command::Acquire(anonymous(12)),
         Command::Acquire(anonymous(13)),
         Command::Acquire(in_lock(14, "idle", Mode::Exclusive)),
-        Command::Release { grant: grant(14), at: AT },
-        Command::Release { grant: grant(15), at: AT },
+        Command::Release { grant: grant(14), session: None, at: AT },
+        Command::Release { grant: grant(15), session: None, at: AT },
         Command::Transact(Transact { conditions: Vec::new(), then: vec![put("/jobs/nightly", b"value", true)], ..transact() }),
         Command::Acquire(in_lock(16, "broken", Mode::Exclusive)),
         Command::Break(Break {

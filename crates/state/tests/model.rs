@@ -450,6 +450,9 @@ fn each_mistake_is_found() {
         Mistake::LoweredLimitEndsNobody,
         Mistake::OwnersAreOneActor,
         Mistake::AnUpgradeLeavesNoEntry,
+        Mistake::KeysOfChangesForgotten,
+        Mistake::ReleaseForgetsTheSession,
+        Mistake::AnyAttemptGivesUpAnUpgrade,
     ] {
         let found = (0..400).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");
@@ -458,6 +461,8 @@ fn each_mistake_is_found() {
         let found = (ELECTIONS..ELECTIONS + 40).any(|seed| Run::new(seed, Some(mistake)).run(Profile::Elections, 800).is_err());
         assert!(found, "{mistake:?} was not found");
     }
-    let found = Run::new(1_000, Some(Mistake::NoFloor)).run(Profile::Calm, 8_000).is_err();
-    assert!(found, "a missing floor was not found");
+    for mistake in [Mistake::NoFloor, Mistake::ServerIdsAreForgotten] {
+        let found = (1_000..1_004).any(|seed| Run::new(seed, Some(mistake)).run(Profile::Calm, 8_000).is_err());
+        assert!(found, "{mistake:?} was not found");
+    }
 }

@@ -43,6 +43,16 @@ fn session_scripts() {
 }
 
 #[test]
+fn keys_scripts() {
+    run_all("keys");
+}
+
+#[test]
+fn pieces_scripts() {
+    run_all("pieces");
+}
+
+#[test]
 fn lock_scripts() {
     run_all("lock");
 }

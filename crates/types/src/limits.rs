@@ -76,6 +76,14 @@ pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
 /// Ended ids that are remembered without a session. A full table refuses new work, it never forgets sooner.
 pub const REMEMBERED_MAX: usize = 4_000_000;
+/// Ids that one verdict of the leader's clock forgets.
+pub const FORGOTTEN_MAX: usize = 2_000;
+/// Keys of changes of mode and timeout that a grant remembers, for its life.
+pub const GRANT_KEYS_MAX: usize = 16;
+/// Objects that one verdict of the leader's clock names.
+pub const VERDICT_OBJECTS_MAX: usize = 1_000;
+/// Steps, of about a microsecond, after which a command leaves the rest of its work to later commands.
+pub const PIECE_STEPS: u64 = 4_000;
 /// How long an id without a session is remembered, at least.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
@@ -94,6 +102,8 @@ pub const NODE_TTL_MIN: Duration = Duration::from_millis(1);
 pub const CONTAINER_EMPTY_MAX: Duration = Duration::from_secs(60);
 /// Nodes that one command may remove by recursive deletes.
 pub const NODES_REMOVED_MAX: usize = 10_000;
+/// Nodes that one command may create, missing parents counted.
+pub const NODES_CREATED_MAX: usize = 4_000;
 /// Nodes that one verdict of the leader's clock removes.
 pub const NODES_SWEPT_MAX: usize = 1_000;
 /// Conditions, and operations in either branch, of one transaction.

@@ -44,6 +44,7 @@ impl World {
     pub(crate) fn acquire(&mut self, session: SessionId, owner: &str, lock: &str) -> Command {
         Command::Acquire(Acquire {
             grant: self.id(),
+            id_given: true,
             wants: vec![Want { lock: LockName::parse(lock).expect("a name"), mode: Mode::Exclusive }],
             claimant: Claimant::Session(session),
             if_busy: IfBusy::Queue,
@@ -90,5 +91,5 @@ pub(crate) fn opening(id: SessionId) -> Command {
 /// The command that ends what the other one took.
 pub(crate) fn end(acquire: &Command) -> Command {
     let Command::Acquire(acquire) = acquire else { panic!("an acquire ends by a release") };
-    Command::Release { grant: acquire.grant, at: AT }
+    Command::Release { grant: acquire.grant, session: None, at: AT }
 }

@@ -166,7 +166,8 @@ impl<'a> Search<'a> {
             let waiting = through.into_iter().flat_map(|through| queue.waiting.range((begin, Bound::Included(through))));
             for number in holders.chain(waiting.map(|place| place.number())) {
                 self.visit()?;
-                let contender = state.contender_in(lock, number).filter(|contender| !contender.cooling);
+                let contender =
+                    state.contender_in(lock, number).filter(|contender| !contender.cooling && !state.is_dead(contender));
                 let Some(contender) = contender else { continue };
                 let (actor, newly_met) = self.actor(Key::of(contender));
                 self.add(line, actor, contender);

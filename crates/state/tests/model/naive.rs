@@ -6,7 +6,7 @@ use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
     Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
     Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
-    Transact, Want,
+    Transact, Want, WriteKey,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionId, SessionNumber,
@@ -54,6 +54,10 @@ pub(crate) enum Mistake {
     AnyCandidateProclaims,
     VacancyIsNotTold,
     AnElectionMayBeALock,
+    KeysOfChangesForgotten,
+    ServerIdsAreForgotten,
+    ReleaseForgetsTheSession,
+    AnyAttemptGivesUpAnUpgrade,
 }
 
 #[derive(Debug, Clone)]
@@ -80,6 +84,10 @@ pub(crate) struct Stand {
     pub(crate) more: Vec<(Acquire, u64)>,
     /// The first hold was given back.
     first_over: bool,
+    upgrade_attempt: u64,
+    /// The keys of what changed it, and the newest that was dropped.
+    changes: Vec<(GrantId, [u8; 16])>,
+    changes_floor: Option<GrantId>,
     max_hold: Option<u64>,
     bound: Option<u64>,
     pub(crate) granted: Option<u64>,
@@ -234,23 +242,101 @@ impl Naive {
             Command::Acquire(acquire) => self.acquire(acquire),
             Command::Withdraw { grant, attempt, at: _ } => self.withdraw(grant, *attempt),
             Command::Abandon { grant, attempt, at: _ } => Ok(self.abandon(grant, *attempt)),
-            Command::Release { grant, at: _ } => Ok(self.release(grant)),
-            Command::SetGrantTimeout { grant, timeout_ms } => self.retime(grant, *timeout_ms),
-            Command::EndCooling { lock: _, contender, at: _ } => Ok(self.cool(contender.0)),
+            Command::Release { grant, session, at: _ } => Ok(self.release(grant, session.as_ref())),
+            Command::SetGrantTimeout { grant, timeout_ms, key, at: _ } => self.retime(grant, *timeout_ms, key.as_ref()),
+            Command::EndCooling { grants, at: _ } => {
+                grants.iter().for_each(|grant| drop(self.cool(grant.0)));
+                Ok(self.judged(grants.len()))
+            }
             Command::Forget { through } => Ok(self.forget(through.0)),
-            Command::ForgetLock { lock, since } => Ok(self.forget_lock(lock, since.0)),
+            Command::ForgetLocks { locks } => {
+                locks.iter().for_each(|(lock, since)| drop(self.forget_lock(lock, since.0)));
+                Ok(self.judged(locks.len()))
+            }
             Command::Transact(transact) => self.transact(transact),
             Command::Break(order) => self.break_lock(order),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session.0, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
             Command::Proclaim(order) => self.proclaim(order),
             Command::ForgetHistory { through } => Ok(self.forget_history(through.0)),
-            Command::Downgrade { grant, at: _ } => self.downgrade(grant),
-            Command::Upgrade { grant, if_busy, at: _ } => self.upgrade(grant, *if_busy),
-            Command::EndUpgrade { grant, at: _ } => self.end_upgrade(grant),
-            Command::SetLock(order) => Ok(self.set_lock(order)),
-            Command::Revoke(order) => Ok(self.revoke(order)),
-            Command::EndHold { grant, token, at: _ } => Ok(self.end_bounded(grant.0, token.0)),
+            Command::Downgrade { grant, key, at: _ } => self.downgrade(grant, key.as_ref()),
+            Command::Upgrade { grant, if_busy, key, at: _ } => self.upgrade(grant, *if_busy, key.as_ref()),
+            Command::EndUpgrade { grant, attempt, at: _ } => self.end_upgrade(grant, *attempt),
+            Command::SetLock(order) => self.set_lock(order),
+            Command::Revoke(order) => self.revoke(order),
+            Command::EndHolds { holds, at: _ } => {
+                holds.iter().for_each(|(grant, token)| drop(self.end_bounded(grant.0, token.0)));
+                Ok(self.judged(holds.len()))
+            }
+            // It has no work that is too much for one command.
+            Command::Continue { at: _ } => Ok(Outcome::Nothing),
+            Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
+        }
+    }
+
+    fn judged(&self, objects: usize) -> Outcome {
+        Outcome::Judged { objects: objects as u64 }
+    }
+
+    /// What a key was used for that no acquire can have: a session's, a change of a live grant, or what is remembered of what is over.
+    fn is_used(&self, key: &GrantId) -> bool {
+        let changes =
+            self.stands.iter().filter(|stand| !stand.cooling).any(|stand| stand.changes.iter().any(|(known, _)| known == key));
+        self.live(key).is_some() || self.is_session_key(key) || changes || self.past_of(key).is_some()
+    }
+
+    /// Does what has a key once; again it does nothing.
+    fn once(&mut self, key: &WriteKey, work: impl FnOnce(&mut Naive)) -> Result<Outcome> {
+        match self.past_of(&key.key) {
+            Some(Past::Write(fingerprint, _)) if fingerprint == key.fingerprint => return Ok(Outcome::Nothing),
+            _ if self.is_used(&key.key) => return other_request(),
+            _ => {}
+        }
+        work(self);
+        let outcome = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(self.now()) };
+        self.past.push((key.key, self.now(), Past::Write(key.fingerprint, outcome)));
+        Ok(self.done())
+    }
+
+    /// Whether that request changed the grant before.
+    fn changed_before(&self, stand: &Stand, key: Option<&WriteKey>) -> Result<bool> {
+        let Some(key) = key else { return Ok(false) };
+        if self.errs(Mistake::KeysOfChangesForgotten) {
+            return Ok(false);
+        }
+        match stand.changes.iter().find(|(known, _)| *known == key.key) {
+            Some((_, fingerprint)) if *fingerprint == key.fingerprint => Ok(true),
+            Some(_) => other_request(),
+            None if self.is_used(&key.key) => other_request(),
+            None if Some(key.key) <= stand.changes_floor => Err(Rejection::Forgotten),
+            None => Ok(false),
+        }
+    }
+
+    /// Remembers that a request has changed a grant; says whether there was a key.
+    fn remember_change(&mut self, number: u64, key: Option<&WriteKey>) -> bool {
+        let Some(key) = key else { return false };
+        let now = self.now();
+        if let Some(stand) = self.stands.iter_mut().find(|stand| stand.number == number && stand.lock == stand.together[0].lock) {
+            stand.changes.push((key.key, key.fingerprint));
+            stand.changes.sort_unstable();
+            if stand.changes.len() > limits::GRANT_KEYS_MAX {
+                let (oldest, fingerprint) = stand.changes.remove(0);
+                stand.changes_floor = stand.changes_floor.max(Some(oldest));
+                let outcome = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(now) };
+                self.past.push((oldest, now, Past::Write(fingerprint, outcome)));
+            }
+        }
+        self.changed = true;
+        true
+    }
+
+    /// The keys that changed a grant are remembered with it when it is over.
+    fn bury_changes(&mut self, stand: &Stand) {
+        let at = self.now();
+        for (key, fingerprint) in &stand.changes {
+            let outcome = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(at) };
+            self.past.push((*key, at, Past::Write(*fingerprint, outcome)));
         }
     }
 
@@ -291,7 +377,7 @@ impl Naive {
             match self.past_of(&key) {
                 Some(Past::Session) => return Err(Rejection::SessionEnded),
                 Some(Past::Grant(_) | Past::Broken(_) | Past::Write(..)) => return other_request(),
-                None if self.live(&key).is_some() => return other_request(),
+                None if self.is_used(&key) => return other_request(),
                 None => {}
             }
         }
@@ -349,6 +435,7 @@ impl Naive {
             for id in stand.ids() {
                 self.past.push((id, self.now(), Past::Grant(EndReason::Expired)));
             }
+            self.bury_changes(&stand);
         }
         let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
         self.stands = others;
@@ -373,6 +460,7 @@ impl Naive {
             for id in stand.ids() {
                 self.past.push((id, self.now(), Past::Grant(reason)));
             }
+            self.bury_changes(stand);
             self.touch(&stand.lock);
         }
         self.drop_session(number);
@@ -385,12 +473,16 @@ impl Naive {
         self.past.extend(key.map(|key| (key, self.revision + 1, Past::Session)));
     }
 
-    fn retime(&mut self, id: &GrantId, timeout: u64) -> Result<Outcome> {
-        let stand = self.live_or_ended(id)?;
+    fn retime(&mut self, id: &GrantId, timeout: u64, key: Option<&WriteKey>) -> Result<Outcome> {
+        let stand = self.live_or_ended(id)?.clone();
         let number = stand.session;
         if !stand.anonymous {
             return Err(Rejection::SessionOwned { session: SessionNumber(number) });
         }
+        if self.changed_before(&stand, key)? {
+            return Ok(Outcome::Nothing);
+        }
+        self.remember_change(stand.number, key);
         for session in self.sessions.iter_mut().filter(|session| session.number == number && session.timeout != timeout) {
             session.timeout = timeout;
             self.changed = true;
@@ -658,7 +750,7 @@ impl Naive {
             Some(Past::Grant(reason)) => return Err(Rejection::GrantEnded { reason, note: self.note(&acquire.grant) }),
             Some(Past::Broken(note)) => return Err(Rejection::GrantEnded { reason: EndReason::Broken, note: Some(note) }),
             Some(Past::Session | Past::Write(..)) => return other_request(),
-            None if self.is_session_key(&acquire.grant) => return other_request(),
+            None if self.is_used(&acquire.grant) => return other_request(),
             None => {}
         }
         let other_use =
@@ -670,7 +762,8 @@ impl Naive {
             Claimant::Anonymous { .. } => None,
             Claimant::Session(id) => {
                 let session = self.sessions.iter().find(|session| session.id == Some(*id)).ok_or(Rejection::NoSession)?;
-                if session.floor.is_some_and(|floor| acquire.grant <= floor) && !self.errs(Mistake::NoFloor) {
+                let given = acquire.id_given || self.errs(Mistake::ServerIdsAreForgotten);
+                if given && session.floor.is_some_and(|floor| acquire.grant <= floor) && !self.errs(Mistake::NoFloor) {
                     return Err(Rejection::Forgotten);
                 }
                 Some(session.number)
@@ -705,7 +798,8 @@ impl Naive {
         let actor = actor.filter(|actor| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor));
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
-            return Err(busy.expect("who is not granted at once stands behind somebody"));
+            // Without a mistake somebody stands in the way. With one, this answer is found to be wrong.
+            return Err(busy.unwrap_or(Rejection::NotLeader));
         }
         if actor.is_some_and(|actor| self.is_stuck(&actor)) {
             return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
@@ -834,6 +928,9 @@ impl Naive {
             attempt: 1,
             more: Vec::new(),
             first_over: false,
+            upgrade_attempt: 0,
+            changes: Vec::new(),
+            changes_floor: None,
             max_hold: acquire.max_hold_ms,
             bound: None,
             granted: None,
@@ -958,7 +1055,9 @@ impl Naive {
     fn told_again(&self, number: u64, id: &GrantId) -> Outcome {
         let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
         match (stand.upgrading, Naive::told(stand, id)) {
-            (true, Outcome::Held(Held { number, session, attempt, .. })) => Outcome::Queued(Queued { number, session, attempt }),
+            (true, Outcome::Held(Held { number, session, .. })) => {
+                Outcome::Queued(Queued { number, session, attempt: stand.upgrade_attempt })
+            }
             (_, told) => told,
         }
     }
@@ -977,9 +1076,13 @@ impl Naive {
         }
     }
 
-    fn downgrade(&mut self, id: &GrantId) -> Result<Outcome> {
+    fn downgrade(&mut self, id: &GrantId, key: Option<&WriteKey>) -> Result<Outcome> {
         let stand = self.held(id)?;
+        if self.changed_before(&stand, key)? {
+            return Ok(Naive::told(&stand, id));
+        }
         if stand.mode == Mode::Shared {
+            self.remember_change(stand.number, key);
             return Ok(Naive::told(&stand, id));
         }
         Naive::refuse_several(&stand)?;
@@ -993,6 +1096,7 @@ impl Naive {
         {
             return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: others.count() as u64 });
         }
+        self.remember_change(stand.number, key);
         let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
         let at = self.at;
         self.write_down_as(&stand, HoldingEnd::Downgraded);
@@ -1006,10 +1110,21 @@ impl Naive {
         Ok(self.told_again(stand.number, id))
     }
 
-    fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy) -> Result<Outcome> {
+    fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy, key: Option<&WriteKey>) -> Result<Outcome> {
         let stand = self.held(id)?;
-        if stand.mode == Mode::Exclusive || stand.upgrading {
+        let repeated = self.changed_before(&stand, key)?;
+        let key = key.filter(|_| !repeated);
+        if stand.upgrading {
+            self.remember_change(stand.number, key);
+            self.alter(stand.number, |stand| stand.upgrade_attempt += 1);
             return Ok(self.told_again(stand.number, id));
+        }
+        if stand.mode == Mode::Exclusive {
+            self.remember_change(stand.number, key);
+            return Ok(Naive::told(&stand, id));
+        }
+        if repeated {
+            return Ok(Outcome::Nothing);
         }
         Naive::refuse_several(&stand)?;
         self.refuse_semaphore(&stand.lock)?;
@@ -1029,7 +1144,11 @@ impl Naive {
             return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: holders.len() as u64 - 1 });
         }
         let is_alone = holders.len() == 1;
-        self.alter(stand.number, |stand| stand.upgrading = true);
+        self.remember_change(stand.number, key);
+        self.alter(stand.number, |stand| {
+            stand.upgrading = true;
+            stand.upgrade_attempt += 1;
+        });
         if !is_alone && self.is_stuck(&self.actor(&stand)) {
             return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
         }
@@ -1038,10 +1157,13 @@ impl Naive {
         Ok(self.told_again(stand.number, id))
     }
 
-    fn end_upgrade(&mut self, id: &GrantId) -> Result<Outcome> {
+    fn end_upgrade(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
         let stand = self.held(id)?;
         if !stand.upgrading {
             return Ok(Naive::told(&stand, id));
+        }
+        if stand.upgrade_attempt > attempt && !self.errs(Mistake::AnyAttemptGivesUpAnUpgrade) {
+            return Ok(Outcome::Nothing);
         }
         self.alter(stand.number, |stand| stand.upgrading = false);
         self.facts.push(Event::UpgradeEnded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
@@ -1070,7 +1192,7 @@ impl Naive {
         }
     }
 
-    fn release(&mut self, id: &GrantId) -> Outcome {
+    fn release(&mut self, id: &GrantId, session: Option<&SessionId>) -> Outcome {
         if let Some(stand) = self.live(id).cloned() {
             if stand.ids().len() > 1 && !self.errs(Mistake::AnyReleaseEndsAllHolds) {
                 return self.end_hold(&stand, *id, EndReason::Released);
@@ -1078,8 +1200,18 @@ impl Naive {
             let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             return self.end(&stand, reason);
         }
-        if self.past_of(id).is_some() || self.is_session_key(id) {
+        if self.is_used(id) {
             return Outcome::Nothing;
+        }
+        if let Some(session) = session.filter(|_| !self.errs(Mistake::ReleaseForgetsTheSession)) {
+            let open = self.sessions.iter().find(|open| open.id == Some(*session)).map(|open| (open.number, open.floor));
+            return match open {
+                Some((number, floor)) if Some(*id) > floor => {
+                    self.remember_in_session(number, *id, EndReason::Released);
+                    self.done()
+                }
+                Some(_) | None => Outcome::Nothing,
+            };
         }
         if !self.errs(Mistake::UnknownReleaseNotRemembered) {
             self.past.push((*id, self.now(), Past::Grant(EndReason::Released)));
@@ -1096,6 +1228,7 @@ impl Naive {
             self.touch(&stand.lock);
             self.facts.push(stand.ended(reason));
         }
+        ended.iter().for_each(|stand| self.bury_changes(stand));
         if stand.anonymous {
             self.past.push((stand.id, self.now(), Past::Grant(reason)));
             self.drop_session(stand.session);
@@ -1181,7 +1314,14 @@ impl Naive {
 
     // What an administrator sets
 
-    fn set_lock(&mut self, order: &SetLock) -> Outcome {
+    fn set_lock(&mut self, order: &SetLock) -> Result<Outcome> {
+        match &order.key {
+            Some(key) => self.once(key, |naive| drop(naive.set(order))),
+            None => Ok(self.set(order)),
+        }
+    }
+
+    fn set(&mut self, order: &SetLock) -> Outcome {
         let known = self.locks.iter().find(|lock| lock.name == order.lock).cloned();
         let used = known.is_some() && self.used.contains(&order.lock);
         let before = known.map(|lock| (lock.limit, lock.max_waiters, lock.max_hold, lock.kept));
@@ -1222,7 +1362,14 @@ impl Naive {
         self.done()
     }
 
-    fn revoke(&mut self, order: &Revoke) -> Outcome {
+    fn revoke(&mut self, order: &Revoke) -> Result<Outcome> {
+        match &order.key {
+            Some(key) => self.once(key, |naive| drop(naive.ask_back(order))),
+            None => Ok(self.ask_back(order)),
+        }
+    }
+
+    fn ask_back(&mut self, order: &Revoke) -> Outcome {
         let holders: Vec<u64> =
             self.holders(&order.lock).iter().filter(|stand| !stand.cooling).map(|stand| stand.number).collect();
         for number in &holders {
@@ -1241,6 +1388,7 @@ impl Naive {
             return self.end(&stand, EndReason::Expired);
         }
         let all: Vec<Stand> = self.stands.iter().filter(|stand| stand.number == number).cloned().collect();
+        all.iter().for_each(|stand| self.bury_changes(stand));
         for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
             (stand.cooling, stand.upgrading) = (true, false);
         }
@@ -1311,7 +1459,7 @@ impl Naive {
         match self.past_of(&order.key.key) {
             Some(Past::Write(fingerprint, outcome)) if fingerprint == order.key.fingerprint => return Ok(outcome),
             Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
-            None if self.live(&order.key.key).is_some() || self.is_session_key(&order.key.key) => return other_request(),
+            None if self.is_used(&order.key.key) => return other_request(),
             None => {}
         }
         let (now, anybody) = (self.now(), self.errs(Mistake::AnyCandidateProclaims));
@@ -1363,7 +1511,7 @@ impl Naive {
             Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint && self.errs(Mistake::BreakIsRepeated) => {}
             Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint => return Ok(Outcome::Nothing),
             Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
-            None if self.live(&order.key.key).is_some() || self.is_session_key(&order.key.key) => return other_request(),
+            None if self.is_used(&order.key.key) => return other_request(),
             None => {}
         }
         let spares = self.errs(Mistake::BreakSparesCooling);
@@ -1514,7 +1662,7 @@ impl Naive {
             match self.past_of(&key.key) {
                 Some(Past::Write(fingerprint, outcome)) if fingerprint == key.fingerprint => return Ok(outcome),
                 Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
-                None if self.live(&key.key).is_some() || self.is_session_key(&key.key) => return other_request(),
+                None if self.is_used(&key.key) => return other_request(),
                 None => {}
             }
         }

@@ -57,6 +57,7 @@ pub(crate) struct Commands {
     writes: Vec<Transact>,
     breaks: Vec<Break>,
     proclaims: Vec<Proclaim>,
+    keys: Vec<WriteKey>,
 }
 
 impl Commands {
@@ -72,6 +73,7 @@ impl Commands {
             writes: Vec::new(),
             breaks: Vec::new(),
             proclaims: Vec::new(),
+            keys: Vec::new(),
         }
     }
 
@@ -162,7 +164,7 @@ impl Commands {
             return self.open();
         }
         if contenders > CONTENDERS_MAX && !self.one_in(3) {
-            return Command::Release { grant: self.known_id(state), at };
+            return self.release(state);
         }
         if self.profile == Profile::Tree && !self.one_in(3) {
             return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
@@ -183,7 +185,7 @@ impl Commands {
             0..14 if self.profile == Profile::Elections => self.proclaim(state),
             0..40 => self.acquire(state),
             40..54 if self.profile == Profile::Priority => self.acquire(state),
-            40..59 => Command::Release { grant: self.known_id(state), at },
+            40..59 => self.release(state),
             59..60 => self.break_lock(state),
             60..61 => self.administer(state),
             61..62 => self.end_session(state),
@@ -192,7 +194,10 @@ impl Commands {
             73..77 => self.open(),
             77..79 if self.profile != Profile::Calm => Command::CloseSession { session: self.session_id(), at },
             77..82 => Command::ExpireSession { session: self.session_number(state), at },
-            82..84 => Command::SetGrantTimeout { grant: self.known_id(state), timeout_ms: self.rng.random_range(1..4) * 1_000 },
+            82..84 => {
+                let (grant, timeout_ms) = (self.known_id(state), self.rng.random_range(1..4) * 1_000);
+                Command::SetGrantTimeout { grant, timeout_ms, key: self.change_key(state), at }
+            }
             84..87 => self.end_cooling(state),
             87..89 => self.convert(state),
             89..91 => {
@@ -203,11 +208,39 @@ impl Commands {
                 let through = state.revision().0.saturating_sub(self.rng.random_range(0..300));
                 Command::ForgetHistory { through: Revision(through) }
             }
+            91..92 if self.one_in(4) => {
+                let key = self.change_key(state).unwrap_or(WriteKey { key: self.fresh_id(), fingerprint: [5; 16] });
+                Command::NoteKey { key, at }
+            }
             91..92 => self.forget_lock(state),
             92..93 => self.sweep(state),
             93..97 if self.profile == Profile::Readers => self.convert(state),
             _ => self.transact(state),
         }
+    }
+
+    fn release(&mut self, state: &State) -> Command {
+        let session = if self.one_in(3) { Some(self.session_id()) } else { None };
+        Command::Release { grant: self.known_id(state), session, at: self.at() }
+    }
+
+    /// A key of a change, in half of them: a new one, one that was used before, or one of something else.
+    fn change_key(&mut self, state: &State) -> Option<WriteKey> {
+        let known = self.keys.clone();
+        let mut key = match self.rng.random_range(0..8) {
+            0..4 => return None,
+            4..6 => WriteKey { key: self.fresh_id(), fingerprint: [5; 16] },
+            6 => WriteKey { key: self.known_id(state), fingerprint: [5; 16] },
+            _ => self.pick(&known)?,
+        };
+        if self.one_in(12) {
+            key.fingerprint = [6; 16];
+        }
+        self.keys.push(key);
+        if self.keys.len() > RECENT {
+            self.keys.remove(0);
+        }
+        Some(key)
     }
 
     /// Another mode for a holder, most often.
@@ -223,7 +256,7 @@ impl Commands {
         };
         let upgrading = some(&|contender| contender.upgrading);
         if let Some(grant) = self.pick(&upgrading).filter(|_| self.one_in(2)) {
-            return Command::EndUpgrade { grant, at };
+            return Command::EndUpgrade { grant, attempt: self.rng.random_range(1..4), at };
         }
         let from = match self.rng.random_range(0..12) {
             0 => some(&|contender| contender.granted_at.is_none()),
@@ -233,9 +266,12 @@ impl Commands {
         let grant = self.pick(&from).unwrap_or_else(|| self.known_id(state));
         let downgrades = if self.profile == Profile::Administration { 5 } else { 1 };
         match self.rng.random_range(0..8) {
-            kind if kind < downgrades => Command::Downgrade { grant, at },
-            1..7 => Command::Upgrade { grant, if_busy: if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue }, at },
-            _ => Command::EndUpgrade { grant, at },
+            kind if kind < downgrades => Command::Downgrade { grant, key: self.change_key(state), at },
+            1..7 => {
+                let if_busy = if self.one_in(4) { IfBusy::Refuse } else { IfBusy::Queue };
+                Command::Upgrade { grant, if_busy, key: self.change_key(state), at }
+            }
+            _ => Command::EndUpgrade { grant, attempt: self.rng.random_range(1..4), at },
         }
     }
 
@@ -250,26 +286,23 @@ impl Commands {
             return None;
         }
         if view.limit.unwrap_or(1) == 1 {
-            return self.pick(&exclusive).map(|grant| Command::Downgrade { grant, at });
+            return self.pick(&exclusive).map(|grant| Command::Downgrade { grant, key: None, at });
         }
         let by = "an administrator".to_owned();
-        Some(Command::SetLock(SetLock { lock, limit: Some(1), max_waiters: None, max_hold_ms: None, by, at }))
+        Some(Command::SetLock(SetLock { key: None, lock, limit: Some(1), max_waiters: None, max_hold_ms: None, by, at }))
     }
 
     /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
     fn administer(&mut self, state: &State) -> Command {
         let (lock, at, by) = (self.lock(), self.at(), "an administrator".to_owned());
         match self.rng.random_range(0..4) {
-            0 => Command::Revoke(Revoke { lock, by, reason: String::new(), at }),
+            0 => Command::Revoke(Revoke { key: self.change_key(state), lock, by, reason: String::new(), at }),
             1 => {
                 let held: Vec<_> = state.bounded_holds().map(|held| (held.number, held.token())).collect();
                 let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
                 let late = u64::from(self.one_in(5));
-                Command::EndHold {
-                    grant,
-                    token: FencingToken(token.map_or(0, |token| token.0) - late.min(token.map_or(0, |token| token.0))),
-                    at,
-                }
+                let token = token.map_or(0, |token| token.0);
+                Command::EndHolds { holds: vec![(grant, FencingToken(token - late.min(token)))], at }
             }
             _ => {
                 let limits = matches!(self.profile, Profile::Semaphore | Profile::Mixed | Profile::Administration);
@@ -278,7 +311,7 @@ impl Commands {
                 let max_waiters =
                     if self.one_in(3) { Some(if self.one_in(2) { 10_000 } else { self.rng.random_range(0..6) }) } else { None };
                 let max_hold_ms = if self.one_in(3) { Some(self.rng.random_range(0..3) * 1_000) } else { None };
-                Command::SetLock(SetLock { lock, limit, max_waiters, max_hold_ms, by, at })
+                Command::SetLock(SetLock { key: self.change_key(state), lock, limit, max_waiters, max_hold_ms, by, at })
             }
         }
     }
@@ -413,6 +446,7 @@ impl Commands {
         let election = self.profile == Profile::Elections && (wants[0].lock.as_str().starts_with('a') != self.one_in(15));
         Acquire {
             grant,
+            id_given: !self.one_in(8),
             wants,
             claimant,
             if_busy: IfBusy::Queue,
@@ -454,18 +488,16 @@ impl Commands {
     }
 
     fn end_cooling(&mut self, state: &State) -> Command {
-        let cooling: Vec<(LockName, GrantNumber)> =
-            state.cooling().map(|contender| (contender.lock.clone(), contender.number)).collect();
-        let nobody = (self.lock(), GrantNumber(0));
-        let (lock, contender) = self.pick(&cooling).unwrap_or(nobody);
-        Command::EndCooling { lock, contender, at: self.at() }
+        let cooling: Vec<GrantNumber> = state.cooling().map(|contender| contender.number).collect();
+        Command::EndCooling { grants: vec![self.pick(&cooling).unwrap_or(GrantNumber(0))], at: self.at() }
     }
 
     fn forget_lock(&mut self, state: &State) -> Command {
         let idle: Vec<(LockName, Revision)> = state.idle_locks().collect();
         let other = (self.lock(), state.revision());
         let (lock, since) = self.pick(&idle).unwrap_or(other);
-        Command::ForgetLock { lock, since: if self.one_in(5) { Revision(since.0.saturating_sub(1)) } else { since } }
+        let since = if self.one_in(5) { Revision(since.0.saturating_sub(1)) } else { since };
+        Command::ForgetLocks { locks: vec![(lock, since)] }
     }
 
     fn transact(&mut self, state: &State) -> Command {

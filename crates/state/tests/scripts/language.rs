@@ -5,9 +5,9 @@
 //! form                                       names the cluster
 //! open s1 [timeout=10s] [key=k] [name=..] [meta=..]      close s1      expire s1|a
 //! acquire LOCK s1|anon [id=a] [mode=shared] [limit=] [permits=] [priority=] [owner=|from=] [lock_delay=] [ttl=] [meta=]
-//! [refuse] [and=LOCK,LOCK:shared]
+//! [refuse] [and=LOCK,LOCK:shared] [by=server]
 //!         [reentrant] [max_hold=5s] [value=]
-//! withdraw a attempt=1     abandon a attempt=1     release a     retime a timeout=5s     cool LOCK a
+//! withdraw a attempt=1     abandon a attempt=1     release a [session=s1]     retime a timeout=5s [key=k]     cool LOCK a
 //! forget through=7         forget-lock LOCK since=7         forget-history through=7
 //! show history LOCK [at=5s] [revision=7] [limit=2]         show statistics [LOCK]
 //! put|create|set PATH VALUE    seq PARENT PREFIX VALUE    delete|check PATH      each with flags behind it:
@@ -16,8 +16,10 @@
 //!         [absent=PATH] [exists=PATH] [alive=s1] [else=PATH@VALUE] [key=k] [request=..]
 //! proclaim ELECTION a [value=..] [key=k]     show election NAME
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
-//! downgrade a     upgrade a [refuse]     end-upgrade a
-//! allow LOCK [limit=] [max_waiters=] [max_hold=5s]     revoke LOCK [reason=]     end-hold a token=7
+//! downgrade a [key=k]     upgrade a [refuse] [key=k]     end-upgrade a [attempt=1]     note-key k
+//! allow LOCK [limit=] [max_waiters=] [max_hold=5s] [key=k]     revoke LOCK [reason=] [key=k]     end-hold a token=7
+//! pieces STEPS                               begins anew with pieces of work of so many steps
+//! continue                                   does the next piece        finish      does all that are left
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
 //! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
 //! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
@@ -82,15 +84,29 @@ impl Machine {
             "acquire" => return self.acquire(args),
             "withdraw" => Command::Withdraw { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
             "abandon" => Command::Abandon { grant: grant_id(word(args)?)?, attempt: number(args, "attempt")?, at },
-            "release" => Command::Release { grant: grant_id(word(args)?)?, at },
-            "downgrade" => Command::Downgrade { grant: grant_id(word(args)?)?, at },
+            "release" => {
+                let session = args.take_key("session").map(session_id).transpose()?;
+                Command::Release { grant: grant_id(word(args)?)?, session, at }
+            }
+            "downgrade" => Command::Downgrade { grant: grant_id(word(args)?)?, key: key(args)?, at },
             "upgrade" => {
                 let grant = grant_id(word(args)?)?;
                 let if_busy = if args.next_pos() == Some("refuse") { IfBusy::Refuse } else { IfBusy::Queue };
-                Command::Upgrade { grant, if_busy, at }
+                Command::Upgrade { grant, if_busy, key: key(args)?, at }
             }
-            "end-upgrade" => Command::EndUpgrade { grant: grant_id(word(args)?)?, at },
+            "end-upgrade" => {
+                let attempt = args.take_key("attempt").map_or(Ok(u64::MAX), str::parse)?;
+                Command::EndUpgrade { grant: grant_id(word(args)?)?, attempt, at }
+            }
+            "note-key" => Command::NoteKey { key: WriteKey { key: grant_id(word(args)?)?, fingerprint: [0; 16] }, at },
+            "pieces" => {
+                self.state = State::with_piece_steps(word(args)?.parse()?);
+                return Ok("pieces".to_owned());
+            }
+            "continue" => Command::Continue { at },
+            "finish" => return Ok(self.finish(at)),
             "allow" => Command::SetLock(SetLock {
+                key: key(args)?,
                 lock: LockName::parse(word(args)?)?,
                 limit: args.take_key("limit").map(str::parse).transpose()?,
                 max_waiters: args.take_key("max_waiters").map(str::parse).transpose()?,
@@ -100,21 +116,27 @@ impl Machine {
             }),
             "revoke" => {
                 let (lock, reason) = (LockName::parse(word(args)?)?, args.take_key("reason").unwrap_or_default().to_owned());
-                Command::Revoke(Revoke { lock, by: "admin".to_owned(), reason, at })
+                Command::Revoke(Revoke { key: key(args)?, lock, by: "admin".to_owned(), reason, at })
             }
             "end-hold" => {
                 let id = word(args)?;
                 let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
-                Command::EndHold { grant, token: FencingToken(number(args, "token")?), at }
+                Command::EndHolds { holds: vec![(grant, FencingToken(number(args, "token")?))], at }
             }
-            "retime" => Command::SetGrantTimeout { grant: grant_id(word(args)?)?, timeout_ms: millis(args, "timeout", "30s")? },
+            "retime" => {
+                let (grant, timeout_ms) = (grant_id(word(args)?)?, millis(args, "timeout", "30s")?);
+                Command::SetGrantTimeout { grant, timeout_ms, key: key(args)?, at }
+            }
             "cool" => {
-                let (lock, id) = (LockName::parse(word(args)?)?, word(args)?);
-                let contender = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
-                Command::EndCooling { lock, contender, at }
+                let (_lock, id) = (LockName::parse(word(args)?)?, word(args)?);
+                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
+                Command::EndCooling { grants: vec![grant], at }
             }
             "forget" => Command::Forget { through: Revision(number(args, "through")?) },
-            "forget-lock" => Command::ForgetLock { lock: LockName::parse(word(args)?)?, since: Revision(number(args, "since")?) },
+            "forget-lock" => {
+                let lock = LockName::parse(word(args)?)?;
+                Command::ForgetLocks { locks: vec![(lock, Revision(number(args, "since")?))] }
+            }
             "forget-history" => Command::ForgetHistory { through: Revision(number(args, "through")?) },
             "break" => self.break_lock(args)?,
             "proclaim" => self.proclaim(args)?,
@@ -139,6 +161,15 @@ impl Machine {
         let before = self.state.revision();
         let applied = self.state.apply(command);
         printer::applied(&self.names, before, &applied)
+    }
+
+    /// Does all pieces that are left, and prints each.
+    fn finish(&mut self, at: WallMillis) -> String {
+        let mut lines = Vec::new();
+        while self.state.has_pending() {
+            lines.push(self.apply(Command::Continue { at }));
+        }
+        lines.join("\n")
     }
 
     /// What must hold after every command: the caches are right, and a snapshot is the state.
@@ -216,6 +247,7 @@ impl Machine {
         };
         let mut acquire = Acquire {
             grant: grant_id(id)?,
+            id_given: args.take_key("by").is_none(),
             wants,
             claimant,
             if_busy: IfBusy::Queue,
@@ -308,7 +340,7 @@ impl Machine {
             let id = format!("{letter}{index}");
             let mut commands = vec![Command::Acquire(Acquire { grant: grant_id(&id)?, ..first.clone() })];
             if release {
-                commands.push(Command::Release { grant: grant_id(&id)?, at: self.at() });
+                commands.push(Command::Release { grant: grant_id(&id)?, session: None, at: self.at() });
             }
             for command in commands {
                 let before = self.state.revision();
@@ -348,6 +380,13 @@ fn millis(args: &mut ArgumentConsumer<'_>, key: &str, default: &str) -> Fallible
 
 fn span_ms(text: &str) -> Fallible<u64> {
     Ok(u64::try_from(duration::parse(text)?.as_millis())?)
+}
+
+/// A key, with a fingerprint of its request where that is to be another one.
+fn key(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<WriteKey>> {
+    let Some(key) = args.take_key("key") else { return Ok(None) };
+    let fingerprint = [args.take_key("request").map_or(Ok(0), str::parse)?; 16];
+    Ok(Some(WriteKey { key: grant_id(key)?, fingerprint }))
 }
 
 fn meta(args: &mut ArgumentConsumer<'_>) -> Meta {

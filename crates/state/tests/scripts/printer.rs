@@ -65,6 +65,7 @@ fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
             let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
             format!("broke {holders}: {}", if named.is_empty() { "nobody".to_owned() } else { named.join(" ") })
         }
+        Outcome::Judged { objects } => format!("judged {objects}"),
         Outcome::Written { succeeded, results, at } => {
             let results: Vec<String> = results.iter().map(result).collect();
             let results = if results.is_empty() { "nothing".to_owned() } else { results.join(", ") };
@@ -138,6 +139,8 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::NoRoomForName { .. }
         | Rejection::WouldDeadlock { .. }
         | Rejection::HoldsFull { .. }
+        | Rejection::Defect { .. }
+        | Rejection::TooManyCreated { .. }
         | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),

@@ -20,9 +20,10 @@ fn list(lines: impl Iterator<Item = String>) -> String {
 }
 
 /// One who stands in a lock.
-fn contender(names: &Names, contender: &Contender) -> String {
+fn contender(names: &Names, state: &State, contender: &Contender) -> String {
     let state = match (contender.cooling, contender.granted_at) {
         (true, _) => "cools".to_owned(),
+        _ if state.is_dead(contender) => "has ended".to_owned(),
         (false, Some(revision)) => format!("holds token={revision}"),
         (false, None) => "waits".to_owned(),
     };
@@ -41,13 +42,13 @@ pub(crate) fn lock(names: &Names, state: &State, name: &LockName) -> String {
         number(view.last_token.map(|token| token.0)),
         view.waiting
     );
-    list(std::iter::once(head).chain(view.holders.into_iter().map(|holder| format!("  {}", contender(names, holder)))))
+    list(std::iter::once(head).chain(view.holders.into_iter().map(|holder| format!("  {}", contender(names, state, holder)))))
 }
 
 pub(crate) fn queue(names: &Names, state: &State, name: &LockName) -> String {
     list(state.queue(name).iter().map(|entry| {
         let behind = entry.waits_for.map(|other| format!(" for #{}", other.number)).unwrap_or_default();
-        format!("{}. {}{behind}", entry.position, contender(names, entry.contender))
+        format!("{}. {}{behind}", entry.position, contender(names, state, entry.contender))
     }))
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn session(names: &Names, state: &State, name: &str) -> Printed {
 
 pub(crate) fn grant(names: &Names, state: &State, id: &str) -> Printed {
     Ok(match state.grant(&grant_id(id)?) {
-        GrantStatus::Live(live) => contender(names, live),
+        GrantStatus::Live(live) => contender(names, state, live),
         GrantStatus::Ended(reason) => {
             let note = state.break_note(&grant_id(id)?).map(|note| format!(", because: {note}")).unwrap_or_default();
             format!("ended: {reason}{note}")
@@ -108,7 +109,11 @@ pub(crate) fn memory(state: &State) -> String {
 }
 
 pub(crate) fn cooling(names: &Names, state: &State) -> String {
-    list(state.cooling().map(|cooling| format!("{} {} for {}ms", cooling.lock, contender(names, cooling), cooling.lock_delay_ms)))
+    list(
+        state
+            .cooling()
+            .map(|cooling| format!("{} {} for {}ms", cooling.lock, contender(names, state, cooling), cooling.lock_delay_ms)),
+    )
 }
 
 /// One page of locks after another, until the last.

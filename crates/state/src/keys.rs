@@ -1,0 +1,178 @@
+//! What an id or a key was used for. Every request that changes something has one, and takes effect once.
+//!
+//! There is one table for each life of what it did: a live grant or session knows its own id and the keys that changed it; a
+//! session remembers its ended grants; all else is in the memory, for `REMEMBERED_FOR`. A key has one use: with another request
+//! it is refused.
+
+use crate::{
+    State,
+    apply::Change,
+    command::{Outcome, Rejection, WriteKey},
+    memory::Remembered,
+};
+use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber, limits::GRANT_KEYS_MAX};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What an id or a key leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum KeyUse<'a> {
+    /// Nothing, or nothing that is remembered.
+    Free,
+    /// A live grant, or one more hold of it.
+    Grant(GrantNumber),
+    /// A live session, which was opened with it.
+    Session(SessionNumber),
+    /// A change of a live grant.
+    Change(GrantNumber),
+    /// An ended grant that its session remembers.
+    Ended(EndReason),
+    /// What the memory has, and the revision since when.
+    Remembered(Revision, &'a Remembered),
+}
+
+/// The keys of the changes of one grant: the newest `GRANT_KEYS_MAX` by id, and a floor under them. Most grants have none, and
+/// then it is one word.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangeKeys(Option<Box<Kept>>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    /// In the order of the keys.
+    keys: Vec<WriteKey>,
+    /// The newest key that was dropped from them.
+    floor: Option<GrantId>,
+}
+
+impl ChangeKeys {
+    /// All that are remembered.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &WriteKey> {
+        self.0.iter().flat_map(|kept| &kept.keys)
+    }
+
+    fn fingerprint(&self, key: &GrantId) -> Option<[u8; 16]> {
+        self.iter().find(|known| known.key == *key).map(|known| known.fingerprint)
+    }
+
+    /// Whether a key may have been remembered once and be forgotten.
+    fn may_have_had(&self, key: &GrantId) -> bool {
+        self.0.as_ref().is_some_and(|kept| Some(*key) <= kept.floor)
+    }
+
+    /// Remembers one more; the key that was dropped for it.
+    fn remember(&mut self, key: WriteKey) -> Option<WriteKey> {
+        let kept = self.0.get_or_insert_default();
+        let at = kept.keys.partition_point(|known| known.key < key.key);
+        kept.keys.insert(at, key);
+        if kept.keys.len() <= GRANT_KEYS_MAX {
+            return None;
+        }
+        let oldest = kept.keys.remove(0);
+        kept.floor = kept.floor.max(Some(oldest.key));
+        Some(oldest)
+    }
+}
+
+// Without any it is written as an empty list without a floor: readers cannot tell how it is kept.
+impl Serialize for ChangeKeys {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(kept) => kept.serialize(serializer),
+            None => Kept::default().serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ChangeKeys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ChangeKeys, D::Error> {
+        let kept = Kept::deserialize(deserializer)?;
+        Ok(ChangeKeys((kept != Kept::default()).then(|| Box::new(kept))))
+    }
+}
+
+impl State {
+    /// What an id or a key was used for.
+    pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
+        let index = &self.index;
+        if let Some(number) = index.grants.get(key) {
+            return KeyUse::Grant(*number);
+        }
+        if let Some(number) = index.session_keys.get(key) {
+            return KeyUse::Session(*number);
+        }
+        if let Some(number) = index.change_keys.get(key) {
+            return KeyUse::Change(*number);
+        }
+        if let Some(session) = self.memory.in_session.get(key).and_then(|number| self.sessions.get(number))
+            && let Some(reason) = session.ended.get(key)
+        {
+            return KeyUse::Ended(reason);
+        }
+        match self.memory.noted(key) {
+            Some((since, remembered)) => KeyUse::Remembered(*since, remembered),
+            None => KeyUse::Free,
+        }
+    }
+}
+
+impl Change<'_> {
+    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
+    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+        match self.state.use_of(&key.key) {
+            KeyUse::Free => Ok(None),
+            KeyUse::Remembered(at, Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
+                Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone(), at }))
+            }
+            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
+                Err(other_request())
+            }
+        }
+    }
+
+    /// Remembers the key of a write without results.
+    pub(crate) fn remember_write(&mut self, key: WriteKey) {
+        let what = Remembered::Write { fingerprint: key.fingerprint, succeeded: true, results: Vec::new() };
+        self.state.memory.remember(key.key, self.revision, what);
+    }
+
+    /// Whether that request changed a live grant before. A key that was used otherwise is refused, and so is one so old that the
+    /// grant may have forgotten it.
+    pub(crate) fn changed_before(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
+        let Some(key) = key else { return Ok(false) };
+        let keys = &self.contender(number).keys;
+        match self.state.use_of(&key.key) {
+            KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
+            KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
+            KeyUse::Free => self.require_memory().map(|()| false),
+            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
+                Err(other_request())
+            }
+        }
+    }
+
+    /// Remembers, for the life of a grant, that this request has changed it; says whether there was a key to remember.
+    pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
+        let Some(key) = key else { return false };
+        let dropped = self.contender_mut(number).keys.remember(key);
+        self.state.index.change_keys.insert(key.key, number);
+        if let Some(dropped) = dropped {
+            self.state.index.change_keys.remove(&dropped.key);
+            self.remember_write(dropped);
+        }
+        true
+    }
+
+    /// Remembers the key of a request whose effect is not in the state.
+    pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::apply::Effect, Rejection> {
+        if self.written_before(key)?.is_some() {
+            return Ok(crate::apply::Effect::Unchanged(Outcome::Nothing));
+        }
+        self.require_memory()?;
+        self.remember_write(key);
+        Ok(crate::apply::Effect::Changed(Outcome::Done))
+    }
+}
+
+/// The key was used with a call of another kind.
+pub(crate) fn other_request() -> Rejection {
+    Rejection::IdempotencyMismatch { field: "request".to_owned() }
+}

@@ -1,0 +1,304 @@
+//! Work that is done in pieces: the same in the end as if it were done at once, and right for everybody in between.
+//!
+//! Two machines get the same random commands. One has room for all that a command does; the other leaves nearly everything to
+//! later pieces.
+
+#[path = "model/random.rs"]
+mod random;
+
+use fairhold_state::{
+    State,
+    command::{Command, Condition, Rejection, SessionKey},
+    read::GrantStatus,
+};
+use fairhold_types::{
+    FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::NODES_REMOVED_MAX, time::WallMillis,
+};
+use random::{Commands, Profile};
+use std::collections::BTreeSet;
+
+const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
+
+type Checked = Result<(), String>;
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+fn profile(seed: u64) -> Profile {
+    match seed % 7 {
+        0 => Profile::Mixed,
+        1 => Profile::Readers,
+        2 => Profile::Tree,
+        3 => Profile::Several,
+        4 => Profile::Priority,
+        5 => Profile::Administration,
+        _ => Profile::Semaphore,
+    }
+}
+
+fn locks() -> Vec<LockName> {
+    LOCKS.iter().map(|name| LockName::parse(name).expect("a fixed name")).collect()
+}
+
+/// The same command for a machine whose revisions, and so whose numbers and tokens, are others.
+struct Translation<'a> {
+    from: &'a State,
+    to: &'a State,
+}
+
+impl Translation<'_> {
+    fn session(&self, number: SessionNumber) -> SessionNumber {
+        let of_grant = || {
+            let grant = self.from.contenders_of(number).next()?.grant;
+            match self.to.grant(&grant) {
+                GrantStatus::Live(contender) => Some(contender.session),
+                GrantStatus::Ended(_) | GrantStatus::Unknown => None,
+            }
+        };
+        let session = self.from.session(number);
+        let named =
+            session.and_then(|session| session.id).and_then(|id| self.to.session_by_id(&id)).map(|session| session.number);
+        named.or_else(of_grant).unwrap_or_default()
+    }
+
+    fn contender(&self, number: GrantNumber) -> GrantNumber {
+        let Some(grant) = self.from.contender(number).map(|contender| contender.grant) else { return GrantNumber(0) };
+        let standing = locks()
+            .into_iter()
+            .flat_map(|lock| self.to.queue(&lock).into_iter().map(|entry| entry.contender.clone()).collect::<Vec<_>>());
+        standing.into_iter().find(|contender| contender.grant == grant).map_or(GrantNumber(0), |contender| contender.number)
+    }
+
+    fn token(&self, lock: &LockName, token: FencingToken) -> FencingToken {
+        let holder = self.from.lock(lock).holders.into_iter().find(|holder| self.from.token_of(holder) == Some(token));
+        let same = holder.and_then(|holder| self.to.contender(self.contender(holder.number)));
+        same.and_then(|same| self.to.token_of(same)).unwrap_or(FencingToken(u64::MAX))
+    }
+
+    /// `None` where it speaks of ages, which differ.
+    fn command(&self, command: &Command) -> Option<Command> {
+        let mut command = command.clone();
+        match &mut command {
+            Command::Forget { .. } | Command::ForgetHistory { .. } => return None,
+            Command::ExpireSession { session, .. } | Command::EndSession { session, .. } => *session = self.session(*session),
+            Command::EndCooling { grants, .. } => grants.iter_mut().for_each(|grant| *grant = self.contender(*grant)),
+            Command::EndHolds { holds, .. } => holds.iter_mut().for_each(|(grant, token)| {
+                let right = self.from.contender(*grant).and_then(|contender| contender.token()) == Some(*token);
+                *grant = self.contender(*grant);
+                let same = self.to.contender(*grant).and_then(|contender| contender.token());
+                *token = same.filter(|_| right).unwrap_or(FencingToken(u64::MAX));
+            }),
+            Command::ForgetLocks { locks } => locks.iter_mut().for_each(|(lock, since)| {
+                let right = self.from.idle_since(lock) == Some(*since);
+                *since = self.to.idle_since(lock).filter(|_| right).unwrap_or(Revision(u64::MAX));
+            }),
+            Command::Sweep { nodes, .. } => nodes.iter_mut().for_each(|node| {
+                let right = self.from.sweepable_at(&node.path) == Some(node.since);
+                node.since = self.to.sweepable_at(&node.path).filter(|_| right).unwrap_or(Revision(u64::MAX));
+            }),
+            Command::Transact(transact) => transact.conditions.iter_mut().for_each(|condition| match condition {
+                Condition::Fence { lock, token, .. } => *token = self.token(lock, *token),
+                Condition::Session { session: SessionKey::Number(number) } => *number = self.session(*number),
+                Condition::Session { .. } | Condition::Version { .. } | Condition::Exists { .. } => {}
+            }),
+            Command::FormCluster { .. }
+            | Command::OpenSession(_)
+            | Command::CloseSession { .. }
+            | Command::Acquire(_)
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::Release { .. }
+            | Command::SetGrantTimeout { .. }
+            | Command::Break(_)
+            | Command::Downgrade { .. }
+            | Command::Upgrade { .. }
+            | Command::EndUpgrade { .. }
+            | Command::Proclaim(_)
+            | Command::SetLock(_)
+            | Command::Revoke(_)
+            | Command::Continue { .. }
+            | Command::NoteKey { .. } => {}
+        }
+        Some(command)
+    }
+}
+
+/// The variant's name; of a refused step, its reason's.
+fn kind(rejection: &Rejection) -> String {
+    let text = format!("{rejection:?}");
+    let text = text.split_once("reason: ").filter(|_| text.starts_with("Step")).map_or(text.as_str(), |(_, reason)| reason);
+    text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+/// Who stands in a lock, by what does not depend on revisions.
+fn standing(state: &State, lock: &LockName) -> Vec<(GrantId, bool, bool, bool, u64, usize)> {
+    let queue = state.queue(lock).into_iter().map(|entry| entry.contender.clone());
+    let mut standing: Vec<_> = queue
+        .map(|one| {
+            let exclusive = one.mode == fairhold_types::Mode::Exclusive;
+            (one.grant, one.granted_at.is_some(), one.cooling, exclusive && !one.upgrading, one.attempt, one.holds())
+        })
+        .collect();
+    // Those who hold stand in the order in which they queued, which may differ between locks of one grant.
+    let holders = standing.iter().filter(|one| one.1).count();
+    standing[..holders].sort();
+    standing
+}
+
+fn nodes(state: &State) -> Vec<(Path, Vec<u8>, i32, u32)> {
+    let nodes = state.descendants(&Path::root(), None).filter(|(path, _)| !path.is_under_locks());
+    nodes.map(|(path, node)| (path.clone(), node.value.to_vec(), node.version, node.num_children)).collect()
+}
+
+fn compare(whole: &State, pieces: &State, ids: &BTreeSet<GrantId>) -> Checked {
+    for lock in locks() {
+        let (one, other) = (standing(whole, &lock), standing(pieces, &lock));
+        ensure(one == other, || format!("{lock} has {other:?} and not {one:?}"))?;
+    }
+    ensure(nodes(whole) == nodes(pieces), || format!("the nodes are {:?} and not {:?}", nodes(pieces), nodes(whole)))?;
+    for id in ids {
+        let status = |state: &State| match state.grant(id) {
+            GrantStatus::Live(_) => "live".to_owned(),
+            GrantStatus::Ended(reason) => format!("{reason:?} {:?}", state.break_note(id)),
+            GrantStatus::Unknown => "unknown".to_owned(),
+        };
+        let (one, other) = (status(whole), status(pieces));
+        ensure(one == other, || format!("an id is {other} and not {one}"))?;
+    }
+    Ok(())
+}
+
+/// What must hold of a state in which work is pending.
+fn check_pending(state: &State) -> Checked {
+    state.check()?;
+    for lock in locks() {
+        for entry in state.queue(&lock) {
+            let contender = entry.contender;
+            if !state.is_dead(contender) {
+                continue;
+            }
+            let token = contender.granted_at.map(|revision| FencingToken(revision.0));
+            let fenced = token.is_none_or(|token| state.verify_fence(&lock, token, Some(&contender.grant)).is_err());
+            ensure(fenced, || format!("the token of #{}, which is dead, passes", contender.number))?;
+            let ended = contender.ids().all(|id| matches!(state.grant(&id), GrantStatus::Ended(_)));
+            ensure(ended, || format!("#{} is dead and not ended", contender.number))?;
+        }
+    }
+    for (path, node) in state.descendants(&Path::root(), None) {
+        let owner = node.ephemeral_owner;
+        let owned = owner == SessionNumber(0) || path.is_under_locks() || state.session(owner).is_some();
+        ensure(owned, || format!("{path} is seen, and its session has ended"))?;
+    }
+    Ok(())
+}
+
+/// Says how many pieces there were.
+fn drain(state: &mut State, steps: u64) -> Result<usize, String> {
+    let mut left = 10_000;
+    while state.has_pending() {
+        let applied = state.apply(Command::Continue { at: WallMillis(0) });
+        bounded("Continue", applied.steps, steps)?;
+        check_pending(state)?;
+        left -= 1;
+        ensure(left > 0, || "the pieces never end".to_owned())?;
+    }
+    Ok(10_000 - left)
+}
+
+/// One object more than there was room for: a grant of `LOCKS` locks that ends, and lets others on.
+fn bounded(what: &str, steps: u64, piece_steps: u64) -> Checked {
+    let most = piece_steps + 200 + NODES_REMOVED_MAX as u64;
+    ensure(steps <= most, || format!("{what} took {steps} steps"))
+}
+
+fn same_in_the_end(seed: u64, steps: usize) -> Result<usize, String> {
+    let piece_steps = 1 + seed % 12;
+    let (mut whole, mut pieces) = (State::new(), State::with_piece_steps(piece_steps));
+    let (mut commands, mut ids) = (Commands::new(seed, profile(seed)), BTreeSet::new());
+    let (mut trace, mut in_pieces) = (Vec::new(), 0);
+    for step in 0..steps {
+        let command = commands.next(&whole);
+        let Some(other) = (Translation { from: &whole, to: &pieces }).command(&command) else { continue };
+        trace.push(serde_json::to_string(&command).expect("a command can be printed"));
+        if let Command::Acquire(acquire) = &command {
+            ids.insert(acquire.grant);
+        }
+        let at_once = whole.apply(command);
+        let mut done = || {
+            ensure(!whole.has_pending(), || "it had room for all of it".to_owned())?;
+            let first = pieces.apply(other);
+            bounded("it", first.steps, piece_steps)?;
+            let (one, result) =
+                (at_once.answer.result.map_err(|error| kind(&error)), first.answer.result.map_err(|error| kind(&error)));
+            ensure(one.is_ok() == result.is_ok() && one.as_ref().err() == result.as_ref().err(), || {
+                format!("{result:?} and not {one:?}")
+            })?;
+            check_pending(&pieces)?;
+            in_pieces += drain(&mut pieces, piece_steps)?;
+            compare(&whole, &pieces, &ids)
+        };
+        done().map_err(|what| format!("seed {seed} ({:?}), step {step}: {what}\n{}", profile(seed), trace.join("\n")))?;
+    }
+    Ok(in_pieces)
+}
+
+/// Pieces come now and then, between commands of all kinds; a snapshot is taken in the middle.
+fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
+    let piece_steps = 1 + seed % 60;
+    let mut state = State::with_piece_steps(piece_steps);
+    let mut commands = Commands::new(seed, profile(seed));
+    let (mut trace, mut with_pending) = (Vec::new(), 0);
+    for step in 0..steps {
+        let command = if (step as u64 * 7 + seed).is_multiple_of(2 + seed % 13) {
+            Command::Continue { at: WallMillis(0) }
+        } else {
+            commands.next(&state)
+        };
+        trace.push(serde_json::to_string(&command).expect("a command can be printed"));
+        let applied = state.apply(command);
+        with_pending += usize::from(state.has_pending());
+        let mut checked = || {
+            bounded("it", applied.steps, piece_steps)?;
+            check_pending(&state)?;
+            if step % 50 == 49 {
+                let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+                let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
+                ensure(again == state, || "the state is another after a snapshot".to_owned())?;
+                drain(&mut again.clone(), piece_steps)?;
+            }
+            Ok::<(), String>(())
+        };
+        checked().map_err(|what| format!("seed {seed} ({:?}), step {step}: {what}\n{}", profile(seed), trace.join("\n")))?;
+    }
+    Ok(with_pending)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
+    0..if long { 2_000 } else { 140 }
+}
+
+#[test]
+fn work_in_pieces_is_the_same_in_the_end() {
+    let mut in_pieces = 0;
+    for seed in seeds() {
+        match same_in_the_end(seed, 400) {
+            Ok(count) => in_pieces += count,
+            Err(what) => panic!("{what}"),
+        }
+    }
+    assert!(in_pieces > 2_000, "only {in_pieces} pieces were left to later");
+}
+
+#[test]
+fn what_is_pending_is_right_for_everybody_in_between() {
+    let mut with_pending = 0;
+    for seed in seeds() {
+        match right_in_between(seed, 500) {
+            Ok(count) => with_pending += count,
+            Err(what) => panic!("{what}"),
+        }
+    }
+    assert!(with_pending > 5_000, "only {with_pending} states had something pending");
+}
