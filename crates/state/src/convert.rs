@@ -8,7 +8,6 @@ use crate::{
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
     deadlock::{Actor, Request, Wish},
     holds::standing,
-    lock::VISITS_IN_A_STEP,
     record::LockSettings,
 };
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
@@ -99,7 +98,7 @@ impl Change<'_> {
             wish: Wish::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64 / VISITS_IN_A_STEP);
+        self.note_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 

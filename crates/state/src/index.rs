@@ -66,6 +66,21 @@ impl Queue {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 
+    /// How many of those who wait stand before a place; counted from the nearer end of the queue.
+    pub(crate) fn waiting_before(&self, place: Place) -> usize {
+        let (mut before, mut behind) = (self.waiting.range(..place), self.waiting.range(place..));
+        let mut counted = 0;
+        loop {
+            if before.next().is_none() {
+                return counted;
+            }
+            if behind.next().is_none() {
+                return self.waiting.len() - counted;
+            }
+            counted += 1;
+        }
+    }
+
     fn add_holder(&mut self, contender: &Contender) {
         self.holders.insert(contender.number);
         self.permits += u64::from(contender.permits);

@@ -23,8 +23,6 @@ use std::collections::BTreeSet;
 
 /// What it costs to forget a lock.
 const FORGET_STEPS: u64 = 4;
-/// So many contenders are looked at by a search for a deadlock in the time of one step.
-pub(crate) const VISITS_IN_A_STEP: u64 = 4;
 
 impl Change<'_> {
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
@@ -76,7 +74,7 @@ impl Change<'_> {
             wish: Wish::Join { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64 / VISITS_IN_A_STEP);
+        self.note_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 
@@ -251,7 +249,7 @@ impl State {
     fn busy(&self, lock: &LockName, place: Place) -> Rejection {
         let Some(queue) = self.index.queues.get(lock) else { unreachable!("a lock that is not free has a queue") };
         let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|place| place.number()));
-        let ahead = queue.holders.len() + queue.waiting.range(..place).count();
+        let ahead = queue.holders.len() + queue.waiting_before(place);
         match first.and_then(|number| self.contender_in(lock, number)) {
             Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
             None => unreachable!("a lock that is not free has somebody in it"),

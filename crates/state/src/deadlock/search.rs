@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
             Wish::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
             Wish::Upgrade(lock) => [(*lock, None)].into(),
         };
-        self.add_waits(Key::of_request(request), &mut ahead)?;
+        self.add_waits(Key::of_request(request), None, &mut ahead)?;
         while let Some((lock, through)) = ahead.pop_front() {
             let (line, first) = self.line(lock)?;
             let from = self.lines[line].through;
@@ -172,7 +172,8 @@ impl<'a> Search<'a> {
                 let (actor, newly_met) = self.actor(Key::of(contender));
                 self.add(line, actor, contender);
                 if newly_met {
-                    self.add_waits(Key::of(contender), &mut ahead)?;
+                    let met = Some(contender).filter(|met| met.granted_at.is_none());
+                    self.add_waits(Key::of(contender), met, &mut ahead)?;
                 }
             }
         }
@@ -246,27 +247,39 @@ impl<'a> Search<'a> {
     }
 
     /// Adds where an actor waits to what is to be looked at.
-    fn add_waits(&mut self, actor: Key<'a>, ahead: &mut VecDeque<(&'a LockName, Option<Place>)>) -> Option<()> {
+    /// `met`: as which contender it was met, where that one waits.
+    fn add_waits(
+        &mut self,
+        actor: Key<'a>,
+        met: Option<&Contender>,
+        ahead: &mut VecDeque<(&'a LockName, Option<Place>)>,
+    ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
             Key::Named(session, owner) => {
                 let deeds = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
-                Box::new(deeds.into_iter().flat_map(|deeds| &deeds.waits).copied())
+                // Most wait at one place, which is where they were met.
+                let elsewhere =
+                    deeds.filter(|deeds| deeds.waits.len() > usize::from(met.is_some_and(|met| met.others.is_empty())));
+                Box::new(elsewhere.into_iter().flat_map(|deeds| &deeds.waits).copied())
             }
             Key::Alone(number) => Box::new(std::iter::once(number)),
         };
-        for contender in waits.filter_map(|number| state.contender(number)) {
-            if contender.granted_at.is_some() {
-                if contender.upgrading {
-                    self.visit()?;
-                    ahead.push_back((&contender.lock, None));
-                }
-                continue;
-            }
-            for lock in std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock)) {
+        let waits = waits.filter_map(|number| state.contender(number));
+        let places = waits.flat_map(|contender| {
+            let upgrades = contender.granted_at.is_some() && contender.upgrading;
+            let waits = contender.granted_at.is_none();
+            let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
+            let queued =
+                locks.filter(move |_| waits).map(|lock| (lock, state.contender_in(lock, contender.number).map(Place::of)));
+            queued.chain(upgrades.then_some((&contender.lock, None)))
+        });
+        for (index, place) in places.enumerate() {
+            // The first is where it was met.
+            if index > 0 {
                 self.visit()?;
-                ahead.push_back((lock, state.contender_in(lock, contender.number).map(Place::of)));
             }
+            ahead.push_back(place);
         }
         Some(())
     }

@@ -1,0 +1,142 @@
+//! What each command costs at most, in steps, beside 100,000 of everything: `docs/commands.md` has the table, which
+//! `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state --test bounded` writes anew.
+//!
+//! A new command does not compile before it has a bound here.
+
+#[path = "bounded/crowd.rs"]
+mod crowd;
+
+use crowd::{AT, Crowd};
+use fairhold_state::command::{Command, Outcome, Rejection};
+use fairhold_types::limits::{
+    DEADLOCK_VISITS_MAX, FORGOTTEN_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
+    NODES_SWEPT_MAX, PIECE_STEPS, SESSION_ENDED_IDS_MAX, TRANSACTION_STEPS_MAX,
+};
+use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
+
+/// One grant more than there was room for, with all its locks: each is ended, or granted.
+const LAST: u64 = 8 * LOCKS_TOGETHER_MAX as u64;
+/// A command that works in pieces stops after so many steps.
+const PIECE: u64 = PIECE_STEPS + LAST;
+/// What a command does besides, however simple.
+const BASE: u64 = 8;
+/// A search for a deadlock.
+const SEARCH: u64 = DEADLOCK_VISITS_MAX as u64 + 1;
+
+/// The name of a command, the most steps that it may take, and of what these are made.
+fn bound(command: &Command) -> (&'static str, u64, &'static str) {
+    let nodes = 2 * (NODES_CREATED_MAX + NODES_REMOVED_MAX) as u64;
+    match command {
+        Command::FormCluster { .. } => ("FormCluster", BASE, "nothing grows"),
+        Command::OpenSession(_) => ("OpenSession", BASE, "nothing grows"),
+        Command::CloseSession { .. } => ("CloseSession", ENDS, "a piece; the ended ids that the session remembers"),
+        Command::ExpireSession { .. } => ("ExpireSession", ENDS, "a piece; the ended ids that the session remembers"),
+        Command::EndSession { .. } => ("EndSession", ENDS, "a piece; the ended ids that the session remembers"),
+        Command::Acquire(_) => ("Acquire", BASE + PIECE + SEARCH, "a piece; a search for a deadlock"),
+        Command::Withdraw { .. } => ("Withdraw", BASE + PIECE, "a piece: who waits behind it is granted"),
+        Command::Abandon { .. } => ("Abandon", BASE + PIECE, "a piece: who waits behind it is granted"),
+        Command::Release { .. } => ("Release", BASE + PIECE, "a piece: who waits behind it is granted"),
+        Command::SetGrantTimeout { .. } => ("SetGrantTimeout", BASE, "nothing grows"),
+        Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: what is left is named again"),
+        Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: what is left is named again"),
+        Command::Forget { .. } => ("Forget", BASE + FORGOTTEN_MAX as u64, "the ids that one verdict forgets"),
+        Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: what is left is named again"),
+        Command::ForgetHistory { .. } => {
+            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the times of holding that one verdict forgets")
+        }
+        Command::Transact(_) => {
+            ("Transact", BASE + TRANSACTION_STEPS_MAX as u64 + nodes, "conditions, and nodes created and removed")
+        }
+        Command::Break(_) => ("Break", BASE + PIECE, "a piece"),
+        Command::Sweep { .. } => ("Sweep", BASE + 2 * NODES_SWEPT_MAX as u64, "the nodes that one verdict removes"),
+        Command::Downgrade { .. } => ("Downgrade", BASE + PIECE, "a piece: readers join"),
+        Command::Upgrade { .. } => ("Upgrade", BASE + PIECE + SEARCH, "a piece; a search for a deadlock"),
+        Command::EndUpgrade { .. } => ("EndUpgrade", BASE + PIECE, "a piece: readers join"),
+        Command::Proclaim(_) => ("Proclaim", BASE, "nothing grows"),
+        Command::SetLock(_) => ("SetLock", BASE + PIECE, "a piece: who cannot fit ends, who fits is granted"),
+        Command::Revoke(_) => ("Revoke", BASE + PIECE, "a piece"),
+        Command::Continue { .. } => ("Continue", BASE + PIECE, "a piece"),
+        Command::NoteKey { .. } => ("NoteKey", BASE, "nothing grows"),
+    }
+}
+
+const ENDS: u64 = BASE + PIECE + SESSION_ENDED_IDS_MAX as u64;
+
+fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
+    let mut crowd = Crowd::new();
+    let mut worst = BTreeMap::new();
+    for (scene, command) in crowd.scenes() {
+        let (name, bound, of) = bound(&command);
+        let mut state = crowd.state.clone();
+        let begun = std::time::Instant::now();
+        let applied = state.apply(command);
+        if std::env::var_os("FAIRHOLD_TRIAL").is_some() {
+            println!("{name}, {scene}: {} steps, {:?}", applied.steps, begun.elapsed());
+        }
+        let steps = applied.steps;
+        assert!(steps <= bound, "{name} took {steps} steps ({scene}), and {bound} are allowed");
+        let known: &mut (u64, u64, &'static str, String) = worst.entry(name).or_insert((bound, 0, of, String::new()));
+        if steps > known.1 || known.3.is_empty() {
+            (known.1, known.3) = (steps, scene.to_owned());
+        }
+    }
+    worst
+}
+
+#[test]
+fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
+    let worst = worst();
+    let every: Vec<&str> = crowd::EVERY.to_vec();
+    let missing: Vec<&&str> = every.iter().filter(|name| !worst.contains_key(**name)).collect();
+    assert!(missing.is_empty(), "these commands have no scene: {missing:?}");
+    let mut table = String::from("| command | at most | made of | seen at most | where |\n|---|---|---|---|---|\n");
+    for (name, (bound, steps, of, scene)) in &worst {
+        writeln!(table, "| `{name}` | {bound} | {of} | {steps} | {scene} |").unwrap();
+    }
+    let page = PathBuf::from("../../docs/commands.md");
+    let text = fs::read_to_string(&page).expect("the page is there");
+    let (head, rest) = text.split_once("<!-- table -->\n").expect("the page marks its table");
+    let (_, tail) = rest.split_once("<!-- end of table -->\n").expect("the page marks the end of its table");
+    let wanted = format!("{head}<!-- table -->\n{table}<!-- end of table -->\n{tail}");
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        fs::write(&page, &wanted).unwrap();
+    } else {
+        assert_eq!(text, wanted, "the page differs from what was seen");
+    }
+}
+
+#[test]
+fn a_deadlock_is_refused_behind_very_many_and_said_to_be_unchecked_behind_more() {
+    let mut crowd = Crowd::new();
+    for (scene, command) in crowd.scenes() {
+        let result = crowd.state.clone().apply(command.clone()).answer.result;
+        match scene {
+            crowd::REFUSED => assert!(matches!(result, Err(Rejection::WouldDeadlock { .. })), "{result:?}"),
+            crowd::UNCHECKED => {
+                let Ok(Outcome::Queued(queued)) = result else { panic!("{result:?}") };
+                let mut state = crowd.state.clone();
+                state.apply(command);
+                assert!(!state.contender(queued.number).unwrap().deadlock_checked);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_is_left_of_the_largest_ends_in_pieces_of_their_bound() {
+    let mut crowd = Crowd::new();
+    for session in [crowd.locks_of.0, crowd.nodes_of.0] {
+        let closed = crowd.state.apply(Command::CloseSession { session, at: AT });
+        assert_eq!(closed.answer.result, Ok(Outcome::Done));
+    }
+    let (mut pieces, mut most) = (0, 0);
+    while crowd.state.has_pending() {
+        most = most.max(crowd.state.apply(Command::Continue { at: AT }).steps);
+        pieces += 1;
+    }
+    assert!(most <= BASE + PIECE, "a piece took {most} steps");
+    // About 3,000 of a piece's steps end something: 375 locks, or 1,500 nodes.
+    assert!((250..500).contains(&pieces), "{pieces} pieces");
+    crowd.state.check().unwrap();
+}
