@@ -109,6 +109,10 @@ impl Choices<'_> {
         WriteKey { key: self.grant(), fingerprint: [self.below(2); 16] }
     }
 
+    fn key_or_none(&mut self) -> Option<WriteKey> {
+        self.one_in(2).then(|| self.key())
+    }
+
     fn value(&mut self) -> Value {
         Value::from(vec![7; usize::from(self.below(9))].as_slice())
     }
@@ -135,6 +139,7 @@ impl Choices<'_> {
         let value = (single && limit.is_none() && self.one_in(6)).then(|| vec![1; usize::from(self.below(4))]);
         Acquire {
             grant: self.grant(),
+            id_given: self.one_in(2),
             wants,
             claimant: self.claimant(),
             if_busy: self.if_busy(),
@@ -207,7 +212,10 @@ impl Choices<'_> {
         let at = self.at();
         match self.below(32) {
             0..8 => Command::Acquire(self.acquire()),
-            8..12 => Command::Release { grant: self.grant(), at },
+            8..12 => {
+                let (grant, session) = (self.grant(), self.one_in(3).then(|| self.session()));
+                Command::Release { grant, session, at }
+            }
             12..15 => Command::Transact(self.transact()),
             15 | 16 => {
                 let (key, id, timeout_ms) = (self.one_in(2).then(|| self.grant()), self.session(), self.timeout());
@@ -218,15 +226,27 @@ impl Choices<'_> {
             18 => Command::ExpireSession { session: SessionNumber(self.number()), at },
             19 => Command::Withdraw { grant: self.grant(), attempt: self.number(), at },
             20 => Command::Abandon { grant: self.grant(), attempt: self.number(), at },
-            21 => Command::SetGrantTimeout { grant: self.grant(), timeout_ms: self.timeout() },
-            22 => Command::EndCooling { lock: self.lock(), contender: GrantNumber(self.number()), at },
+            21 => {
+                let (grant, timeout_ms, key) = (self.grant(), self.timeout(), self.key_or_none());
+                Command::SetGrantTimeout { grant, timeout_ms, key, at }
+            }
+            22 => {
+                let grants = (0..=self.below(4)).map(|_| GrantNumber(self.number())).collect();
+                Command::EndCooling { grants, at }
+            }
             23 => Command::Forget { through: Revision(self.number()) },
             24 => Command::ForgetHistory { through: Revision(self.number()) },
-            25 => Command::ForgetLock { lock: self.lock(), since: Revision(self.number()) },
-            26 => Command::Downgrade { grant: self.grant(), at },
-            27 => Command::Upgrade { grant: self.grant(), if_busy: self.if_busy(), at },
-            28 => Command::EndUpgrade { grant: self.grant(), at },
-            29 => Command::EndHold { grant: GrantNumber(self.number()), token: FencingToken(self.number()), at },
+            25 => {
+                let locks = (0..=self.below(4)).map(|_| (self.lock(), Revision(self.number()))).collect();
+                Command::ForgetLocks { locks }
+            }
+            26 => Command::Downgrade { grant: self.grant(), key: self.key_or_none(), at },
+            27 => Command::Upgrade { grant: self.grant(), if_busy: self.if_busy(), key: self.key_or_none(), at },
+            28 => Command::EndUpgrade { grant: self.grant(), attempt: u64::from(self.below(4)), at },
+            29 => {
+                let holds = (0..=self.below(4)).map(|_| (GrantNumber(self.number()), FencingToken(self.number()))).collect();
+                Command::EndHolds { holds, at }
+            }
             30 => self.order(state),
             _ => {
                 let (key, election, grant) = (self.key(), self.lock(), self.grant());
@@ -238,18 +258,21 @@ impl Choices<'_> {
     /// What administrators and the leader's own chores ask for.
     fn order(&mut self, state: &State) -> Command {
         let (at, by, reason) = (self.at(), "an administrator".to_owned(), "why not".to_owned());
-        match self.below(6) {
+        match self.below(10) {
             0 => Command::Break(Break { key: self.key(), lock: self.lock(), by, reason, at }),
             1 => {
                 let (limit, max_waiters) = (Some(1 + u32::from(self.below(4))), Some(u64::from(self.below(3))));
-                Command::SetLock(SetLock { lock: self.lock(), limit, max_waiters, max_hold_ms: Some(self.timeout()), by, at })
+                let (key, lock, max_hold_ms) = (self.key_or_none(), self.lock(), Some(self.timeout()));
+                Command::SetLock(SetLock { key, lock, limit, max_waiters, max_hold_ms, by, at })
             }
-            2 => Command::Revoke(Revoke { lock: self.lock(), by, reason, at }),
+            2 => Command::Revoke(Revoke { key: self.key_or_none(), lock: self.lock(), by, reason, at }),
             3 => Command::EndSession { session: SessionNumber(self.number()), by, reason, at },
             4 => {
                 let since = Revision(self.number().min(state.revision().0));
                 Command::Sweep { nodes: vec![Sweepable { path: self.path(), since }], at }
             }
+            5 => Command::NoteKey { key: self.key(), at },
+            6..9 => Command::Continue { at },
             _ => Command::FormCluster { cluster: ClusterId(9) },
         }
     }

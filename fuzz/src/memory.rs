@@ -4,6 +4,7 @@ use bytes::Bytes;
 use fairhold_node::{Node, Prelude};
 use fairhold_raft::{
     MemberAddress, Reception, Replica, ReplicaConfig,
+    defect::NoDefectBook,
     peer::{Introduction, Lane, Peer, PeerError, Target},
     snapshot::{SnapshotImage, SnapshotStore},
     types::Types,
@@ -36,7 +37,7 @@ pub(crate) async fn start_node() -> Node<TokioRuntime> {
     let reception = Reception::new(&config);
     let prelude = Prelude::new();
     let (log, snapshots) = (MemoryLog::default(), Arc::new(MemorySnapshots::default()));
-    let replica = Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, prelude.audience())
+    let replica = Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, prelude.audience(), Arc::new(NoDefectBook))
         .await
         .expect("a node without a disk and without others can start");
     replica.formed().await.expect("a cluster of one forms itself");

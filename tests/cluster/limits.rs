@@ -317,7 +317,7 @@ fn machine() -> Vec<Row> {
         fill(
             "ids remembered without a session, for at least 60 s",
             REMEMBERED_MAX,
-            |number| Command::Release { grant: GrantId::from_ulid(number), at: WallMillis(0) },
+            |number| Command::Release { grant: GrantId::from_ulid(number), session: None, at: WallMillis(0) },
             |number| open(number, Some(GrantId::from_ulid(number))),
         ),
     ]

@@ -10,6 +10,7 @@ mod relay;
 mod terminal;
 mod trial;
 
+mod acts_once;
 mod admin;
 mod administration;
 mod all_killed;
@@ -19,6 +20,8 @@ mod bench;
 mod commands;
 mod curl;
 mod deadlocks;
+#[cfg(feature = "failpoints")]
+mod defects;
 mod demos;
 mod dev;
 mod disk_bounded;

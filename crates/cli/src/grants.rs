@@ -80,6 +80,9 @@ Example:
     Release {
         /// Its secret id
         id: String,
+        /// The id of the session that was to own it: for an id that you took with a session, and got no answer for
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
     },
 }
 
@@ -103,8 +106,9 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
         }
         GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
         GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
-        GrantsCommand::Release { id } => {
+        GrantsCommand::Release { id, session } => {
             let request = Request::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
+            let request = request.parameter("session", session.clone());
             api.call(&request).await.map(|_| ())
         }
     }

@@ -4,6 +4,7 @@
 //! nor a look at a million sessions can hold up a heartbeat.
 
 mod admin_token;
+mod again;
 mod error;
 mod files;
 mod host;

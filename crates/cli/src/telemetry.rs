@@ -23,8 +23,13 @@ pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
 }
 
 /// From here on a panic in any thread ends the process: a node of which a part has died must not go on voting and promising.
+/// Only that of a command is caught, and noted first.
 pub(crate) fn abort_on_panic() {
     panic::set_hook(Box::new(|panic| {
+        if fairhold_raft::defect::is_caught_here() {
+            tracing::error!("a defect in fairhold: a command panicked: {panic}");
+            return;
+        }
         tracing::error!("a defect in fairhold, this process ends: {panic}");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {

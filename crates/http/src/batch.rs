@@ -7,8 +7,9 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem, lock_name},
+    error::{Asked, Problem},
     grants::call_of,
+    names::lock_name,
     params::{Fields, Known, Params, expected},
     request::Received,
 };
@@ -20,9 +21,9 @@ use fairhold_node::{
     Node,
     api::{AcquireCall, Acquired},
 };
-use fairhold_state::command::Claimant;
+use fairhold_state::command::{Acquire, Claimant};
 use fairhold_types::{
-    GrantId, Revision,
+    GrantId, Revision, SessionId,
     batch::{Answer, Answers, Body},
     limits::{BATCH_CALLS_MAX, LOCK_NAME_BYTES_MAX},
 };
@@ -51,7 +52,7 @@ pub(crate) const ACQUIRE: Known = Known {
     ],
     later: &[],
 };
-pub(crate) const RELEASE: Known = Known { now: &["id"], later: &[] };
+pub(crate) const RELEASE: Known = Known { now: &["id", "session"], later: &[] };
 
 /// After how many seconds a call that was turned away should be made again.
 const RETRY_AFTER: u64 = 1;
@@ -74,7 +75,7 @@ enum Call {
 /// A call that is understood.
 enum Understood {
     Acquire(Box<AcquireCall>),
-    Release(GrantId),
+    Release(GrantId, Option<SessionId>),
 }
 
 /// What came of a call, and the revision that it shows.
@@ -107,7 +108,10 @@ fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
 fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
     match call {
         Call::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
-        Call::Release(fields) => id(&mut Params::of(fields, &RELEASE)?).map(Understood::Release),
+        Call::Release(fields) => {
+            let mut params = Params::of(fields, &RELEASE)?;
+            Ok(Understood::Release(id(&mut params)?, params.parsed("session")?))
+        }
     }
 }
 
@@ -120,7 +124,7 @@ fn misunderstood(index: usize, problem: Problem) -> Problem {
 async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Understood) -> Done {
     let done = match call {
         Understood::Acquire(call) => acquire(node, *call).await,
-        Understood::Release(id) => release(node, received, id).await,
+        Understood::Release(id, session) => release(node, received, id, session).await,
     };
     done.unwrap_or_else(|problem| {
         let problem = fairhold_types::problem::Problem::from(problem);
@@ -151,13 +155,21 @@ fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Prob
     // It has neither a `wait` nor a `hold`, so it is answered once and at once.
     let (call, _) = call_of(received, params, lock_name(&lock)?, id)?;
     match call.acquire.claimant {
-        Claimant::Session(_) => Ok(AcquireCall { respond_async: queue, ..call }),
+        Claimant::Session(_) => {
+            let acquire = Acquire { id_given: true, ..call.acquire };
+            Ok(AcquireCall { acquire, respond_async: queue, ..call })
+        }
         Claimant::Anonymous { .. } => Err(expected("session", "the id of the session that is to own it")),
     }
 }
 
-async fn release<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, id: GrantId) -> Result<Done, Problem> {
-    let revision = node.release(id, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+async fn release<RT: AsyncRuntime>(
+    node: &Node<RT>,
+    received: &Received,
+    id: GrantId,
+    session: Option<SessionId>,
+) -> Result<Done, Problem> {
+    let revision = node.release(id, session, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
-use fairhold_raft::{MemberStatus, Role};
+use fairhold_raft::{MemberStatus, Role, defect::Defect};
 use fairhold_types::{Code, NodeId, dto, duration};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
@@ -48,11 +48,23 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         snapshot_index: raft.snapshot,
         grants: view.grants,
         wakeups: view.wakeups,
+        defects: view.defects.into_iter().map(defect).collect(),
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
         members: raft.members.into_iter().map(|status| member(status, raft.leader)).collect(),
     };
     answer::json(StatusCode::OK, view.revision, &body)
+}
+
+fn defect(defect: Defect) -> dto::Defect {
+    dto::Defect {
+        log_index: defect.index,
+        left_out: defect.is_left_out(),
+        kind: defect.kind,
+        fingerprint: format!("{:016x}", defect.fingerprint),
+        message: defect.message,
+        version: defect.version,
+    }
 }
 
 fn role(role: Role) -> &'static str {
@@ -89,10 +101,12 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let to = received.params(&LEADER)?.integer("to", 1..=NodeId::MAX)?;
     let to =
         to.ok_or_else(|| Problem::bad_request("the parameter \"to\" is missing: say which node is to lead, as in {\"to\":2}"))?;
-    received.key()?;
-    node.hand_over(to, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let key = received.key()?;
+    node.hand_over(to, key, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let view = node.cluster();
-    answer::json(StatusCode::OK, view.revision, &dto::Leader { leader: to, leader_url: node.leader_url(), term: view.raft.term })
+    // Where the same request came before, another one may lead by now.
+    let leader = view.raft.leader.unwrap_or(to);
+    answer::json(StatusCode::OK, view.revision, &dto::Leader { leader, leader_url: node.leader_url(), term: view.raft.term })
 }
 
 /// `POST /v1/cluster/snapshot`

@@ -2,9 +2,10 @@
 
 use crate::{
     answer,
-    error::{Asked, NO_STORE, Problem, lock_name, span},
+    error::{Asked, NO_STORE, Problem, span},
     grants::{self, candidate_call},
     headers,
+    names::lock_name,
     params::{Known, Params, expected},
     request::{LongPoll, Received},
     stream::Form,

@@ -13,7 +13,7 @@ use fairhold_raft::{
 };
 use fairhold_state::command::{Blocked, Part, Rejection};
 use fairhold_types::{
-    Code, GrantId, LockName, Path,
+    Code, GrantId, Path,
     dto::Contender,
     duration,
     problem::{self, Effect, Facts, FailedStep, TransactionPart},
@@ -209,6 +209,8 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
     let (code, effect) = match error {
         HandoverError::NotMember { .. } => (Code::NotFound, None),
         HandoverError::NoVote { .. } => (Code::BadRequest, None),
+        HandoverError::OtherRequest => (Code::IdempotencyMismatch, Some(Effect::None)),
+        HandoverError::Full => (Code::RateLimited, Some(Effect::None)),
         HandoverError::LeadsAlready { .. } => (Code::AlreadyLeader, None),
         HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
         HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
@@ -285,7 +287,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
         Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
         Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
-        Rejection::TooManyNodes { max } => (Code::TooLarge, limited(max)),
+        Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
         Rejection::WouldDeadlock { cycle } => {
             let cycle = cycle.into_iter().map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
             (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
@@ -297,6 +299,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
             let detail = format!("{detail}: ask at /v1/{collection}/…, or take another name for the {other}");
             return Problem::new(Code::KindMismatch, detail);
         }
+        Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
     };
     Problem::new(code, detail).facts(facts)
@@ -352,28 +355,6 @@ pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
     duration::format(Duration::from_millis(now.0.saturating_sub(since.0)))
 }
 
-/// A lock's name is wrong.
-pub(crate) fn bad_lock_name(error: &fairhold_types::ParsePathError) -> Problem {
-    Problem::bad_request(format!("the lock's name: {error}"))
-}
-
-/// Reads a lock's name, or says what is wrong with it.
-pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
-    let name = LockName::parse(text).map_err(|error| bad_lock_name(&error))?;
-    refuse_reserved(&name)?;
-    Ok(name)
-}
-
-/// Refuses a name that the server uses for contenders.
-pub(crate) fn refuse_reserved(name: &LockName) -> Result<(), Problem> {
-    if name.is_reserved() {
-        return Err(Problem::bad_request(
-            "the lock's name: levels like 2-lock-0000000000 are reserved for the server: choose another name",
-        ));
-    }
-    Ok(())
-}
-
 impl From<Problem> for fairhold_types::problem::Problem {
     fn from(problem: Problem) -> Self {
         let (_, title, _) = standing(problem.code);
@@ -414,7 +395,7 @@ impl IntoResponse for Problem {
 mod tests {
     use super::*;
     use fairhold_state::command::HolderFacts;
-    use fairhold_types::{EndReason, FencingToken, GrantNumber, SessionNumber};
+    use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, SessionNumber};
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
 

@@ -3,8 +3,9 @@
 use crate::{
     answer,
     delivery::Undelivered,
-    error::{Asked, Problem, lock_name, refuse_reserved},
+    error::{Asked, Problem},
     headers, hold,
+    names::{lock_name, refuse_reserved},
     params::{Known, Params, expected},
     request::{Received, up_to},
 };
@@ -55,7 +56,7 @@ pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[]
 pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
 pub(crate) const DOWNGRADE: Known = Known { now: &[], later: &[] };
 pub(crate) const UPGRADE: Known = Known { now: &["wait"], later: &[] };
-pub(crate) const RELEASE: Known = Known { now: &[], later: &["reason"] };
+pub(crate) const RELEASE: Known = Known { now: &["session"], later: &["reason"] };
 
 /// `POST /v1/locks/{name}`
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -194,6 +195,7 @@ fn common_call(
         timeout: received.timeout,
         acquire: Acquire {
             grant,
+            id_given: received.key()?.is_some(),
             wants,
             claimant,
             if_busy: IfBusy::Queue,
@@ -260,8 +262,7 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     let ttl = received.params(&RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
-    received.key()?;
-    let renewed = node.renew_grant(received.grant()?, ttl, received.timeout).await;
+    let renewed = node.renew_grant(received.grant()?, received.key()?, ttl, received.timeout).await;
     let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed(renewed.value, node.wall_now()))
 }
@@ -270,8 +271,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     received.params(&DOWNGRADE)?;
-    received.key()?;
-    let shared = node.downgrade(received.grant()?, received.timeout).await;
+    let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
     let shared = shared.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
 }
@@ -280,8 +280,7 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     let wait = received.params(&UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
-    received.key()?;
-    let upgraded = node.upgrade(received.grant()?, wait, received.timeout).await;
+    let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
     let upgraded = upgraded.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
 }
@@ -289,8 +288,9 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 /// `DELETE /v1/grants/{id}`
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    received.params(&RELEASE)?;
-    let revision = node.release(received.grant()?, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let session = received.params(&RELEASE)?.parsed::<SessionId>("session")?;
+    let revision = node.release(received.grant()?, session, received.timeout).await;
+    let revision = revision.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

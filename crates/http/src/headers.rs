@@ -1,7 +1,8 @@
 //! What callers say in headers, from text to types.
 
 use crate::{
-    error::{Problem, lock_name},
+    error::Problem,
+    names::lock_name,
     params::{decode, digits},
 };
 use fairhold_node::api::{Fence, Precondition};

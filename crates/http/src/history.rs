@@ -2,7 +2,8 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem, lock_name, span},
+    error::{Asked, Problem, span},
+    names::lock_name,
     paging,
     params::{Known, Params, digits, expected},
     request::Received,

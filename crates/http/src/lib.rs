@@ -28,6 +28,7 @@ mod listener;
 mod locks;
 mod metered;
 mod metrics;
+mod names;
 mod nodes;
 mod openapi;
 mod paging;

@@ -2,8 +2,10 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem, lock_name},
-    history, paging,
+    error::{Asked, Problem},
+    history,
+    names::lock_name,
+    paging,
     params::{Known, expected},
     request::{LongPoll, Received, up_to},
 };
@@ -13,7 +15,7 @@ use axum::{
 };
 use fairhold_node::{
     Node,
-    api::{BreakCall, LockInfo, SetLockCall},
+    api::{BreakCall, LockInfo, RevokeCall, SetLockCall},
     scope::Scope,
 };
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
@@ -92,6 +94,7 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let lock = lock_name(&received.segment()?)?;
     let mut params = received.params(&SET)?;
     let call = SetLockCall {
+        key: received.key()?,
         lock: lock.clone(),
         limit: params.count("limit", 1..=PERMITS_MAX)?,
         max_waiters: params.integer("max_waiters", 0..=WAITERS_MAX as u64)?,
@@ -113,11 +116,14 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     received.require_admin()?;
-    received.key()?;
-    let lock = lock_name(&received.segment()?)?;
-    let reason = received.params(&REVOKE)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default();
-    let revision = node.revoke(lock, received.caller(), reason, received.timeout).await;
-    let revision = revision.map_err(|error| Problem::of(error, Asked::Change))?;
+    let call = RevokeCall {
+        key: received.key()?,
+        lock: lock_name(&received.segment()?)?,
+        by: received.caller(),
+        reason: received.params(&REVOKE)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
+        timeout: received.timeout,
+    };
+    let revision = node.revoke(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::ACCEPTED, revision))
 }
 

@@ -2,8 +2,9 @@
 
 use crate::{
     answer,
-    error::{Asked, NO_STORE, Problem, lock_name},
+    error::{Asked, NO_STORE, Problem},
     headers,
+    names::lock_name,
     params::{Known, Params},
     request::Received,
     stream::Form,

@@ -1,6 +1,6 @@
 //! What the hot routes do beside the node's work, for benchmarks: a request read, an answer written. No server comes by here.
 
-use crate::{answer, error::lock_name, grants, nodes, request::Received};
+use crate::{answer, grants, names::lock_name, nodes, request::Received};
 use axum::{extract::Request, response::Response};
 use fairhold_node::api::{AcquireCall, GrantView};
 use fairhold_state::record::Znode;

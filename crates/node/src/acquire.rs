@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 
 /// How long a caller that went away may take to come back on another connection before its place is given up. It leaves
 /// within a second, commit included.
-const ABANDON_AFTER: Duration = Duration::from_millis(400);
+pub(crate) const ABANDON_AFTER: Duration = Duration::from_millis(400);
 /// How long to wait before a command is repeated that got no answer.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long giving up a place may take, across a change of leader.
@@ -191,7 +191,8 @@ impl<RT: AsyncRuntime> Request<RT> {
             | Outcome::Done
             | Outcome::SessionOpened { .. }
             | Outcome::Written { .. }
-            | Outcome::Broken { .. }) => {
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
             }
         }
@@ -263,7 +264,11 @@ impl<RT: AsyncRuntime> Request<RT> {
             Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
             Ok(
-                outcome @ (Outcome::Queued(_) | Outcome::SessionOpened { .. } | Outcome::Written { .. } | Outcome::Broken { .. }),
+                outcome @ (Outcome::Queued(_)
+                | Outcome::SessionOpened { .. }
+                | Outcome::Written { .. }
+                | Outcome::Broken { .. }
+                | Outcome::Judged { .. }),
             ) => {
                 unreachable!("a withdrawal was answered with {outcome:?}")
             }

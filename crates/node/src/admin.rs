@@ -1,14 +1,14 @@
 //! What only an administrator may ask for. Who is one is decided at the door; who asked, and why, is logged here.
 
 use crate::{
-    api::{At, BreakCall, CallError, LockInfo, SetLockCall},
+    api::{At, BreakCall, CallError, LockInfo, RevokeCall, SetLockCall},
     clock::wall_now,
     node::Node,
     view,
-    writes::fingerprint,
+    writes::{fingerprint, write_key},
 };
 use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
-use fairhold_types::{LockName, Revision, SessionNumber};
+use fairhold_types::{Revision, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         let BreakCall { key, lock, by, reason, timeout } = call;
         let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, &reason))? };
         let order = Break { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
-        let answer = self.propose(Command::Break(order), timeout).await?;
+        let deadline = RT::Instant::now() + timeout;
+        let answer = self.0.replica.propose(Command::Break(order), deadline).await?;
         match answer.result? {
             Outcome::Broken { holders, named } => {
                 let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
@@ -31,35 +32,41 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::SessionOpened { .. }
             | Outcome::Held(_)
             | Outcome::Queued(_)
-            | Outcome::Written { .. }) => unreachable!("a break was answered with {outcome:?}"),
+            | Outcome::Written { .. }
+            | Outcome::Judged { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
-        Ok(answer.revision)
+        Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
 
-    /// Sets what a lock allows, and gives what it allows then.
+    /// Sets what a lock allows, and gives what it allows then. With a key it is set once.
     pub async fn set_lock(&self, call: SetLockCall) -> Result<At<LockInfo>, CallError> {
         let deadline = RT::Instant::now() + call.timeout;
-        let SetLockCall { lock, limit, max_waiters, max_hold, by, timeout } = call;
+        let SetLockCall { key, lock, limit, max_waiters, max_hold, by, timeout } = call;
         let max_hold_ms = max_hold.map(|most| u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
-        let order = SetLock { lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
+        let key = write_key(key, &("allow", &lock, limit, max_waiters, max_hold_ms))?;
+        let order = SetLock { key, lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
         let answer = self.propose(Command::SetLock(order), timeout).await?;
         answer.result?;
         let (name, revision) = (lock.as_str(), answer.revision.0);
         tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set what a lock allows");
         self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+        self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await;
         Ok(self.0.replica.read(|state| At { value: view::lock(state, &lock), revision: state.revision() }))
     }
 
-    /// Asks those who hold a lock to give it back.
-    pub async fn revoke(&self, lock: LockName, by: String, reason: String, timeout: Duration) -> Result<Revision, CallError> {
-        let order = Revoke { lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
-        let answer = self.propose(Command::Revoke(order), timeout).await?;
+    /// Asks those who hold a lock to give it back. With a key it is asked once.
+    pub async fn revoke(&self, call: RevokeCall) -> Result<Revision, CallError> {
+        let RevokeCall { key, lock, by, reason, timeout } = call;
+        let deadline = RT::Instant::now() + timeout;
+        let key = write_key(key, &("revoke", &lock, &reason))?;
+        let order = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let answer = self.0.replica.propose(Command::Revoke(order), deadline).await?;
         answer.result?;
         tracing::info!(lock = lock.as_str(), revision = answer.revision.0, by, reason, "an administrator asked for a lock back");
-        Ok(answer.revision)
+        Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
 
-    /// Ends a session by its number, with all that it owns, in one step.
+    /// Ends a session by its number, with all that it owns.
     pub async fn end_session(
         &self,
         session: SessionNumber,
@@ -68,9 +75,10 @@ impl<RT: AsyncRuntime> Node<RT> {
         timeout: Duration,
     ) -> Result<Revision, CallError> {
         let command = Command::EndSession { session, by: by.clone(), reason: reason.clone(), at: wall_now() };
-        let answer = self.propose(command, timeout).await?;
+        let deadline = RT::Instant::now() + timeout;
+        let answer = self.0.replica.propose(command, deadline).await?;
         answer.result?;
         tracing::info!(session = session.0, revision = answer.revision.0, by, reason, "an administrator ended a session");
-        Ok(answer.revision)
+        Ok(self.settled(answer.revision, deadline, |state| !state.is_ending(session)).await)
     }
 }

@@ -6,12 +6,13 @@ mod sessions;
 mod tree;
 
 pub use ahead::{Ahead, InTheWay};
-pub use orders::{BreakCall, SetLockCall};
+pub use orders::{BreakCall, RevokeCall, SetLockCall};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
 use fairhold_raft::{
     HandoverError,
+    defect::Defect,
     error::{ProposeError, ReadError},
 };
 use fairhold_state::{
@@ -326,6 +327,8 @@ pub struct ClusterView {
     pub grants: u64,
     /// How many waiting requests this node woke since it started.
     pub wakeups: u64,
+    /// Commands at which this node's machine panicked.
+    pub defects: Vec<Defect>,
     /// The revision of this node's state.
     pub revision: Revision,
 }

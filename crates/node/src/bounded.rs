@@ -33,15 +33,22 @@ impl<I: Instant> BoundedHolds<I> {
         }
     }
 
+    /// A verdict on this hold was answered: it has ended, or was over before.
+    pub(crate) fn judged(&mut self, grant: GrantNumber, token: FencingToken) {
+        if self.tokens.get(&grant) == Some(&token) {
+            self.remove(grant);
+        }
+    }
+
     pub(crate) fn remove(&mut self, grant: GrantNumber) {
         if self.tokens.remove(&grant).is_some() {
             self.deadlines.remove(grant);
         }
     }
 
-    /// Those that have held for as long as they may.
-    pub(crate) fn due(&self, now: I) -> Vec<(GrantNumber, FencingToken)> {
-        let due = self.deadlines.due(now).into_iter();
+    /// Those that have held for as long as they may, and no more than so many.
+    pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<(GrantNumber, FencingToken)> {
+        let due = self.deadlines.due_at_most(now, most).into_iter();
         due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()
     }
 }

@@ -4,17 +4,18 @@
 //! not leave readers held back for nothing.
 
 use crate::{
-    acquire::{Standing, UNKNOWN, expires_in, uncertain},
+    acquire::{ABANDON_AFTER, Standing, UNKNOWN, expires_in, uncertain},
     api::{At, CallError, GrantView, InTheWay},
     clock::wall_now,
     node::Node,
     open_request::OpenRequest,
     positions::AHEAD_MAX,
     view,
+    writes::write_key,
 };
 use fairhold_state::{
     State,
-    command::{Command, Held, IfBusy, Outcome, Queued, Rejection},
+    command::{Command, Held, IfBusy, Outcome, Queued, Rejection, WriteKey},
     read::GrantStatus,
 };
 use fairhold_types::{EndReason, GrantId, Mode, Revision};
@@ -24,51 +25,65 @@ use tokio::sync::oneshot;
 
 type Answer = Result<At<GrantView>, CallError>;
 
+/// A wish to be the only holder.
+struct Upgrade {
+    grant: GrantId,
+    key: Option<WriteKey>,
+    wait: Duration,
+    timeout: Duration,
+}
+
 /// What one who waits to be the only holder sees of its grant.
 enum Look {
     Waiting,
     Done,
-    /// Another request on the same grant gave the upgrade up.
-    GivenUp,
+    /// Another request on the same grant waits for the upgrade, or gave it up.
+    Superseded,
     Ended(EndReason),
     Unknown,
 }
 
-fn look(state: &State, grant: &GrantId) -> Look {
+fn look(state: &State, grant: &GrantId, attempt: u64) -> Look {
     match state.grant(grant) {
         GrantStatus::Live(contender) if contender.mode == Mode::Exclusive => Look::Done,
-        GrantStatus::Live(contender) if contender.upgrading => Look::Waiting,
-        GrantStatus::Live(_) => Look::GivenUp,
+        GrantStatus::Live(contender) if contender.upgrading && contender.upgrade_attempt == attempt => Look::Waiting,
+        GrantStatus::Live(_) => Look::Superseded,
         GrantStatus::Ended(reason) => Look::Ended(reason),
         GrantStatus::Unknown => Look::Unknown,
     }
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Makes an exclusive grant a shared one, with the token that it has. Again: the same answer.
-    pub async fn downgrade(&self, grant: GrantId, timeout: Duration) -> Answer {
+    /// Makes an exclusive grant a shared one, with the token that it has. Again: the same answer. With a key it happens once,
+    /// also where the grant was made exclusive again since.
+    pub async fn downgrade(&self, grant: GrantId, key: Option<GrantId>, timeout: Duration) -> Answer {
         let deadline = RT::Instant::now() + timeout;
-        let answer = self.propose(Command::Downgrade { grant, at: wall_now() }, timeout).await?;
+        let key = write_key(key, &("downgrade", &grant))?;
+        let answer = self.propose(Command::Downgrade { grant, key, at: wall_now() }, timeout).await?;
         answer.result?;
         self.converted(grant, answer.revision, deadline, None).await
     }
 
     /// Makes a shared grant an exclusive one with a new token, and waits that long to be the only holder. Where that does not
-    /// come about, or the caller goes away first (which dropping the future means), it goes on being shared.
-    pub async fn upgrade(&self, grant: GrantId, wait: Duration, timeout: Duration) -> Answer {
+    /// come about, or the caller goes away first (which dropping the future means), it goes on being shared. With a key, a
+    /// request that is repeated joins the one before, and begins no new one after that was given up.
+    pub async fn upgrade(&self, grant: GrantId, key: Option<GrantId>, wait: Duration, timeout: Duration) -> Answer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
+        let key = write_key(key, &("upgrade", &grant))?;
         let (answer, answered) = oneshot::channel();
+        let upgrade = Upgrade { grant, key, wait, timeout };
         let node = self.clone();
-        self.0.tasks.spawn::<RT>(node.run_upgrade(grant, wait, timeout, answer));
+        self.0.tasks.spawn::<RT>(async move { node.run_upgrade(&upgrade, answer).await });
         answered.await.unwrap_or(Err(CallError::Detached))
     }
 
-    async fn run_upgrade(self, grant: GrantId, wait: Duration, timeout: Duration, mut answer: oneshot::Sender<Answer>) {
+    async fn run_upgrade(&self, upgrade: &Upgrade, mut answer: oneshot::Sender<Answer>) {
+        let Upgrade { grant, key, wait, timeout } = *upgrade;
         let begun = RT::Instant::now();
         let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
-        let proposed = self.propose(Command::Upgrade { grant, if_busy, at: wall_now() }, timeout).await;
+        let proposed = self.propose(Command::Upgrade { grant, if_busy, key, at: wall_now() }, timeout).await;
         let committed = match proposed {
             Ok(committed) => committed,
             Err(error) => return tell(answer, Err(error)),
@@ -78,21 +93,22 @@ impl<RT: AsyncRuntime> Node<RT> {
             Err(rejection) => Err(rejection.into()),
             Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, begun + timeout, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
-                // Older than this request, in any case: so it is renewed at once.
-                let standing = Standing { number, session, attempt: attempt.saturating_add(1), token: None, revision };
+                let standing = Standing { number, session, attempt, token: None, revision };
                 let until = RT::Instant::now() + wait;
                 tokio::select! {
                     biased;
-                    () = answer.closed() => return self.give_up_upgrade(grant, timeout).await,
+                    () = answer.closed() => return self.give_up_upgrade(grant, attempt, timeout).await,
                     result = self.wait_upgrade(grant, standing, until, timeout) => result,
                 }
             }
+            // It was given up before, by a try with the same key.
+            Ok(Outcome::Nothing) => self.still_shared(grant, revision, begun + timeout, None).await,
             Ok(
-                outcome @ (Outcome::Nothing
-                | Outcome::Done
+                outcome @ (Outcome::Done
                 | Outcome::SessionOpened { .. }
                 | Outcome::Written { .. }
-                | Outcome::Broken { .. }),
+                | Outcome::Broken { .. }
+                | Outcome::Judged { .. }),
             ) => unreachable!("an upgrade was answered with {outcome:?}"),
         };
         tell(answer, result);
@@ -105,14 +121,16 @@ impl<RT: AsyncRuntime> Node<RT> {
             let session = state.session(standing.session).filter(|session| session.id.is_none());
             session.map(|session| Duration::from_millis(session.timeout_ms))
         });
-        let open = own_timeout.map(|timeout| OpenRequest::keep(self, standing, timeout, begun));
+        // The grant is older than this request: so it is renewed at once.
+        let renewed = Standing { attempt: standing.attempt.max(2), ..standing };
+        let open = own_timeout.map(|timeout| OpenRequest::keep(self, renewed, timeout, begun));
         let proved = || open.as_ref().and_then(OpenRequest::proved);
         loop {
             let mut place = self.0.hub.park(standing.number);
-            let (seen, revision) = self.0.replica.read(|state| (look(state, &grant), state.revision()));
+            let (seen, revision) = self.0.replica.read(|state| (look(state, &grant, standing.attempt), state.revision()));
             match seen {
                 Look::Done => return self.converted(grant, revision, RT::Instant::now() + timeout, proved()).await,
-                Look::GivenUp => return Err(CallError::Superseded),
+                Look::Superseded => return Err(CallError::Superseded),
                 Look::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
                 Look::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
                 Look::Waiting => {}
@@ -121,18 +139,38 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.asked() => return Err(CallError::Detached),
                 () = place.woken() => {}
-                () = RT::sleep_until(until) => return self.end_upgrade(grant, timeout, proved()).await,
+                () = RT::sleep_until(until) => return self.end_upgrade(grant, standing.attempt, timeout, proved()).await,
             }
         }
     }
 
     /// Gives up an upgrade that took too long, unless it has come about by then.
-    async fn end_upgrade(&self, grant: GrantId, timeout: Duration, proved: Option<RT::Instant>) -> Answer {
+    async fn end_upgrade(&self, grant: GrantId, attempt: u64, timeout: Duration, proved: Option<RT::Instant>) -> Answer {
         let deadline = RT::Instant::now() + timeout;
-        let command = Command::EndUpgrade { grant, at: wall_now() };
+        let command = Command::EndUpgrade { grant, attempt, at: wall_now() };
         let answer = self.propose_until_answered(command, deadline).await.map_err(|error| uncertain(error.into()))?;
-        answer.result?;
-        let view = self.converted(grant, answer.revision, deadline, proved).await?;
+        match answer.result? {
+            // A newer attempt goes on waiting.
+            Outcome::Nothing => Err(CallError::Superseded),
+            _told @ (Outcome::Held(_)
+            | Outcome::Queued(_)
+            | Outcome::Done
+            | Outcome::SessionOpened { .. }
+            | Outcome::Written { .. }
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => self.still_shared(grant, answer.revision, deadline, proved).await,
+        }
+    }
+
+    /// The answer to one whose upgrade was given up: who is in the way, where it has not come about all the same.
+    async fn still_shared(
+        &self,
+        grant: GrantId,
+        revision: Revision,
+        deadline: RT::Instant,
+        proved: Option<RT::Instant>,
+    ) -> Answer {
+        let view = self.converted(grant, revision, deadline, proved).await?;
         if view.value.mode == Mode::Exclusive {
             return Ok(view);
         }
@@ -147,13 +185,18 @@ impl<RT: AsyncRuntime> Node<RT> {
         Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
     }
 
-    async fn give_up_upgrade(&self, grant: GrantId, timeout: Duration) {
-        let command = Command::EndUpgrade { grant, at: wall_now() };
+    /// A caller went away. It may come back soon on another connection, and then its newer attempt goes on.
+    async fn give_up_upgrade(&self, grant: GrantId, attempt: u64, timeout: Duration) {
+        let command = Command::EndUpgrade { grant, attempt, at: wall_now() };
+        let gives_up = async {
+            RT::sleep(ABANDON_AFTER).await;
+            self.propose_until_answered(command, RT::Instant::now() + timeout).await
+        };
         let answered = tokio::select! {
             biased;
             // A server that stops by itself gives nothing up: the caller asks again at another node.
             () = self.0.stop.asked() => return,
-            answered = self.propose_until_answered(command, RT::Instant::now() + timeout) => answered,
+            answered = gives_up => answered,
         };
         if let Err(error) = answered {
             tracing::warn!(%error, "a caller went away and its upgrade could not be ended; it ends with its grant");

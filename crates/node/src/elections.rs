@@ -110,7 +110,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::SessionOpened { .. }
             | Outcome::Held(_)
             | Outcome::Queued(_)
-            | Outcome::Broken { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::{
     chore::Chore,
     clock::wall_now,
-    verdicts::{Touched, Verdicts},
+    verdicts::{Due, Touched, Verdicts},
 };
 use fairhold_raft::{Leadership, Replica, error::NotProposed};
 use fairhold_state::{
@@ -24,6 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// How often the clock looks.
 const TICK: Duration = Duration::from_millis(100);
@@ -36,6 +37,8 @@ const BARRIER_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a leader has to watch.
 pub(crate) struct LeaderClock<RT: AsyncRuntime> {
     duty: Mutex<Duty<RT::Instant>>,
+    /// Told when work is left in the state that the leader goes on with.
+    pending: Notify,
 }
 
 enum Duty<I> {
@@ -48,7 +51,7 @@ enum Duty<I> {
 
 impl<RT: AsyncRuntime> LeaderClock<RT> {
     pub(crate) fn new() -> Self {
-        LeaderClock { duty: Mutex::new(Duty::Off) }
+        LeaderClock { duty: Mutex::new(Duty::Off), pending: Notify::new() }
     }
 
     /// Keeps up with what is applied. It is called with the state locked, so no change slips in between loading it and
@@ -60,6 +63,9 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
             Duty::On(verdicts) => {
                 let now = RT::Instant::now();
                 events.iter().for_each(|event| verdicts.observe(state, event, now));
+                if state.has_pending() {
+                    self.pending.notify_one();
+                }
             }
         }
     }
@@ -137,38 +143,71 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     }
 }
 
+/// Why the clock looks.
+enum Woken {
+    /// It is time to.
+    Tick,
+    /// A verdict was answered; whether there may be more to do of its kind.
+    Answered(bool),
+    /// Work is left in the state.
+    Pending,
+}
+
 /// Ticks until the leadership is over. What a tick decides is carried out beside the next ones, so that no work holds up the
-/// clock.
+/// clock. What a verdict had no room for does not wait for the next tick, nor does what is pending in the state.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
-    let mut work: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+    let mut work: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
     let mut tick = Box::pin(RT::sleep(TICK));
     while replica.leadership() == Some(leadership) {
-        tokio::select! {
+        let woken = tokio::select! {
             biased;
-            () = &mut tick => {}
-            Some(()) = work.next(), if !work.is_empty() => continue,
-        }
+            () = &mut tick => Woken::Tick,
+            Some(more) = work.next(), if !work.is_empty() => Woken::Answered(more),
+            () = clock.pending.notified() => Woken::Pending,
+        };
         let now = RT::Instant::now();
-        let late = now.saturating_duration_since(last + TICK);
-        (last, tick) = (now, Box::pin(RT::sleep(TICK)));
-        let (revision, span, oldest) = replica.read(|state| (state.revision(), state.remembered_span(), state.oldest_history()));
-        let decided = clock.with(|verdicts| {
-            if late >= TICK_LATE && !planted::has(Bug::PauseIsCounted) {
-                tracing::debug!(?late, "the clock was held up, all deadlines move");
-                verdicts.was_deaf(late);
+        let carry_out = |chore| carry_out(clock, replica, leadership, chore).boxed();
+        match woken {
+            Woken::Tick => {
+                let late = now.saturating_duration_since(last + TICK);
+                (last, tick) = (now, Box::pin(RT::sleep(TICK)));
+                let Some(decided) = decide(clock, &replica.read(Due::of), now, late) else { return };
+                let Decided { condemned, judged, chores } = decided;
+                work.extend(condemned.into_iter().map(|session| expire(clock, replica, leadership, session).boxed()));
+                work.extend(chores.into_iter().map(carry_out));
+                if !judged.is_empty() {
+                    work.push(prove(clock, replica, leadership, judged).boxed());
+                }
             }
-            let mut chores = verdicts.chores(revision, span.map(|(oldest, _)| oldest), now);
-            chores.extend(verdicts.forget_history(revision, oldest, now));
-            (verdicts.execute(now), verdicts.judge(now), chores)
-        });
-        let Some((condemned, judged, chores)) = decided else { return };
-        work.extend(condemned.into_iter().map(|session| expire(clock, replica, leadership, session).boxed()));
-        work.extend(chores.into_iter().map(|chore| carry_out(clock, replica, leadership, chore).boxed()));
-        if !judged.is_empty() {
-            work.push(prove(clock, replica, leadership, judged).boxed());
+            // Where a tick is due, it comes first: it sees whether the process was held up, and then all deadlines move.
+            Woken::Answered(true) if now < last + TICK => {
+                let due = replica.read(Due::of);
+                let chores = clock.with(|verdicts| verdicts.chores(&due, now)).unwrap_or_default();
+                work.extend(chores.into_iter().map(carry_out));
+            }
+            Woken::Answered(_) => {}
+            Woken::Pending => work.extend(clock.with(Verdicts::next_piece).flatten().map(carry_out)),
         }
     }
+}
+
+/// What a tick decides.
+struct Decided {
+    condemned: Vec<SessionNumber>,
+    judged: Vec<SessionNumber>,
+    chores: Vec<Chore>,
+}
+
+/// Looks at what is due, at a tick that came so much too late; `None` where the clock is off.
+fn decide<RT: AsyncRuntime>(clock: &LeaderClock<RT>, due: &Due, now: RT::Instant, late: Duration) -> Option<Decided> {
+    clock.with(|verdicts| {
+        if late >= TICK_LATE && !planted::has(Bug::PauseIsCounted) {
+            tracing::debug!(?late, "the clock was held up, all deadlines move");
+            verdicts.was_deaf(late);
+        }
+        Decided { condemned: verdicts.execute(now), judged: verdicts.judge(now), chores: verdicts.chores(due, now) }
+    })
 }
 
 /// Proves, after the judgement, that this node still leads. The next tick looks again at who is due: it moves all deadlines
@@ -178,12 +217,13 @@ async fn prove<RT: AsyncRuntime>(
     replica: &Replica<RT>,
     leadership: Leadership,
     judged: Vec<SessionNumber>,
-) {
+) -> bool {
     let blind = planted::has(Bug::ExpiresByOldLeader);
     let fails = failpoint!(NodeExpiryProve, RT).is_err();
     let proved = blind || (!fails && replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok());
     let leads = replica.leadership() == Some(leadership);
     clock.with(|verdicts| verdicts.prove(judged, proved && leads));
+    false
 }
 
 async fn expire<RT: AsyncRuntime>(
@@ -191,7 +231,7 @@ async fn expire<RT: AsyncRuntime>(
     replica: &Replica<RT>,
     leadership: Leadership,
     session: SessionNumber,
-) {
+) -> bool {
     let verdict = Command::ExpireSession { session, at: wall_now() };
     let proposed = if failpoint!(NodeExpiryPropose, RT).is_err() {
         Err(NotProposed::NoLeader.into())
@@ -208,9 +248,16 @@ async fn expire<RT: AsyncRuntime>(
         tracing::debug!(%error, "nothing is lost: the expiry was answered");
     }
     clock.with(|verdicts| verdicts.expiry_done(session));
+    false
 }
 
-async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership, chore: Chore) {
+/// Proposes a verdict, and says whether there may be more to do of its kind.
+async fn carry_out<RT: AsyncRuntime>(
+    clock: &LeaderClock<RT>,
+    replica: &Replica<RT>,
+    leadership: Leadership,
+    chore: Chore,
+) -> bool {
     let answer = match failpoint!(NodeChorePropose, RT) {
         Ok(()) => replica.propose_alone(chore.command(), leadership).await,
         Err(_) => Err(NotProposed::NoLeader.into()),
@@ -219,7 +266,7 @@ async fn carry_out<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<
         // Nothing is lost: whoever leads then reaches the same verdict again.
         tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");
     }
-    clock.with(|verdicts| verdicts.done(&chore, answer.is_ok()));
+    clock.with(|verdicts| verdicts.done(&chore, answer.as_ref().ok())).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::{
     positions::Positions,
     stop::Stop,
     tasks::Tasks,
+    writes::write_key,
 };
 use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica};
@@ -133,9 +134,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.stop.announce();
     }
 
-    /// Hands the leadership to a member, from whichever node leads.
-    pub async fn hand_over(&self, to: NodeId, timeout: Duration) -> Result<(), CallError> {
-        Ok(self.0.replica.hand_over(to, RT::Instant::now() + timeout).await?)
+    /// Hands the leadership to a member, from whichever node leads. With a key it is done once: when the same request comes
+    /// again, whoever leads goes on.
+    pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
+        let key = write_key(key, &("lead", to))?;
+        Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
     }
 
     /// Takes a snapshot of this node's state, unless there is one of it, and waits until it is stored. Gives the index of the
@@ -205,7 +208,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub fn cluster(&self) -> ClusterView {
         let (grants, wakeups) = self.0.hub.counters();
         let raft = self.0.replica.status();
-        ClusterView { id: raft.id, raft, grants, wakeups, revision: self.revision() }
+        ClusterView { id: raft.id, raft, grants, wakeups, defects: self.0.replica.defects(), revision: self.revision() }
     }
 
     /// Registers what this node measures.

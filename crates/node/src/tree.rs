@@ -45,7 +45,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Held(_)
             | Outcome::Queued(_)
             | Outcome::SessionOpened { .. }
-            | Outcome::Broken { .. }) => unreachable!("a write was answered with {outcome:?}"),
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => unreachable!("a write was answered with {outcome:?}"),
         }
     }
 

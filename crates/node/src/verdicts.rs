@@ -1,10 +1,20 @@
 //! What a leader's clock watches, as a pure structure: deadlines, what was judged, and which verdicts are on their way.
 
-use crate::{bounded::BoundedHolds, chore::Chore, deadlines::Deadlines, marks::Marks, sweeps::Sweeps};
+use crate::{
+    bounded::BoundedHolds,
+    chore::{Chore, Kind},
+    deadlines::Deadlines,
+    marks::Marks,
+    sweeps::Sweeps,
+};
 use fairhold_raft::Leadership;
-use fairhold_state::{State, command::Event};
+use fairhold_state::{
+    State,
+    command::{Answer, Event, Outcome},
+};
 use fairhold_types::{
-    GrantNumber, LockName, Revision, SessionNumber, limits,
+    GrantNumber, LockName, Revision, SessionNumber,
+    limits::{self, VERDICT_OBJECTS_MAX},
     planted::{self, Bug},
 };
 use openraft_rt::Instant;
@@ -19,8 +29,6 @@ const MARK_EVERY: Duration = Duration::from_secs(5);
 const HISTORY_MARK_EVERY: Duration = Duration::from_secs(3_600);
 /// Expiries on their way at one time: each is an entry of its own.
 const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
-/// Other verdicts on their way at one time.
-const CHORES_IN_FLIGHT_MAX: usize = 64;
 
 /// All that may come to its end by itself.
 pub(crate) struct Verdicts<I> {
@@ -35,9 +43,8 @@ pub(crate) struct Verdicts<I> {
     /// Sessions whose expiry is proposed and not answered yet: they get no acknowledgement.
     expiring: BTreeSet<SessionNumber>,
     /// Other verdicts that are proposed and not answered yet.
-    chores: BTreeSet<Chore>,
+    chores: BTreeSet<Kind>,
     cooling: Deadlines<GrantNumber, I>,
-    cooling_locks: BTreeMap<GrantNumber, LockName>,
     bounded: BoundedHolds<I>,
     idle: Deadlines<LockName, I>,
     idle_since: BTreeMap<LockName, Revision>,
@@ -70,7 +77,6 @@ impl<I: Instant> Verdicts<I> {
             expiring: BTreeSet::new(),
             chores: BTreeSet::new(),
             cooling: Deadlines::new(),
-            cooling_locks: BTreeMap::new(),
             bounded: BoundedHolds::load(state, now),
             idle: Deadlines::new(),
             idle_since: BTreeMap::new(),
@@ -83,7 +89,7 @@ impl<I: Instant> Verdicts<I> {
             verdicts.sessions.insert(session.number, Duration::from_millis(timeout_ms), now);
         }
         for contender in state.cooling() {
-            verdicts.cool(contender.number, &contender.lock, contender.lock_delay_ms, now);
+            verdicts.cool(contender.number, contender.lock_delay_ms, now);
         }
         for (lock, since) in state.idle_locks() {
             verdicts.mark_idle(lock, since, now);
@@ -132,10 +138,9 @@ impl<I: Instant> Verdicts<I> {
             }
             Event::SessionClosed { session } | Event::SessionExpired { session } => self.sessions.remove(*session),
             Event::Queued { lock, .. } => self.mark_used(lock),
-            Event::Cooling { lock, grant, delay_ms } => self.cool(*grant, lock, *delay_ms, now),
+            Event::Cooling { grant, delay_ms, .. } => self.cool(*grant, *delay_ms, now),
             Event::Cooled { lock, grant } => {
                 self.cooling.remove(*grant);
-                self.cooling_locks.remove(grant);
                 self.note_idle(state, lock, now);
             }
             Event::Ended { lock, grant, .. } => {
@@ -164,10 +169,9 @@ impl<I: Instant> Verdicts<I> {
         }
     }
 
-    fn cool(&mut self, grant: GrantNumber, lock: &LockName, delay_ms: u64, now: I) {
+    fn cool(&mut self, grant: GrantNumber, delay_ms: u64, now: I) {
         let delay_ms = if planted::has(Bug::DelayEndsAtOnce) { 0 } else { delay_ms };
         self.cooling.insert(grant, Duration::from_millis(delay_ms), now);
-        self.cooling_locks.insert(grant, lock.clone());
     }
 
     fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
@@ -215,59 +219,88 @@ impl<I: Instant> Verdicts<I> {
         due
     }
 
-    /// What else is due, and not on its way, as much as may be.
-    pub(crate) fn chores(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Vec<Chore> {
+    /// What else is due, one of each kind that is not on its way.
+    pub(crate) fn chores(&mut self, due: &Due, now: I) -> Vec<Chore> {
         let heard = self.heard(now);
-        let cooled =
-            self.cooling.due(heard).into_iter().filter_map(|contender| {
-                self.cooling_locks.get(&contender).map(|lock| Chore::EndCooling(contender, lock.clone()))
-            });
-        let forgotten = self.idle.due_at_most(heard, CHORES_IN_FLIGHT_MAX).into_iter().filter_map(|lock| {
-            let since = *self.idle_since.get(&lock)?;
-            Some(Chore::ForgetLock(lock, since))
-        });
-        let ended = self.bounded.due(heard).into_iter().map(|(grant, token)| Chore::EndHold(grant, token));
-        let room = CHORES_IN_FLIGHT_MAX.saturating_sub(self.chores.len());
-        let mut due: Vec<_> =
-            cooled.chain(ended).chain(forgotten).filter(|chore| !self.chores.contains(chore)).take(room).collect();
-        due.extend(self.forget(revision, oldest_remembered, now));
-        due.extend(self.sweep(heard));
-        self.chores.extend(due.iter().cloned());
-        due
+        let cooled = self.cooling.due_at_most(heard, VERDICT_OBJECTS_MAX);
+        let ended = self.bounded.due_at_most(heard, VERDICT_OBJECTS_MAX);
+        let idle = self.idle.due_at_most(heard, VERDICT_OBJECTS_MAX).into_iter();
+        let forgotten: Vec<_> = idle.filter_map(|lock| Some((lock.clone(), *self.idle_since.get(&lock)?))).collect();
+        let swept = self.sweeps.due(heard);
+        // These two note the present revision on their way, so they are asked each time.
+        let remembered = self.remembered.passed(now, due.revision);
+        let history = self.history.passed(now, due.revision);
+        let old =
+            |passed: Option<Revision>, oldest: Option<Revision>| passed.filter(|passed| oldest.is_some_and(|it| it <= *passed));
+        let chores = [
+            (!cooled.is_empty()).then_some(Chore::EndCooling(cooled)),
+            (!ended.is_empty()).then_some(Chore::EndHolds(ended)),
+            (!forgotten.is_empty()).then_some(Chore::ForgetLocks(forgotten)),
+            (!swept.is_empty()).then_some(Chore::Sweep(swept)),
+            old(remembered, due.oldest_remembered).map(Chore::Forget),
+            old(history, due.oldest_history).map(Chore::ForgetHistory),
+            due.is_pending.then_some(Chore::Continue),
+        ];
+        chores.into_iter().flatten().filter(|chore| self.chores.insert(chore.kind())).collect()
     }
 
-    /// The nodes whose time is over, while no others are on their way.
-    fn sweep(&self, now: I) -> Option<Chore> {
-        if self.chores.iter().any(|chore| matches!(chore, Chore::Sweep(_))) {
-            return None;
+    /// The next piece of what is pending in the state, where none is on its way.
+    pub(crate) fn next_piece(&mut self) -> Option<Chore> {
+        self.chores.insert(Kind::Continue).then_some(Chore::Continue)
+    }
+
+    /// A chore was answered, or nobody knows what became of it. Says whether there may be more to do of its kind at once.
+    ///
+    /// What a verdict judged is not judged again, also where the machine found nothing to do; what it had no room for is.
+    pub(crate) fn done(&mut self, chore: &Chore, answer: Option<&Answer>) -> bool {
+        self.chores.remove(&chore.kind());
+        let objects = match answer.map(|answer| &answer.result) {
+            Some(Ok(Outcome::Judged { objects })) => usize::try_from(*objects).unwrap_or(usize::MAX),
+            Some(Ok(Outcome::Done)) => return true,
+            Some(_) | None => return false,
+        };
+        match chore {
+            Chore::EndCooling(grants) => grants.iter().take(objects).for_each(|grant| self.cooling.remove(*grant)),
+            Chore::EndHolds(holds) => {
+                holds.iter().take(objects).for_each(|(grant, token)| self.bounded.judged(*grant, *token));
+            }
+            Chore::ForgetLocks(locks) => {
+                for (lock, since) in locks.iter().take(objects) {
+                    if self.idle_since.get(lock) == Some(since) {
+                        self.mark_used(lock);
+                    }
+                }
+            }
+            Chore::Forget(_) | Chore::Sweep(_) | Chore::ForgetHistory(_) | Chore::Continue => {}
         }
-        Some(self.sweeps.due(now)).filter(|nodes| !nodes.is_empty()).map(Chore::Sweep)
+        objects > 0
     }
+}
 
-    /// What is old enough to be forgotten, while that verdict is not on its way.
-    fn forget(&mut self, revision: Revision, oldest_remembered: Option<Revision>, now: I) -> Option<Chore> {
-        let passed = self.remembered.passed(now, revision)?;
-        let verdict = oldest_remembered.filter(|oldest| *oldest <= passed).map(|_| Chore::Forget(passed));
-        verdict.filter(|verdict| !self.chores.contains(verdict))
-    }
+/// What the state says of what may be due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// Its revision.
+    pub(crate) revision: Revision,
+    /// The oldest thing that it remembers without a session.
+    pub(crate) oldest_remembered: Option<Revision>,
+    /// The oldest thing in its history.
+    pub(crate) oldest_history: Option<Revision>,
+    /// Whether work is left for `Command::Continue`.
+    pub(crate) is_pending: bool,
+}
 
-    /// What is old enough to leave the history, while no such verdict is on its way.
-    pub(crate) fn forget_history(&mut self, revision: Revision, oldest: Option<Revision>, now: I) -> Option<Chore> {
-        let passed = self.history.passed(now, revision);
-        let on_its_way = self.chores.iter().any(|chore| matches!(chore, Chore::ForgetHistory(_)));
-        let through = passed.filter(|passed| !on_its_way && oldest.is_some_and(|oldest| oldest <= *passed))?;
-        let verdict = Chore::ForgetHistory(through);
-        self.chores.insert(verdict.clone());
-        Some(verdict)
-    }
-
-    /// A chore was answered. What is answered is done, also where the machine found nothing to do.
-    pub(crate) fn done(&mut self, chore: &Chore, answered: bool) {
-        self.chores.remove(chore);
-        if let (true, Chore::ForgetLock(lock, since)) = (answered, chore)
-            && self.idle_since.get(lock) == Some(since)
-        {
-            self.mark_used(lock);
+impl Due {
+    pub(crate) fn of(state: &State) -> Due {
+        Due {
+            revision: state.revision(),
+            oldest_remembered: state.remembered_span().map(|(oldest, _)| oldest),
+            oldest_history: state.oldest_history(),
+            is_pending: state.has_pending(),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "verdicts_tests.rs"]
+mod tests;

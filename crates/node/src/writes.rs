@@ -7,7 +7,10 @@ use crate::{
     node::Node,
 };
 use fairhold_raft::error::{ProposeError, UnknownReason};
-use fairhold_state::command::{Answer, Command, OpenSession, Outcome, Rejection};
+use fairhold_state::{
+    State,
+    command::{Answer, Command, OpenSession, Outcome, Rejection, WriteKey},
+};
 use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::Serialize;
@@ -17,23 +20,35 @@ use std::time::Duration;
 /// The version byte of the bytes under a write's fingerprint, which are never stored.
 const FINGERPRINT_FORMAT: u8 = 1;
 
+/// So many grants or nodes of a session surely go with the command that ends it.
+const AT_ONCE_MAX: usize = 256;
+
 /// How long it is waited until an end is seen here that the leader has told of: the holder is to hear of it soon.
 const END_SEEN_WITHIN: Duration = Duration::from_millis(300);
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Gives a grant back, or leaves the queue. Again, or with an unknown id, it does the same: that id is ended for good.
-    pub async fn release(&self, grant: GrantId, timeout: Duration) -> Result<Revision, CallError> {
-        let answer = self.propose(Command::Release { grant, at: wall_now() }, timeout).await?;
+    /// Gives a grant back, or leaves the queue. Again, or with an unknown id, it does the same: that id is ended for as long as
+    /// the session lives that is named, or without one for `REMEMBERED_FOR` at least.
+    pub async fn release(&self, grant: GrantId, session: Option<SessionId>, timeout: Duration) -> Result<Revision, CallError> {
+        let answer = self.propose(Command::Release { grant, session, at: wall_now() }, timeout).await?;
         answer.result?;
         Ok(answer.revision)
     }
 
     /// Renews a grant that has no named session, with another timeout where one is given; says how long it lives from its
-    /// arrival on.
-    pub async fn renew_grant(&self, grant: GrantId, ttl: Option<Duration>, timeout: Duration) -> Result<At<Duration>, CallError> {
+    /// arrival on. With a key the timeout is set once.
+    pub async fn renew_grant(
+        &self,
+        grant: GrantId,
+        key: Option<GrantId>,
+        ttl: Option<Duration>,
+        timeout: Duration,
+    ) -> Result<At<Duration>, CallError> {
         let deadline = RT::Instant::now() + timeout;
         if let Some(ttl) = ttl {
-            let command = Command::SetGrantTimeout { grant, timeout_ms: millis(ttl) };
+            let timeout_ms = millis(ttl);
+            let key = write_key(key, &("renew", &grant, timeout_ms))?;
+            let command = Command::SetGrantTimeout { grant, timeout_ms, key, at: wall_now() };
             self.0.replica.propose(command, deadline).await?.result?;
         }
         let renewed = self.0.keepalives.renew::<RT>(Renewal::Grant(grant), deadline).await;
@@ -75,7 +90,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Held(_)
             | Outcome::Queued(_)
             | Outcome::Written { .. }
-            | Outcome::Broken { .. }) => {
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
             }
         }
@@ -116,16 +132,45 @@ impl<RT: AsyncRuntime> Node<RT> {
         leaders.max(self.revision())
     }
 
-    /// Ends a session, with all that it owns, in one step.
+    /// Ends a session, with all that it owns. That is so at once for everybody; where it owns very much, what is left of it goes
+    /// in pieces, for which the answer waits as long as it may.
     pub async fn close_session(&self, session: SessionId, timeout: Duration) -> Result<Revision, CallError> {
-        let answer = self.propose(Command::CloseSession { session, at: wall_now() }, timeout).await?;
+        let deadline = RT::Instant::now() + timeout;
+        let of_much = |state: &State| {
+            let number = state.session_by_id(&session)?.number;
+            let much = state.ephemeral_count(number) > AT_ONCE_MAX || state.contenders_of(number).nth(AT_ONCE_MAX).is_some();
+            much.then_some(number)
+        };
+        let of_much = self.0.replica.read(of_much);
+        let answer = self.0.replica.propose(Command::CloseSession { session, at: wall_now() }, deadline).await?;
         answer.result?;
-        Ok(answer.revision)
+        Ok(match of_much {
+            Some(number) => self.settled(answer.revision, deadline, |state| !state.is_ending(number)).await,
+            None => answer.revision,
+        })
+    }
+
+    /// Waits until what was begun at a revision is all done, as far as is known here, or until the deadline: it is true without.
+    pub(crate) async fn settled(&self, revision: Revision, deadline: RT::Instant, done: impl Fn(&State) -> bool) -> Revision {
+        let mut seen = revision;
+        while self.0.replica.wait_for_revision(seen, deadline).await.is_ok() {
+            let (is_done, now) = self.0.replica.read(|state| (done(state), state.revision()));
+            if is_done {
+                return seen;
+            }
+            seen = now.next();
+        }
+        revision
     }
 
     pub(crate) async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {
         Ok(self.0.replica.propose(command, RT::Instant::now() + timeout).await?)
     }
+}
+
+/// The key of a call, with what was asked; none where the caller gave none.
+pub(crate) fn write_key(key: Option<GrantId>, asked: &impl Serialize) -> Result<Option<WriteKey>, CallError> {
+    key.map(|key| Ok(WriteKey { key, fingerprint: fingerprint(asked)? })).transpose()
 }
 
 /// What tells one write from another, for its key: the first half of a hash over all that was asked.

@@ -35,6 +35,7 @@ fn log_id(index: u64) -> LogIdOf<Real> {
 fn command(index: u128) -> Command {
     Command::Acquire(Acquire {
         grant: GrantId::from_ulid(index << 64 | index),
+        id_given: true,
         wants: vec![Want { lock: LockName::parse("orders/42").expect("a name"), mode: Mode::Exclusive }],
         claimant: Claimant::Session(SessionId(u128::MAX / 3)),
         if_busy: IfBusy::Queue,

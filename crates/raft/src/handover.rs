@@ -5,12 +5,14 @@
 
 use crate::{
     core::{CallError, Core, Route, leader_in},
+    error::ProposeError,
     replica::Replica,
     status::silent_for,
     types::Types,
     wire::{Reply, Request},
 };
-use fairhold_types::{NodeId, failpoint};
+use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
+use fairhold_types::{NodeId, failpoint, time::WallMillis};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -65,6 +67,12 @@ pub enum HandoverError {
     /// No leader is known, or it could not be reached.
     #[error("no leader is known: a majority of the nodes must reach one another")]
     NoLeader,
+    /// The key was used before, for something else.
+    #[error("the idempotency key was used before with another request")]
+    OtherRequest,
+    /// The cluster remembers as many keys as it can.
+    #[error("too many keys are remembered: ask again in a minute")]
+    Full,
     /// It was begun, and the target did not lead in time. Another one may.
     #[error("node {to} did not take the leadership in time; whoever leads now is in /v1/cluster")]
     Unfinished {
@@ -78,20 +86,21 @@ fn list(ids: &[NodeId]) -> String {
 }
 
 impl<RT: AsyncRuntime> Replica<RT> {
-    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads.
-    pub async fn hand_over(&self, to: NodeId, deadline: RT::Instant) -> Result<(), HandoverError> {
+    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
+    /// but with a key that came before nothing is done, and any member may lead.
+    pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
         let core = &self.core;
         let done = loop {
             let asked = match core.route() {
-                Route::Here => Some(serve(core, to, deadline).await),
+                Route::Here => Some(serve(core, to, key, deadline).await),
                 Route::There(leader) => {
                     let within_ms = crate::proposals::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                    let request = Request::HandOver { to, within_ms };
+                    let request = Request::HandOver { to, key, within_ms };
                     match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
                         Some(Ok(Ok(Reply::HandedOver(done)))) => Some(done),
                         Some(Ok(Err(CallError::NotDelivered(_)))) => None,
                         // It may have been begun.
-                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(())),
+                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                     }
                 }
                 Route::Unknown => None,
@@ -102,7 +111,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 None => break Err(HandoverError::NoLeader),
             }
         };
-        done?;
+        if done? == HandedOver::Before {
+            return Ok(());
+        }
         let leads = core.until(|standing| (leader_in(standing)?.0 == to).then_some(()));
         match RT::timeout_at(deadline, leads).await {
             Ok(Some(())) => Ok(()),
@@ -127,16 +138,65 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 }
 
+/// What a leader did that was asked to hand over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum HandedOver {
+    /// It handed over.
+    Now,
+    /// Nothing: the same request came before.
+    Before,
+}
+
 /// Hands over where this node leads.
-pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId, deadline: RT::Instant) -> Result<(), HandoverError> {
+pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    to: NodeId,
+    key: Option<WriteKey>,
+    deadline: RT::Instant,
+) -> Result<HandedOver, HandoverError> {
     if core.leadership().is_none() {
         return Err(HandoverError::NoLeader);
     }
+    // Before anything is looked at that the same request may have changed.
+    if let Some(key) = key
+        && core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)?
+    {
+        return Ok(HandedOver::Before);
+    }
     core.look(|metrics| may_take_over(core.lease, metrics, to))?;
+    if let Some(key) = key
+        && !note(core, to, key, deadline).await?
+    {
+        return Ok(HandedOver::Before);
+    }
     tracing::info!(node = to, "handing the leadership to node {to}, as asked");
     match RT::timeout_at(deadline, moved(core, to)).await {
-        Ok(true) => Ok(()),
+        Ok(true) => Ok(HandedOver::Now),
         Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),
+    }
+}
+
+/// Notes the key in the log, so that a try that comes late does nothing; whether it was new.
+async fn note<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    to: NodeId,
+    key: WriteKey,
+    deadline: RT::Instant,
+) -> Result<bool, HandoverError> {
+    // Its time is for people, and nobody is shown this one.
+    let submitted = core.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
+    let outcome = match submitted {
+        Ok(submitted) => submitted.outcome::<RT>(deadline).await,
+        Err(reason) => Err(reason.into()),
+    };
+    match outcome {
+        Ok(answer) => match answer.result {
+            Ok(outcome) => Ok(outcome == Outcome::Done),
+            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::Full),
+            Err(_) => Err(HandoverError::OtherRequest),
+        },
+        Err(ProposeError::NotProposed(_)) => Err(HandoverError::NoLeader),
+        Err(ProposeError::Unknown(_)) => Err(HandoverError::Unfinished { to }),
     }
 }
 

@@ -2,22 +2,24 @@
 
 use crate::{
     aliases::{LogId, Members},
+    defect::{Defects, Place, caught},
+    keeper::{Builder, Keeper, SnapshotBlocks, state_of},
     metrics::ReplicaMetrics,
-    snapshot::{SnapshotImage, SnapshotStore, aside},
+    snapshot::{SnapshotStore, aside},
+    turns::let_others_run,
     types::{Answers, Batch, Types},
 };
-use bytes::Bytes;
 use fairhold_state::{
     State,
-    command::{Applied, Command, Event},
+    command::{Answer, Applied, Command, Event, Rejection},
 };
 use fairhold_types::{
-    Revision, failpoint,
+    Revision, failpoint, limits,
     planted::{self, Bug},
 };
 use futures_util::{Stream, StreamExt};
 use openraft::{
-    AsyncRuntime, EntryPayload, Instant, OptionalSend, RaftSnapshotBuilder,
+    AsyncRuntime, EntryPayload, OptionalSend,
     alias::{SnapshotMetaOf, SnapshotOf, WatchReceiverOf, WatchSenderOf},
     async_runtime::watch::{WatchReceiver, WatchSender},
     storage::{EntryResponder, RaftStateMachine},
@@ -25,12 +27,13 @@ use openraft::{
 };
 use std::{
     fmt, io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// The version byte of a snapshot's header: the last log entry and the membership that it covers.
-const SNAPSHOT_HEADER_FORMAT: u8 = 1;
+/// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
+/// next command: an entry may have a thousand commands, and each may have so many steps.
+const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 
 /// Hears of every change, on every node, in the same order.
 ///
@@ -65,6 +68,10 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     progress: WatchReceiverOf<Types<RT>, Progress>,
     /// What the whole replica counts.
     pub(crate) metrics: ReplicaMetrics,
+    /// The commands at which this machine panicked.
+    pub(crate) defects: Defects,
+    /// Why the replica cannot go on, where the state itself is to blame.
+    pub(crate) broken: OnceLock<String>,
 }
 
 impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
@@ -74,10 +81,17 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
-    fn new(state: State, applied: Option<u64>) -> Self {
+    fn new(state: State, applied: Option<u64>, defects: Defects) -> Self {
         let (publish, progress) =
             Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), work: 0, items: items(&state) });
-        Shared { state: RwLock::new(state), publish: Mutex::new(publish), progress, metrics: ReplicaMetrics::default() }
+        Shared {
+            state: RwLock::new(state),
+            publish: Mutex::new(publish),
+            progress,
+            metrics: ReplicaMetrics::default(),
+            defects,
+            broken: OnceLock::new(),
+        }
     }
 
     /// The state for reading. Never keep it across an await.
@@ -96,57 +110,19 @@ impl<RT: AsyncRuntime> Shared<RT> {
         self.progress.clone()
     }
 
+    /// The answer of a command at which the machine would panic, and which is not proposed.
+    pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
+        Answer { result: Err(Rejection::Defect { fingerprint }), revision: self.read().revision() }
+    }
+
     fn publish(&self, progress: Progress) {
         let publish = self.publish.lock().unwrap_or_else(PoisonError::into_inner);
         publish.send_if_different(progress);
     }
 }
 
-/// The state in blocks, in memory, as it goes to and comes from a peer.
-#[derive(Debug, Clone)]
-pub(crate) struct SnapshotBlocks(pub(crate) Vec<Bytes>);
-
-impl SnapshotBlocks {
-    fn bytes(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
-    }
-}
-
-/// Saves snapshots, and never an older one over a newer one: one may be built while another is installed.
-struct Keeper {
-    store: Arc<dyn SnapshotStore>,
-    newest: tokio::sync::Mutex<Option<LogId>>,
-}
-
-impl Keeper {
-    async fn save<RT: AsyncRuntime>(&self, meta: &SnapshotMetaOf<Types<RT>>, blocks: &SnapshotBlocks) -> io::Result<()> {
-        let header = fairhold_codec::encode(SNAPSHOT_HEADER_FORMAT, meta).map_err(io::Error::other)?;
-        let mut newest = self.newest.lock().await;
-        if *newest > meta.last_log_id {
-            return Ok(());
-        }
-        self.store.save(SnapshotImage { meta: Bytes::from(header), blocks: blocks.0.clone() }).await?;
-        *newest = meta.last_log_id;
-        Ok(())
-    }
-
-    async fn load<RT: AsyncRuntime>(&self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotBlocks>>> {
-        let Some(image) = self.store.load().await? else {
-            return Ok(None);
-        };
-        let meta = fairhold_codec::decode(SNAPSHOT_HEADER_FORMAT, &image.meta)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's header: {error}")))?;
-        Ok(Some(openraft::Snapshot { meta, snapshot: SnapshotBlocks(image.blocks) }))
-    }
-}
-
 fn items(state: &State) -> u64 {
     state.snapshot_items() as u64
-}
-
-fn state_of(blocks: &SnapshotBlocks) -> io::Result<State> {
-    State::from_snapshot_blocks(blocks.0.iter().map(AsRef::as_ref))
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}")))
 }
 
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
@@ -162,7 +138,11 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> Machine<RT> {
     /// Begins with the newest snapshot, or with nothing.
-    pub(crate) async fn load(snapshots: Arc<dyn SnapshotStore>, audience: Arc<dyn Audience>) -> io::Result<Machine<RT>> {
+    pub(crate) async fn load(
+        snapshots: Arc<dyn SnapshotStore>,
+        audience: Arc<dyn Audience>,
+        defects: Defects,
+    ) -> io::Result<Machine<RT>> {
         failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, meta) = match keeper.load::<RT>().await? {
@@ -170,7 +150,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             None => (State::default(), SnapshotMetaOf::<Types<RT>>::default()),
         };
         *keeper.newest.lock().await = meta.last_log_id;
-        let shared = Shared::new(state, meta.last_log_id.map(|id| id.index));
+        let shared = Shared::new(state, meta.last_log_id.map(|id| id.index), defects);
         audience.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
@@ -188,16 +168,85 @@ impl<RT: AsyncRuntime> Machine<RT> {
     }
 
     /// Applies one entry's commands. Each gets its own answer, and its events are told before anybody can read the state.
-    fn apply_batch(&self, batch: Batch) -> Answers {
-        let mut state = self.shared.write();
-        let one = |command| {
-            let Applied { answer, events } = state.apply(command);
-            if !events.is_empty() {
-                self.audience.applied(&state, answer.revision, &events);
+    async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<Answers> {
+        let mut answers = Vec::with_capacity(batch.0.len());
+        let (mut noted, mut tried) = (self.shared.defects.in_entry(index), Vec::new());
+        let mut commands = batch.0.into_iter();
+        loop {
+            self.apply_slice(index, &noted, &mut commands, &mut answers)?;
+            let Some(next) = commands.as_slice().first() else { break };
+            let position = answers.len() as u64;
+            if noted.contains(&position) {
+                match self.shared.defects.meet(index, position, next) {
+                    Place::LeftOut { fingerprint, checked } => {
+                        commands.next();
+                        answers.push(self.leave_out(index, position, fingerprint, checked).await?);
+                    }
+                    Place::Suspect => {
+                        noted.retain(|other| *other != position);
+                        tried.push(position);
+                    }
+                }
             }
-            answer
+            let_others_run().await;
+        }
+        tried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
+        Ok(Answers(answers))
+    }
+
+    /// Applies the next commands, up to `SLICE_STEPS`, or up to one of which a defect is noted.
+    fn apply_slice(
+        &self,
+        index: u64,
+        noted: &[u64],
+        commands: &mut std::vec::IntoIter<Command>,
+        answers: &mut Vec<Answer>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        let slice = || {
+            let mut state = self.shared.write();
+            while done < SLICE_STEPS && !noted.contains(&(answers.len() as u64)) {
+                let Some(command) = commands.next() else { break };
+                match caught(|| state.apply(command)) {
+                    Ok(Applied { answer, events, steps }) => {
+                        if !events.is_empty() {
+                            self.audience.applied(&state, answer.revision, &events);
+                        }
+                        done += steps;
+                        answers.push(answer);
+                    }
+                    Err(panic) => {
+                        let error = self.shared.defects.give_up(index, answers.len() as u64, &*panic);
+                        tracing::error!(%error, "this node cannot start again by itself: it ends");
+                        // With the state locked, so that nobody can read half a change.
+                        resume_unwind(panic)
+                    }
+                }
+            }
         };
-        Answers(batch.0.into_iter().map(one).collect())
+        // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
+        let applied = catch_unwind(AssertUnwindSafe(slice));
+        self.shared.metrics.steps.inc_by(done);
+        applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))
+    }
+
+    /// The answer of a command that is left out. Once, it is looked whether the state is sound without it: where it is not, the
+    /// command was not to blame, and the node must not go on.
+    async fn leave_out(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
+        let (state, revision) = {
+            let state = self.shared.read();
+            ((!checked).then(|| state.clone()), state.revision())
+        };
+        if let Some(state) = state {
+            if let Err(what) = aside(&*self.keeper.store, move || state.check()).await? {
+                let text = format!("the state before log entry {index} contradicts itself: {what}");
+                // The first reason is the one that is told.
+                let _is_told_already = self.shared.broken.set(text.clone());
+                return Err(io::Error::other(text));
+            }
+            self.shared.defects.note_checked(index, position)?;
+        }
+        Ok(Answer { result: Err(Rejection::Defect { fingerprint }), revision })
     }
 
     fn advance(&mut self, log_id: LogId) {
@@ -231,14 +280,12 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                 EntryPayload::Normal(_) if planted::has(Bug::LosesAnEntry) && responder.is_none() && log_id.index % 16 == 0 => {
                     Answers(Vec::new())
                 }
-                // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
                 EntryPayload::Normal(mut batch) => {
                     if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
                         batch.0.reverse();
                     }
                     self.work += batch.0.iter().map(Command::snapshot_items).sum::<usize>() as u64;
-                    catch_unwind(AssertUnwindSafe(|| self.apply_batch(batch)))
-                        .map_err(|_| io::Error::other(format!("the machine panicked at log entry {log_id}")))?
+                    self.apply_batch(log_id.index, batch).await?
                 }
                 EntryPayload::Membership(membership) => {
                     failpoint!(RaftMembersApply, RT)?;
@@ -303,34 +350,5 @@ impl<RT: AsyncRuntime> Machine<RT> {
             keeper: self.keeper.clone(),
             metrics: self.shared.metrics.clone(),
         }
-    }
-}
-
-/// Writes one snapshot beside `apply`, from a cheap copy of the state.
-pub(crate) struct Builder {
-    state: State,
-    last_applied: Option<LogId>,
-    members: Members,
-    keeper: Arc<Keeper>,
-    metrics: ReplicaMetrics,
-}
-
-impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
-    type SnapshotData = SnapshotBlocks;
-
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
-        failpoint!(RaftSnapshotBuild, RT)?;
-        let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
-        let begun = RT::Instant::now();
-        // It is freed there too: what was changed meanwhile is its own by now.
-        let state = std::mem::take(&mut self.state);
-        let blocks = aside(&*self.keeper.store, move || state.snapshot_blocks().map(Bytes::from).collect()).await?;
-        let snapshot = SnapshotBlocks(blocks);
-        failpoint!(RaftSnapshotSave, RT)?;
-        self.keeper.save::<RT>(&meta, &snapshot).await?;
-        failpoint!(RaftSnapshotSaved, RT)?;
-        self.metrics.snapshot_build.observe(begun.elapsed());
-        self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
-        Ok(openraft::Snapshot { meta, snapshot })
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct ReplicaMetrics {
     /// From the append to the machine's answer, on the leader.
     pub(crate) commit: Histogram,
     pub(crate) batch: Histogram,
+    /// What the commands cost that were applied.
+    pub(crate) steps: Counter,
     pub(crate) barriers: Counter,
     pub(crate) barrier_reads: Counter,
     pub(crate) snapshots_built: Counter,
@@ -52,6 +54,7 @@ impl Default for ReplicaMetrics {
             proposal: Histogram::of_seconds(LATENCY_SECONDS),
             commit: Histogram::of_seconds(LATENCY_SECONDS),
             batch: Histogram::of_sizes(SIZES),
+            steps: Counter::default(),
             barriers: Counter::default(),
             barrier_reads: Counter::default(),
             snapshots_built: Counter::default(),
@@ -117,6 +120,8 @@ impl ReplicaMetrics {
         registry.register("raft_commit_seconds", help, self.commit.clone());
         let help = "Commands that went together, into one log entry or to the leader";
         registry.register("raft_batch_commands", help, self.batch.clone());
+        let help = "Work of the commands that were applied, in steps of about a microsecond";
+        registry.register("raft_apply_steps", help, self.steps.clone());
         registry.register("raft_read_barriers", "Read barriers asked of the leader", self.barriers.clone());
         registry.register("raft_barrier_reads", "Reads that were served by these barriers", self.barrier_reads.clone());
         let snapshots = [("built", self.snapshots_built.clone()), ("installed", self.snapshots_installed.clone())];
@@ -150,6 +155,8 @@ pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 /// Registers what the replica counts, and what it knows of itself at a scrape.
 pub(crate) fn register<RT: AsyncRuntime>(core: &Arc<Core<RT>>, registry: &mut Registry) {
     core.shared.metrics.register(registry);
+    let help = "Commands that are left out because the machine panicked at them: a defect in fairhold";
+    registry.register("raft_commands_left_out", help, core.shared.defects.left_out.clone());
     let core = Arc::clone(core);
     collect(registry, move |scrape| {
         let status = core.status();

@@ -4,7 +4,7 @@ mod pipeline;
 
 use crate::{
     aliases::LogId,
-    machine::SnapshotBlocks,
+    keeper::SnapshotBlocks,
     peer::{Lane, Peer, PeerError, Target},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request, SnapshotBegin},

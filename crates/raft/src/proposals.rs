@@ -247,6 +247,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
+            let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
                 write(&core, ready).await;
             }
@@ -260,6 +261,21 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
         }
         Route::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
     }
+}
+
+/// Answers those of which it is known that the machine panics at them; gives the others.
+fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+    if !core.shared.defects.has_left_out() {
+        return batch;
+    }
+    let (others, refused): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .map(|proposal| (core.shared.defects.refuses(&proposal.command), proposal))
+        .partition(|(fingerprint, _)| fingerprint.is_none());
+    for (fingerprint, proposal) in refused {
+        proposal.resolve(Ok(core.shared.defect_answer(fingerprint.unwrap_or_default())));
+    }
+    others.into_iter().map(|(_, proposal)| proposal).collect()
 }
 
 /// Appends one entry with all commands, and gives each its answer.
@@ -398,7 +414,7 @@ mod tests {
     }
 
     fn release() -> Command {
-        Command::Release { grant: GrantId::from_ulid(1), at: WallMillis(0) }
+        Command::Release { grant: GrantId::from_ulid(1), session: None, at: WallMillis(0) }
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub(crate) fn goes_first(command: &Command) -> bool {
         | Command::EndSession { .. }
         | Command::Downgrade { .. }
         | Command::EndUpgrade { .. }
-        | Command::EndHold { .. }
+        | Command::EndHolds { .. }
+        | Command::Continue { .. }
         | Command::SetLock(_)
         | Command::Revoke(_)
         | Command::FormCluster { .. } => true,
@@ -30,7 +31,8 @@ pub(crate) fn goes_first(command: &Command) -> bool {
         | Command::Proclaim(_)
         | Command::Forget { .. }
         | Command::ForgetHistory { .. }
-        | Command::ForgetLock { .. }
+        | Command::ForgetLocks { .. }
+        | Command::NoteKey { .. }
         | Command::Sweep { .. } => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     core::{Attendant, CallError, Core, Leadership, Route, leadership_in},
+    defect::Defect,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     formation::FormationError,
     metrics,
@@ -109,6 +110,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         if failpoint!(RaftProposeAlone, RT).is_err() {
             return Err(NotProposed::NoLeader.into());
         }
+        if let Some(fingerprint) = self.core.shared.defects.refuses(&command) {
+            return Ok(self.core.shared.defect_answer(fingerprint));
+        }
         let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
         let write = self.core.raft.write(Batch(vec![command])).with_leader(leadership.0).responder(responder);
         if write.await.is_err() {
@@ -201,6 +205,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.status()
     }
 
+    /// The commands at which this node's machine panicked, oldest first; almost always none.
+    #[must_use]
+    pub fn defects(&self) -> Vec<Defect> {
+        self.core.shared.defects.noted()
+    }
+
     /// Registers what this replica measures.
     pub fn register_metrics(&self, registry: &mut Registry) {
         metrics::register(&self.core, registry);
@@ -264,7 +274,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
             self.core.stopped().await;
             match self.core.look(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
-                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => FatalReason::Failed(error.to_string()),
+                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {
+                    Some(why) => FatalReason::Broken(why.clone()),
+                    None => FatalReason::Failed(error.to_string()),
+                },
             }
         };
         tokio::select! {

@@ -237,9 +237,9 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
             }
             .boxed(),
-            Request::HandOver { to, within_ms } => async move {
+            Request::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                Reply::HandedOver(handover::serve(&core, to, deadline).await)
+                Reply::HandedOver(handover::serve(&core, to, key, deadline).await)
             }
             .boxed(),
             Request::ReadIndex => async move { Reply::ReadIndex(core.barriers.next(true).await) }.boxed(),

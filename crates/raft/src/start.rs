@@ -5,6 +5,7 @@ use crate::{
     barrier,
     config::ReplicaConfig,
     core::Core,
+    defect::{DefectBook, Defects},
     formation::{self, FormationError},
     machine::{Audience, Machine},
     metrics,
@@ -36,12 +37,18 @@ pub enum StartError {
     /// The newest snapshot cannot be read.
     #[error("the snapshot cannot be read: {0}")]
     Snapshot(#[source] io::Error),
+    /// What is noted of defects cannot be read.
+    #[error("the notes on defects cannot be read: {0}")]
+    Defects(#[source] io::Error),
     /// The configuration contradicts itself.
     #[error("the configuration is not valid: {0}")]
     Config(String),
     /// The log cannot be read, or contradicts itself.
     #[error("the log cannot be read: {0}")]
     Log(String),
+    /// The state contradicts itself: nothing that is built on it may be answered.
+    #[error("{0}")]
+    Broken(String),
     /// This data directory is not the one that the cluster knows.
     #[error(transparent)]
     Formation(#[from] FormationError),
@@ -56,6 +63,9 @@ pub enum FatalReason {
     /// It cannot be part of its cluster.
     #[error(transparent)]
     Formation(#[from] FormationError),
+    /// The state contradicts itself: nothing that is built on it may be answered.
+    #[error("{0}")]
+    Broken(String),
     /// The disk failed, or the machine did: nothing more may be acknowledged.
     #[error("{0}")]
     Failed(String),
@@ -72,6 +82,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
         audience: Arc<dyn Audience>,
+        defects: Arc<dyn DefectBook>,
     ) -> Result<Replica<RT>, StartError>
     where
         L: RaftLogStorage<Types<RT>>,
@@ -80,7 +91,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Err(StartError::Config(format!("node {} is not among its own members", config.id)));
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
-        let machine = Machine::<RT>::load(snapshots, audience).await.map_err(StartError::Snapshot)?;
+        let defects = Defects::load(defects).map_err(StartError::Defects)?;
+        let machine = Machine::<RT>::load(snapshots, audience, defects).await.map_err(StartError::Snapshot)?;
         let shared = machine.shared();
         // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
         let loaded = *shared.progress().borrow_watched();
@@ -88,7 +100,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let network = Network::<RT>::new(config.id, peer.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
-            .map_err(|error| StartError::Log(error.to_string()))?;
+            .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
         // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
         raft.with_raft_state(|_| ()).await.map_err(|error| StartError::Log(error.to_string()))?;
 

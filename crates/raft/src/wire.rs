@@ -6,13 +6,13 @@
 use crate::{
     aliases::{LeaderId, LogId, Members},
     error::{NotProposed, ProposeError},
-    handover::HandoverError,
+    handover::{HandedOver, HandoverError},
     peer::{Refusal, WIRE_VERSION},
     types::Types,
 };
 use bytes::Bytes;
 use fairhold_codec::{DecodeError, EncodeError};
-use fairhold_state::command::{Answer, Command};
+use fairhold_state::command::{Answer, Command, WriteKey};
 use fairhold_types::NodeId;
 use openraft::{
     AsyncRuntime, Vote,
@@ -23,7 +23,7 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-const WIRE_FORMAT: u8 = 1;
+const WIRE_FORMAT: u8 = 2;
 const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
 
 /// A request, on the lane that `peer::Lane` says.
@@ -65,6 +65,8 @@ pub(crate) enum Request<RT: AsyncRuntime> {
     HandOver {
         /// Which.
         to: NodeId,
+        /// With a key it is done once.
+        key: Option<WriteKey>,
         /// How long the node that asks still waits.
         within_ms: u64,
     },
@@ -106,7 +108,7 @@ pub(crate) enum Reply<RT: AsyncRuntime> {
     /// To any of them: it was not acted upon.
     Declined(Declined),
     /// To `HandOver`.
-    HandedOver(Result<(), HandoverError>),
+    HandedOver(Result<HandedOver, HandoverError>),
 }
 
 /// Why a request was not acted upon. Nothing came of it.
@@ -207,7 +209,7 @@ mod tests {
             Request::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
             Request::ReadIndex,
             Request::Attend(vec![1, 2, 3]),
-            Request::HandOver { to: 2, within_ms: 10 },
+            Request::HandOver { to: 2, key: None, within_ms: 10 },
         ];
         for request in &requests {
             assert_eq!(back(request), format!("{request:?}"));
@@ -229,7 +231,7 @@ mod tests {
             Reply::ReadIndex(Err(NotProposed::NoLeader)),
             Reply::Attended(vec![]),
             Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
-            Reply::HandedOver(Ok(())),
+            Reply::HandedOver(Ok(HandedOver::Now)),
             Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
         ];
         for reply in &replies {

@@ -131,7 +131,7 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
             let to = world.ids().into_iter().find(|other| *other != id);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
             // What became of it does not matter, only that nothing breaks.
-            drop(host.spawn(async move { drop(running.node.hand_over(to, HAND_OVER_WITHIN).await) }));
+            drop(host.spawn(async move { drop(running.node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
             true
         }
         Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,

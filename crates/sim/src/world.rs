@@ -13,7 +13,7 @@ use axum::{Router, body::Body};
 use bytes::Bytes;
 use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
-use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -223,7 +223,7 @@ impl World {
             self.oracle.violation(format!("terms grow: in the log of node {id} an entry is followed by one of an earlier term"));
         }
         let log = disk.mount(&host);
-        let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience).await;
+        let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience, Arc::new(NoDefectBook)).await;
         let replica = match started {
             Ok(replica) => replica,
             Err(error) => {
@@ -246,7 +246,9 @@ impl World {
             FatalReason::Stopped => {}
             FatalReason::Failed(_) if disk.has_failed() => {}
             FatalReason::Failed(_) | FatalReason::Formation(_) if self.is_spoiled(&host) => {}
-            FatalReason::Failed(error) => self.oracle.violation(format!("node {id} failed: {error}")),
+            FatalReason::Failed(error) | FatalReason::Broken(error) => {
+                self.oracle.violation(format!("node {id} failed: {error}"))
+            }
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
         }

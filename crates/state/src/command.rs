@@ -221,4 +221,39 @@ impl Command {
             | Command::ForgetLocks { .. } => WallMillis(0),
         }
     }
+
+    /// The same without that time: what is asked for, whenever it is.
+    #[must_use]
+    pub fn without_time(mut self) -> Command {
+        let time = match &mut self {
+            Command::OpenSession(open) => &mut open.at,
+            Command::Acquire(acquire) => &mut acquire.at,
+            Command::Transact(transact) => &mut transact.at,
+            Command::Break(order) => &mut order.at,
+            Command::Proclaim(order) => &mut order.at,
+            Command::SetLock(order) => &mut order.at,
+            Command::Revoke(order) => &mut order.at,
+            Command::EndSession { at, .. }
+            | Command::CloseSession { at, .. }
+            | Command::ExpireSession { at, .. }
+            | Command::Withdraw { at, .. }
+            | Command::Abandon { at, .. }
+            | Command::Release { at, .. }
+            | Command::EndCooling { at, .. }
+            | Command::Sweep { at, .. }
+            | Command::Downgrade { at, .. }
+            | Command::Upgrade { at, .. }
+            | Command::EndUpgrade { at, .. }
+            | Command::EndHolds { at, .. }
+            | Command::SetGrantTimeout { at, .. }
+            | Command::Continue { at }
+            | Command::NoteKey { at, .. } => at,
+            Command::FormCluster { .. }
+            | Command::Forget { .. }
+            | Command::ForgetHistory { .. }
+            | Command::ForgetLocks { .. } => return self,
+        };
+        *time = WallMillis(0);
+        self
+    }
 }

@@ -114,10 +114,15 @@ impl State {
     }
 }
 
-impl Change<'_> {
-    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
-    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        match self.state.use_of(&key.key) {
+impl State {
+    /// Whether a write with that key was done before. A key that was used otherwise is refused.
+    pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
+        self.written_before(key).map(|outcome| outcome.is_some())
+    }
+
+    /// What came of it.
+    fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+        match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),
             KeyUse::Remembered(at, Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
                 Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone(), at }))
@@ -126,6 +131,13 @@ impl Change<'_> {
                 Err(other_request())
             }
         }
+    }
+}
+
+impl Change<'_> {
+    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
+    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+        self.state.written_before(key)
     }
 
     /// Remembers the key of a write without results.

@@ -101,6 +101,7 @@ impl Change<'_> {
             self.note_overtaken(&want.lock, place);
             self.place(contender, value.clone());
         }
+        assert!(!planted::panics(acquire.wants[0].lock.as_str()), "a planted panic in the middle of a change");
         self.advance_all(acquire.wants.iter().map(|want| want.lock.clone()));
         standing(self.contender(number), &acquire.grant)
     }

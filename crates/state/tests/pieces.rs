@@ -225,7 +225,7 @@ fn same_in_the_end(seed: u64, steps: usize) -> Result<usize, String> {
             ids.insert(acquire.grant);
         }
         let at_once = whole.apply(command);
-        let mut done = || {
+        let done = || {
             ensure(!whole.has_pending(), || "it had room for all of it".to_owned())?;
             let first = pieces.apply(other);
             bounded("it", first.steps, piece_steps)?;
@@ -258,7 +258,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
         let applied = state.apply(command);
         with_pending += usize::from(state.has_pending());
-        let mut checked = || {
+        let checked = || {
             bounded("it", applied.steps, piece_steps)?;
             check_pending(&state)?;
             if step % 50 == 49 {

@@ -7,7 +7,7 @@ use divan::{Bencher, counter::ItemsCount};
 use fairhold_raft::types::Batch;
 use fairhold_state::command::Command;
 use fairhold_storage::{Storage, TypeConfig};
-use fairhold_types::{GrantNumber, LockName, time::WallMillis};
+use fairhold_types::{GrantId, time::WallMillis};
 use openraft::{
     EntryPayload,
     alias::{EntryOf, LogIdOf},
@@ -46,8 +46,8 @@ impl Bench {
 
     fn next(&mut self, commands: usize) -> Entry {
         self.index += 1;
-        let lock = LockName::parse("orders/42").expect("a name");
-        let command = Command::EndCooling { lock, contender: GrantNumber(self.index), at: WallMillis(1_800_000_000_000) };
+        let grant = GrantId::from_ulid(u128::from(self.index) << 64);
+        let command = Command::Withdraw { grant, attempt: 1, at: WallMillis(1_800_000_000_000) };
         let log_id = LogIdOf::<TypeConfig>::new(LeaderId { term: 1, node_id: 1 }, self.index);
         Entry::new(log_id, EntryPayload::Normal(Batch(vec![command; commands])))
     }

@@ -6,6 +6,7 @@
 //!   IDENTITY    whose directory it is: node, incarnation, cluster
 //!   log/        RocksDB: entries, vote, committed
 //!   snapshot/   the newest snapshot, one checksummed file
+//!   DEFECTS     commands at which this node panicked, where there ever was one
 //! ```
 //!
 //! What was acknowledged survives a loss of power, or the node refuses to start and says which file is damaged. Nothing here
@@ -14,6 +15,7 @@
 
 mod aside;
 pub mod data_dir;
+pub mod defect_file;
 mod durable;
 pub mod fault;
 mod log_db;

@@ -39,7 +39,7 @@ type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
 /// The version byte of all values in the log store, and of how they are laid out.
-pub const LOG_STORE_FORMAT: u8 = 1;
+pub const LOG_STORE_FORMAT: u8 = 2;
 
 const ENTRY_PREFIX: u8 = b'e';
 const VOTE: &[u8] = b"mvote";
@@ -298,6 +298,14 @@ fn entry_key(index: u64) -> [u8; 9] {
 }
 
 fn damaged_value(path: &Path, key: &[u8], error: &DecodeError) -> io::Error {
+    if let DecodeError::Version { found, expected } = error {
+        let text = format!(
+            "{}: the log was written by another version of fairhold, in format {found}; this one reads format {expected}. Start \
+             the version that wrote it, or give this node an empty directory",
+            path.display()
+        );
+        return io::Error::new(io::ErrorKind::Unsupported, text);
+    }
     durable::damaged(path, format_args!("{}: {error}", String::from_utf8_lossy(key)))
 }
 

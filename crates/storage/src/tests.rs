@@ -13,7 +13,7 @@ mod snapshots;
 use crate::{TypeConfig, log_db::LogDb, log_store::LogStore};
 use fairhold_raft::types::Batch;
 use fairhold_state::command::Command;
-use fairhold_types::{GrantNumber, LockName, time::WallMillis};
+use fairhold_types::{GrantId, time::WallMillis};
 use openraft::{
     EntryPayload,
     alias::{EntryOf, LogIdOf, VoteOf},
@@ -35,10 +35,9 @@ fn vote(term: u64) -> Vote {
     Vote { leader_id: LeaderId { term, node_id: 1 }, committed: true }
 }
 
-/// An entry whose content tells its index, of about `commands` times 20 bytes.
+/// An entry whose content tells its index, of about `commands` times 25 bytes.
 fn entry(term: u64, index: u64, commands: usize) -> Entry {
-    let lock = LockName::parse("orders/42").unwrap();
-    let command = Command::EndCooling { lock, contender: GrantNumber(index), at: WallMillis(1_800_000_000_000) };
+    let command = Command::Abandon { grant: GrantId::from_ulid(7), attempt: index, at: WallMillis(1_800_000_000_000) };
     Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch(vec![command; commands])) }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 mod cluster;
 mod history;
 
-pub use cluster::{Cluster, Host, Leader, Member, Readiness, SnapshotTaken, Version};
+pub use cluster::{Cluster, Defect, Host, Leader, Member, Readiness, SnapshotTaken, Version};
 pub use history::{Holding, LockStatistics, Spans};
 
 /// Pairs of text, for people.

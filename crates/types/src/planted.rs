@@ -127,10 +127,26 @@ mod plot {
     pub fn has(bug: Bug) -> bool {
         PLANTED.load(Ordering::Relaxed) == bug as u8
     }
+
+    /// Whether the machine panics at an acquire of this lock: of that which the environment names. No invariant finds it, so it
+    /// is none of `Bug`: what has to be seen is that the cluster goes on.
+    #[must_use]
+    pub fn panics(lock: &str) -> bool {
+        static LOCK: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("FAIRHOLD_PLANTED_PANIC").ok());
+        LOCK.as_deref() == Some(lock)
+    }
 }
 
 #[cfg(feature = "planted")]
-pub use plot::{has, plant};
+pub use plot::{has, panics, plant};
+
+/// Whether the machine panics at an acquire of this lock: never.
+#[cfg(not(feature = "planted"))]
+#[must_use]
+#[inline]
+pub const fn panics(_: &str) -> bool {
+    false
+}
 
 /// Whether this bug is planted: never.
 #[cfg(not(feature = "planted"))]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::remote::Failure;
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
-use fairhold_raft::{Audience, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_raft::{Audience, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_state::{
     State,
     command::{Command, Event},
@@ -138,7 +138,9 @@ impl LogNode {
         let reception = Reception::new(&config);
         let peer = Arc::new(TcpPeer::new(Handle::current()));
         peer.set_service(reception.service());
-        let replica = Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody)).await;
+        let replica =
+            Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody), Arc::new(NoDefectBook))
+                .await;
         let replica = replica.map_err(|error| error.to_string())?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(replica.service(), async {

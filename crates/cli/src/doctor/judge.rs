@@ -83,6 +83,7 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
         findings.extend(clock(id, answer));
         findings.extend(disk(id, answer));
         findings.extend(open_files(id, answer));
+        findings.extend(defects(id, answer));
     }
     findings.push(versions(seen));
     findings
@@ -304,6 +305,25 @@ fn open_files(id: NodeId, answer: &Answer) -> Option<Finding> {
         warn("open_files", seen, advice)
     } else {
         ok("open_files", seen)
+    })
+}
+
+fn defects(id: NodeId, answer: &Answer) -> Option<Finding> {
+    let newest = answer.cluster.defects.last()?;
+    let (kind, fingerprint, index) = (&newest.kind, &newest.fingerprint, newest.log_index);
+    Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
+        warn(
+            "defects",
+            format!("node {id} left out a command that panicked: {kind} {fingerprint}, log entry {index}: {}", newest.message),
+            "this is a defect in fairhold: report it with this line and the node's log, and upgrade when there is a fix. The \
+             cluster works on without the command",
+        )
+    } else {
+        warn(
+            "defects",
+            format!("node {id} panicked at log entry {index}, and not again: {}", newest.message),
+            "test the memory of its machine; compare the digests of the nodes (GET /v1/cluster?digest)",
+        )
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{super::look::Clock, *};
 use fairhold_types::{
     Revision,
-    dto::{Cluster, Host, Member, Readiness},
+    dto::{Cluster, Defect, Host, Member, Readiness},
 };
 
 fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
@@ -30,6 +30,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         snapshot_index: None,
         grants: 0,
         wakeups: 0,
+        defects: Vec::new(),
         digest: None,
         digest_revision: None,
         members: (1..=3).map(member).collect(),
@@ -168,4 +169,27 @@ fn nothing_that_answers_is_the_only_finding_of_all() {
     let seen = Seen { endpoints: vec![endpoint], ..Seen::default() };
     assert_eq!(judge(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
+}
+
+#[test]
+fn a_command_that_panicked_is_told_whether_it_was_left_out_or_not() {
+    let defect = |left_out| {
+        let mut seen = three();
+        answer(&mut seen, 1).cluster.defects.push(Defect {
+            log_index: 812,
+            left_out,
+            kind: "Acquire".to_owned(),
+            fingerprint: "00000000000000ff".to_owned(),
+            message: "index out of bounds".to_owned(),
+            version: "0.1.0".to_owned(),
+        });
+        seen
+    };
+    assert_bad(
+        &defect(true),
+        "defects",
+        Grade::Warn,
+        "left out a command that panicked: Acquire 00000000000000ff, log entry 812",
+    );
+    assert_bad(&defect(false), "defects", Grade::Warn, "and not again");
 }

@@ -68,16 +68,29 @@ fn advice(error: &io::Error, flag: &str) -> String {
 fn start_failed(error: &StartError) -> String {
     match error {
         StartError::Snapshot(cause) if cause.kind() == io::ErrorKind::InvalidData => format!("{error}. {DAMAGE_ADVICE}"),
-        StartError::Snapshot(_) | StartError::Config(_) | StartError::Log(_) | StartError::Formation(_) => error.to_string(),
+        StartError::Defects(cause) if cause.kind() == io::ErrorKind::InvalidData => format!("{error}. {DAMAGE_ADVICE}"),
+        StartError::Broken(_) => format!("{error}. {BROKEN_ADVICE}"),
+        StartError::Snapshot(_)
+        | StartError::Defects(_)
+        | StartError::Config(_)
+        | StartError::Log(_)
+        | StartError::Formation(_) => error.to_string(),
     }
 }
 
 const STOPS: &str = "The node stops, because what it cannot store it must not acknowledge; the other nodes go on";
 
+/// What a person does about a state that contradicts itself.
+const BROKEN_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
+     not answer from such a state. Keep the data directory. If the other nodes run, remove this node from the cluster and add it \
+     again with an empty directory. If all nodes say this, restore the cluster from a backup, and send the log of a node to the \
+     developers";
+
 fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
+        (FatalReason::Broken(what), _) => format!("{what}. {BROKEN_ADVICE}"),
         (FatalReason::Formation(_) | FatalReason::Stopped, _) => reason.to_string(),
     }
 }

@@ -1,12 +1,12 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, host, process, room};
+use super::{ServeError, admin_token, again, host, process, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
-use fairhold_storage::{Storage, data_dir::DataDir, fault::Faults};
+use fairhold_storage::{Storage, data_dir::DataDir, defect_file::DefectFile, fault::Faults};
 use openraft_rt_tokio::TokioRuntime;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
@@ -130,7 +130,9 @@ impl Core {
         peer.set_service(reception.service());
         let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
-        let replica = Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience).await?;
+        let defects = Arc::new(DefectFile::new(&config.data, again::start_again));
+        let replica =
+            Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience, defects).await?;
         let (node, ticking) = Node::start_but_clock(prelude, replica.clone());
         // It ends when the node is told to stop, which waits for it.
         drop(clock.spawn(ticking));

@@ -39,7 +39,10 @@ fn hand_over(describe: &mut Describer) -> Operation {
     let to = integer("to", "The voter that is to lead.", 1..=NodeId::MAX, None).required();
     describe
         .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Hand the leadership to another voter.")
-        .about("For administrators. Answered when the other one leads. Any server takes the call.")
+        .about(
+            "For administrators. Answered when the other one leads. Any server takes the call. With an Idempotency-Key it is \
+             done once: to the same request again the answer is who leads now.",
+        )
         .form(&LEADER, vec![to], None, Some(json!({ "to": 2 })))
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])

@@ -177,6 +177,9 @@ fn look(describe: &mut Describer) -> Operation {
 fn renew(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant that has no named session.")
+        .about(
+            "A new `ttl` is set once where the request has an Idempotency-Key: a try that arrives late renews and sets nothing.",
+        )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(
             &RENEW,
@@ -189,18 +192,30 @@ fn renew(describe: &mut Describer) -> Operation {
             "It lives on.",
             json!({ "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" }),
         )
-        .codes(&[Code::GrantGone, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
+        .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
         .done(Kind::Keyed)
 }
 
 fn downgrade(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Share a lock that is held alone.")
-        .about("It keeps its token, and those who wait to share it join at once. For a shared grant nothing changes.")
+        .about(
+            "It keeps its token, and those who wait to share it join at once. For a shared grant nothing changes. With an \
+             Idempotency-Key it happens once: a try that arrives late does not undo an upgrade.",
+        )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(&DOWNGRADE, vec![], None, Some(json!({})))
         .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", shared())
-        .codes(&[Code::NotHeld, Code::KindMismatch, Code::LimitMismatch, Code::GrantGone, Code::GrantNotFound, Code::TooLarge])
+        .codes(&[
+            Code::LockHeld,
+            Code::NotHeld,
+            Code::KindMismatch,
+            Code::LimitMismatch,
+            Code::GrantGone,
+            Code::Forgotten,
+            Code::GrantNotFound,
+            Code::TooLarge,
+        ])
         .done(Kind::Keyed)
 }
 
@@ -210,7 +225,8 @@ fn upgrade(describe: &mut Describer) -> Operation {
         .about(
             "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a \
              new token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it \
-             is refused.",
+             is refused. With an Idempotency-Key a request that is sent again joins the one before, and a try that arrives \
+             late begins nothing after that was done, undone or given up.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(
@@ -228,6 +244,7 @@ fn upgrade(describe: &mut Describer) -> Operation {
             Code::WaitTimeout,
             Code::WouldDeadlock,
             Code::GrantGone,
+            Code::Forgotten,
             Code::GrantNotFound,
             Code::TooLarge,
         ])
@@ -237,11 +254,18 @@ fn upgrade(describe: &mut Describer) -> Operation {
 fn release(describe: &mut Describer) -> Operation {
     describe
         .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Give a grant back, or leave the queue.")
-        .about("Again, or with an id that is not known, it is `204` too: the id is ended for good.")
+        .about(
+            "Again, or with an id that is not known, it is `204` too, and the id is ended: an acquire with it that arrives late \
+             takes nothing. With `session` that holds for as long as the session lives; without it, for 60 seconds at least.",
+        )
         .in_path("id", "The grant's secret id.", grant_id())
-        .query(&RELEASE, vec![])
+        .query(&RELEASE, vec![released_session()])
         .empty(StatusCode::NO_CONTENT, "It is over.")
         .done(Kind::Change)
+}
+
+fn released_session() -> parameter::Parameter {
+    form("session", "The id of the session that was to own it, where it was asked for with one.", pattern::SESSION_ID)
 }
 
 /// An acquire, as a batch has it: what the call for one lock takes, without what waits for something.
@@ -264,7 +288,7 @@ fn batch(describe: &mut Describer) -> Operation {
         json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
     };
     let id = parameter::of("id", "The grant's secret id.", grant_id()).required();
-    let release = parameter::body(&parameter::checked(&batch::RELEASE, vec![id]), None, None);
+    let release = parameter::body(&parameter::checked(&batch::RELEASE, vec![id, released_session()]), None, None);
     let release = release["content"]["application/json"]["schema"].clone();
     let calls = json!({
         "type": "array", "minItems": 1, "maxItems": BATCH_CALLS_MAX,

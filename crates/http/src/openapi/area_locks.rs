@@ -180,7 +180,8 @@ fn set(describe: &mut Describer) -> Operation {
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Set what a lock allows.")
         .about(
             "For administrators. One of them must be named; what is not named stays as it is. Nobody who holds loses it by \
-             that; who waits and can no longer fit ends as `broken`. What is set so stays, also of a lock that nobody uses.",
+             that; who waits and can no longer fit ends as `broken`. What is set so stays, also of a lock that nobody uses. With \
+             an Idempotency-Key it is set once: a try that arrives late changes nothing that was set since.",
         )
         .in_path("name", NAME, lock_name())
         .form(
@@ -201,7 +202,7 @@ fn set(describe: &mut Describer) -> Operation {
         .json::<dto::Lock>(StatusCode::OK, "What it allows, and who holds it.", example)
         .codes(&[Code::TooLarge])
         .admin()
-        .done(Kind::Change)
+        .done(Kind::Keyed)
 }
 
 fn revoke(describe: &mut Describer) -> Operation {
@@ -209,7 +210,7 @@ fn revoke(describe: &mut Describer) -> Operation {
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask those who hold a lock to give it back.")
         .about(
             "For administrators. Politely: nothing ends by it. Streams get a `revoke` line, watches a `revoke` event, and the \
-             grant shows it.",
+             grant shows it. With an Idempotency-Key it is asked once: a try that arrives late asks nobody again.",
         )
         .in_path("name", NAME, lock_name())
         .form(

@@ -324,6 +324,9 @@ impl Call<'_> {
                 Code::DeadlineExceeded,
             ]);
         }
+        if matches!(kind, Kind::Keyed | Kind::Change) {
+            self = self.codes(&[Code::Internal]);
+        }
         match kind {
             Kind::Read => {
                 let about = "With `consistency=local`: wait until this server has that revision.";

@@ -21,6 +21,8 @@ pub struct BreakCall {
 /// An administrator's order to set what a lock allows. What is not named stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetLockCall {
+    /// Its idempotency key, where the caller gave one.
+    pub key: Option<GrantId>,
     /// The lock.
     pub lock: LockName,
     /// How many permits it has.
@@ -31,6 +33,21 @@ pub struct SetLockCall {
     pub max_hold: Option<Duration>,
     /// Who asks, in words.
     pub by: String,
+    /// How long the server may work on it.
+    pub timeout: Duration,
+}
+
+/// An administrator's order to ask those who hold a lock to give it back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevokeCall {
+    /// Its idempotency key, where the caller gave one.
+    pub key: Option<GrantId>,
+    /// The lock.
+    pub lock: LockName,
+    /// Who asks, in words.
+    pub by: String,
+    /// Why, in words; may be empty.
+    pub reason: String,
     /// How long the server may work on it.
     pub timeout: Duration,
 }

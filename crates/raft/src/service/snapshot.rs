@@ -3,7 +3,7 @@
 use super::lock;
 use crate::{
     aliases::LeaderId,
-    machine::SnapshotBlocks,
+    keeper::SnapshotBlocks,
     types::Types,
     wire::{Declined, Reply, SnapshotBegin},
 };

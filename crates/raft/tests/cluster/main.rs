@@ -7,6 +7,7 @@ mod net;
 
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
+    defect::NoDefectBook,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{Introduction, Refusal},
     snapshot::{SnapshotImage, SnapshotStore},
@@ -136,7 +137,9 @@ impl Cluster {
         let listener = Arc::new(Listener::default());
         let peer = self.net.peer(reception.service());
         let replica =
-            Replica::start(config, reception, peer, disk.log, Arc::new(disk.snapshots), listener.clone()).await.unwrap();
+            Replica::start(config, reception, peer, disk.log, Arc::new(disk.snapshots), listener.clone(), Arc::new(NoDefectBook))
+                .await
+                .unwrap();
         self.net.plug_in(id, replica.service());
         self.nodes.insert(id, replica);
         self.listeners.insert(id, listener);

@@ -75,11 +75,11 @@ pub(crate) struct Crowd {
 }
 
 fn lock(name: &str) -> LockName {
-    LockName::parse(name).unwrap()
+    LockName::parse(name).expect("a name")
 }
 
 fn path(text: &str) -> Path {
-    Path::parse(text).unwrap()
+    Path::parse(text).expect("a path")
 }
 
 impl Crowd {
@@ -120,10 +120,9 @@ impl Crowd {
         self.made += 1;
         let (id, name) = (SessionId(self.made), String::new());
         let open = OpenSession { key: None, id, timeout_ms: 10_000, name, meta: Meta::new(), at: AT };
-        match self.apply(Command::OpenSession(open)) {
-            Outcome::SessionOpened { number, .. } => (id, number),
-            outcome => panic!("{outcome:?}"),
-        }
+        let opened = self.apply(Command::OpenSession(open));
+        let Outcome::SessionOpened { number, .. } = opened else { panic!("{opened:?}") };
+        (id, number)
     }
 
     fn acquire_of(&mut self, session: SessionId, name: &str, mode: Mode) -> Acquire {

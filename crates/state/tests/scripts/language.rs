@@ -79,6 +79,7 @@ impl Machine {
         let command = match name {
             "form" => Command::FormCluster { cluster: ClusterId(7) },
             "open" => return self.open(args),
+            "end-hold" | "cool" | "forget" | "forget-lock" | "forget-history" => self.verdict(name, args)?,
             "close" => Command::CloseSession { session: session_id(word(args)?)?, at },
             "expire" => Command::ExpireSession { session: self.session_of(word(args)?)?, at },
             "acquire" => return self.acquire(args),
@@ -118,26 +119,10 @@ impl Machine {
                 let (lock, reason) = (LockName::parse(word(args)?)?, args.take_key("reason").unwrap_or_default().to_owned());
                 Command::Revoke(Revoke { key: key(args)?, lock, by: "admin".to_owned(), reason, at })
             }
-            "end-hold" => {
-                let id = word(args)?;
-                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
-                Command::EndHolds { holds: vec![(grant, FencingToken(number(args, "token")?))], at }
-            }
             "retime" => {
                 let (grant, timeout_ms) = (grant_id(word(args)?)?, millis(args, "timeout", "30s")?);
                 Command::SetGrantTimeout { grant, timeout_ms, key: key(args)?, at }
             }
-            "cool" => {
-                let (_lock, id) = (LockName::parse(word(args)?)?, word(args)?);
-                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
-                Command::EndCooling { grants: vec![grant], at }
-            }
-            "forget" => Command::Forget { through: Revision(number(args, "through")?) },
-            "forget-lock" => {
-                let lock = LockName::parse(word(args)?)?;
-                Command::ForgetLocks { locks: vec![(lock, Revision(number(args, "since")?))] }
-            }
-            "forget-history" => Command::ForgetHistory { through: Revision(number(args, "through")?) },
             "break" => self.break_lock(args)?,
             "proclaim" => self.proclaim(args)?,
             "end" => {
@@ -155,6 +140,30 @@ impl Machine {
             _ => return Err(format!("no such command: {name}").into()),
         };
         Ok(self.apply(command))
+    }
+
+    /// What the leader's clock says is over.
+    fn verdict(&self, name: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
+        let at = self.at();
+        Ok(match name {
+            "end-hold" => {
+                let id = word(args)?;
+                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
+                Command::EndHolds { holds: vec![(grant, FencingToken(number(args, "token")?))], at }
+            }
+            "cool" => {
+                let (_lock, id) = (LockName::parse(word(args)?)?, word(args)?);
+                let grant = self.names.grant(id).ok_or_else(|| format!("there never was a grant {id}"))?;
+                Command::EndCooling { grants: vec![grant], at }
+            }
+            "forget" => Command::Forget { through: Revision(number(args, "through")?) },
+            "forget-lock" => {
+                let lock = LockName::parse(word(args)?)?;
+                Command::ForgetLocks { locks: vec![(lock, Revision(number(args, "since")?))] }
+            }
+            "forget-history" => Command::ForgetHistory { through: Revision(number(args, "through")?) },
+            _ => return Err(format!("no such verdict: {name}").into()),
+        })
     }
 
     fn apply(&mut self, command: Command) -> String {

@@ -46,8 +46,29 @@ pub struct Cluster {
     /// The revision at which the digest was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest_revision: Option<Revision>,
+    /// Commands at which this server's program panicked: defects. Almost always none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defects: Vec<Defect>,
     /// The members; none before the cluster has formed.
     pub members: Vec<Member>,
+}
+
+/// A command at which a server's program panicked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Defect {
+    /// The log entry that has it.
+    pub log_index: u64,
+    /// Whether it was left out, because it panicked again. Else it went well at the second try.
+    pub left_out: bool,
+    /// What kind of command it is.
+    pub kind: String,
+    /// 16 hexadecimal digits, the same for the same request.
+    pub fingerprint: String,
+    /// What the panic said.
+    pub message: String,
+    /// The version of the program in which it panicked.
+    pub version: String,
 }
 
 /// A member of the cluster, as the answering node knows it.

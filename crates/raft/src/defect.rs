@@ -1,0 +1,422 @@
+//! Commands at which the machine panicked. A node tries such a command once more after a restart, and then leaves it out.
+//!
+//! A panic in the middle of a command leaves half a change in memory, so the process starts again: from the newest snapshot and
+//! the log. Before it goes down, it notes the command's place in the log. At the second panic at the same place it leaves the
+//! command out: the command answers `Rejection::Defect` and changes nothing. All nodes have the same state and the same command
+//! there, so all of them come to the same end. A panic that does not come again was none of the command's: the machine's memory
+//! may be failing.
+//!
+//! Nothing of this costs anything where nothing panics. `docs/decisions/0025-a-defect-in-a-command.md` says which panics it
+//! covers, and why.
+
+use fairhold_metrics::Gauge;
+use fairhold_state::command::{Command, LOG_FORMAT};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::{
+    any::Any,
+    cell::Cell,
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Panics at one place in the log after which a command is left out.
+const PANICS_MAX: u8 = 2;
+/// Defects that are noted. The oldest go first.
+const NOTED_MAX: usize = 64;
+/// After so many defects in verdicts of one kind, the leader's clock reaches no more of that kind: each of them is another
+/// command, and the next one would panic too.
+const VERDICTS_MAX: usize = 3;
+/// Bytes of a panic's message that are noted.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+thread_local! {
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread, right now, is one of a command: then it is caught, and a panic hook must not end the process.
+#[must_use]
+pub fn is_caught_here() -> bool {
+    CAUGHT.get()
+}
+
+/// A command at which the machine panicked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defect {
+    /// The log entry.
+    pub index: u64,
+    /// The command's place in it, from 0.
+    pub position: u64,
+    /// How often it panicked there, at most 2.
+    pub panics: u8,
+    /// Whether the second try went well.
+    pub passed: bool,
+    /// Whether the state was checked since the command was left out.
+    pub checked: bool,
+    /// What kind of command it is; empty until the second try.
+    pub kind: String,
+    /// What the command asks for, as a number: the same for the same request. 0 until the second try.
+    pub fingerprint: u64,
+    /// What the panic said.
+    pub message: String,
+    /// The version of this program in which it panicked.
+    pub version: String,
+}
+
+impl Defect {
+    /// Whether the command is left out.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.panics >= PANICS_MAX
+    }
+}
+
+/// Where a node notes its defects, so that they outlast the process, and how it starts again.
+pub trait DefectBook: Send + Sync + 'static {
+    /// What was noted last; nothing where nothing ever was.
+    fn load(&self) -> io::Result<Vec<Defect>>;
+
+    /// Notes these in place of those before. When it returns, they survive a loss of power.
+    fn save(&self, defects: &[Defect]) -> io::Result<()>;
+
+    /// Starts the process again, and does not return; or says why the replica just ends.
+    fn start_again(&self) -> io::Error;
+}
+
+/// Notes nothing, for replicas that live no longer than their process: a panic ends them.
+#[derive(Debug, Clone, Copy)]
+pub struct NoDefectBook;
+
+impl DefectBook for NoDefectBook {
+    fn load(&self) -> io::Result<Vec<Defect>> {
+        Ok(Vec::new())
+    }
+
+    fn save(&self, _: &[Defect]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn start_again(&self) -> io::Error {
+        io::Error::other("a command panicked, and nothing is noted of it")
+    }
+}
+
+/// The defects that this node knows of.
+pub(crate) struct Defects {
+    book: Arc<dyn DefectBook>,
+    noted: Mutex<Vec<Defect>>,
+    /// How many are left out.
+    pub(crate) left_out: Gauge,
+}
+
+/// What is to be done at a place in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The command is to be tried again, or nothing is known of it.
+    Suspect,
+    /// The command is left out. The state is to be checked, where it was not since.
+    LeftOut { fingerprint: u64, checked: bool },
+}
+
+impl Defects {
+    pub(crate) fn load(book: Arc<dyn DefectBook>) -> io::Result<Defects> {
+        let noted = book.load()?;
+        let left_out = Gauge::default();
+        left_out.set(count(&noted));
+        Ok(Defects { book, noted: Mutex::new(noted), left_out })
+    }
+
+    /// All that is noted, oldest first.
+    pub(crate) fn noted(&self) -> Vec<Defect> {
+        self.locked().clone()
+    }
+
+    /// The places in an entry of which something is noted: almost always none.
+    pub(crate) fn in_entry(&self, index: u64) -> Vec<u64> {
+        self.locked().iter().filter(|defect| defect.index == index && !defect.passed).map(|defect| defect.position).collect()
+    }
+
+    /// What is to be done with a command, at a place of which something is noted.
+    pub(crate) fn meet(&self, index: u64, position: u64, command: &Command) -> Place {
+        let mut noted = self.locked();
+        let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) else { return Place::Suspect };
+        if defect.is_left_out() {
+            return Place::LeftOut { fingerprint: defect.fingerprint, checked: defect.checked };
+        }
+        (defect.kind, defect.fingerprint) = (kind(command), fingerprint(command));
+        let (kind, fingerprint) = (&defect.kind, defect.fingerprint);
+        let fingerprint = Hex(fingerprint);
+        tracing::warn!(index, position, kind, %fingerprint, "trying a command again at which this node panicked");
+        Place::Suspect
+    }
+
+    /// The second try went well.
+    pub(crate) fn note_passed(&self, index: u64, position: u64) -> io::Result<()> {
+        tracing::error!(
+            index,
+            position,
+            "a command panicked once and not again: the memory of this machine may be failing. Test it, and compare this node's \
+             state with the others' (fairhold doctor)"
+        );
+        self.change(index, position, |defect| defect.passed = true)
+    }
+
+    /// The state is sound without the command.
+    pub(crate) fn note_checked(&self, index: u64, position: u64) -> io::Result<()> {
+        self.change(index, position, |defect| defect.checked = true)
+    }
+
+    /// Notes a panic, and starts the process again: half a change is in memory. Returns only where it cannot.
+    pub(crate) fn give_up(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
+        let message = message(panic);
+        let saved = {
+            let mut noted = self.locked();
+            match noted.iter_mut().find(|defect| defect.is_at(index, position)) {
+                Some(defect) => {
+                    // Once it went well here, as on the other nodes: it counts from the beginning.
+                    defect.panics = if defect.passed { 1 } else { PANICS_MAX.min(defect.panics + 1) };
+                    defect.passed = false;
+                    (defect.message, defect.version) = (message.clone(), VERSION.to_owned());
+                }
+                None => noted.push(Defect {
+                    index,
+                    position,
+                    panics: 1,
+                    passed: false,
+                    checked: false,
+                    kind: String::new(),
+                    fingerprint: 0,
+                    message: message.clone(),
+                    version: VERSION.to_owned(),
+                }),
+            }
+            let surplus = noted.len().saturating_sub(NOTED_MAX);
+            noted.drain(..surplus);
+            self.book.save(&noted)
+        };
+        tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node starts again");
+        match saved {
+            Ok(()) => self.book.start_again(),
+            // Without the note it would panic at the same place for ever.
+            Err(error) => io::Error::new(error.kind(), format!("a command panicked ({message}), which cannot be noted: {error}")),
+        }
+    }
+
+    /// Whether any command was ever left out.
+    pub(crate) fn has_left_out(&self) -> bool {
+        self.left_out.get() > 0
+    }
+
+    /// The fingerprint of a command that would panic, as far as is known. Whoever leads does not propose it again: a client that
+    /// repeats its request must not send all nodes down with each try.
+    pub(crate) fn refuses(&self, command: &Command) -> Option<u64> {
+        if !self.has_left_out() {
+            return None;
+        }
+        let noted = self.locked();
+        let mut ours = noted.iter().filter(|defect| defect.is_left_out() && defect.version == VERSION).peekable();
+        ours.peek()?;
+        let (fingerprint, kind) = (fingerprint(command), kind(command));
+        let (same, alike): (Vec<_>, Vec<_>) =
+            ours.filter(|defect| defect.kind == kind).partition(|defect| defect.fingerprint == fingerprint);
+        let too_many = is_verdict(command) && alike.len() >= VERDICTS_MAX;
+        (!same.is_empty() || too_many).then_some(fingerprint)
+    }
+
+    fn change(&self, index: u64, position: u64, change: impl FnOnce(&mut Defect)) -> io::Result<()> {
+        let mut noted = self.locked();
+        if let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) {
+            change(defect);
+        }
+        self.left_out.set(count(&noted));
+        self.book.save(&noted)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Defect {
+    fn is_at(&self, index: u64, position: u64) -> bool {
+        self.index == index && self.position == position
+    }
+}
+
+/// Does something with a command, and catches its panic.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    CAUGHT.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    CAUGHT.set(false);
+    done
+}
+
+/// A fingerprint as people see it.
+pub(crate) struct Hex(pub(crate) u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+fn count(noted: &[Defect]) -> i64 {
+    i64::try_from(noted.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
+}
+
+/// The command's variant, as the code names it.
+fn kind(command: &Command) -> String {
+    let text = format!("{command:?}");
+    text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
+}
+
+/// The first bytes of a hash over the command but for its time, which is another at each try.
+fn fingerprint(command: &Command) -> u64 {
+    // What was in the log can be encoded.
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &command.clone().without_time()).unwrap_or_default();
+    Sha256::digest(&bytes).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Whether a command comes from the leader's clock and not from a client, and is another one each time.
+fn is_verdict(command: &Command) -> bool {
+    match command {
+        Command::EndCooling { .. }
+        | Command::EndHolds { .. }
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLocks { .. }
+        | Command::Sweep { .. }
+        | Command::Continue { .. } => true,
+        Command::FormCluster { .. }
+        | Command::OpenSession(_)
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::Acquire(_)
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::Release { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Transact(_)
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::Upgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::Proclaim(_)
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::NoteKey { .. } => false,
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("a panic without a text");
+    let end = text.floor_char_boundary(MESSAGE_BYTES_MAX.min(text.len()));
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{Revision, SessionId, time::WallMillis};
+
+    /// Keeps what is noted, as a disk does.
+    #[derive(Default)]
+    struct Paper(Mutex<Vec<Defect>>);
+
+    impl DefectBook for Paper {
+        fn load(&self) -> io::Result<Vec<Defect>> {
+            Ok(self.0.lock().unwrap().clone())
+        }
+
+        fn save(&self, defects: &[Defect]) -> io::Result<()> {
+            *self.0.lock().unwrap() = defects.to_vec();
+            Ok(())
+        }
+
+        fn start_again(&self) -> io::Error {
+            io::Error::other("started again")
+        }
+    }
+
+    fn close(session: u128, at: u64) -> Command {
+        Command::CloseSession { session: SessionId(session), at: WallMillis(at) }
+    }
+
+    fn panics_at(paper: &Arc<Paper>, index: u64, command: &Command) {
+        for _ in 0..PANICS_MAX {
+            let life = Defects::load(paper.clone()).unwrap();
+            if !life.in_entry(index).is_empty() {
+                assert_eq!(life.meet(index, 0, command), Place::Suspect);
+            }
+            assert_eq!(life.give_up(index, 0, &"planted").to_string(), "started again");
+        }
+    }
+
+    #[test]
+    fn a_command_is_left_out_after_its_second_panic_and_refused_when_it_comes_again() {
+        let paper = Arc::<Paper>::default();
+        panics_at(&paper, 7, &close(1, 10));
+        let life = Defects::load(paper.clone()).unwrap();
+        assert_eq!((life.in_entry(7), life.in_entry(8)), (vec![0], vec![]));
+        assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { checked: false, .. }));
+        life.note_checked(7, 0).unwrap();
+        assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { checked: true, .. }));
+        assert!(life.refuses(&close(1, 99)).is_some(), "the time is no part of the request");
+        assert!(life.refuses(&close(2, 10)).is_none());
+        assert_eq!((life.left_out.get(), life.noted()[0].kind.as_str()), (1, "CloseSession"));
+    }
+
+    #[test]
+    fn a_panic_that_does_not_come_again_leaves_nothing_out_and_counts_from_the_beginning() {
+        let paper = Arc::<Paper>::default();
+        let life = Defects::load(paper.clone()).unwrap();
+        drop(life.give_up(7, 0, &"once"));
+        let life = Defects::load(paper.clone()).unwrap();
+        assert_eq!(life.meet(7, 0, &close(1, 10)), Place::Suspect);
+        life.note_passed(7, 0).unwrap();
+        assert!(life.in_entry(7).is_empty() && life.refuses(&close(1, 10)).is_none());
+        drop(life.give_up(7, 0, &"and once more, much later"));
+        let life = Defects::load(paper).unwrap();
+        assert_eq!((life.noted()[0].panics, life.noted()[0].passed), (1, false));
+    }
+
+    #[test]
+    fn another_version_tries_again_what_panicked_in_this_one() {
+        let paper = Arc::<Paper>::default();
+        panics_at(&paper, 7, &close(1, 10));
+        paper.0.lock().unwrap()[0].version = "0.0.0".to_owned();
+        let life = Defects::load(paper).unwrap();
+        assert!(life.refuses(&close(1, 10)).is_none(), "it may be mended");
+        assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { .. }), "what is in the log keeps its meaning");
+    }
+
+    #[test]
+    fn the_clock_reaches_no_more_verdicts_of_a_kind_that_panics_each_time() {
+        let paper = Arc::<Paper>::default();
+        let forget = |through| Command::Forget { through: Revision(through) };
+        for index in 0..VERDICTS_MAX as u64 {
+            assert!(Defects::load(paper.clone()).unwrap().refuses(&forget(100)).is_none());
+            panics_at(&paper, index, &forget(index));
+        }
+        let life = Defects::load(paper).unwrap();
+        assert!(life.refuses(&forget(100)).is_some());
+        assert!(life.refuses(&close(1, 10)).is_none());
+    }
+
+    #[test]
+    fn only_the_newest_are_noted_and_messages_have_an_end() {
+        let life = Defects::load(Arc::<Paper>::default()).unwrap();
+        for index in 0..NOTED_MAX as u64 + 5 {
+            drop(life.give_up(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
+        }
+        let noted = life.noted();
+        assert_eq!((noted.len(), noted[0].index), (NOTED_MAX, 5));
+        assert_eq!(noted[0].message.len(), MESSAGE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,84 @@
+//! The file `DEFECTS`: the commands at which the machine panicked (`fairhold_raft::defect`). There is none where none ever did.
+
+use crate::durable;
+use fairhold_raft::defect::{Defect, DefectBook};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// The version byte of the `DEFECTS` file.
+pub const DEFECTS_FORMAT: u8 = 1;
+
+const DEFECTS: &str = "DEFECTS";
+const DEFECTS_TEMPORARY: &str = "DEFECTS.new";
+
+/// The file, and how the process starts again.
+#[derive(Debug)]
+pub struct DefectFile {
+    directory: PathBuf,
+    start_again: fn() -> io::Error,
+}
+
+impl DefectFile {
+    /// That of a data directory. `start_again` does not return where it can start the process again.
+    #[must_use]
+    pub fn new(directory: &Path, start_again: fn() -> io::Error) -> DefectFile {
+        DefectFile { directory: directory.to_owned(), start_again }
+    }
+}
+
+impl DefectBook for DefectFile {
+    fn load(&self) -> io::Result<Vec<Defect>> {
+        let path = self.directory.join(DEFECTS);
+        match std::fs::read(&path) {
+            Ok(bytes) => fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(durable::naming(&path, error)),
+        }
+    }
+
+    fn save(&self, defects: &[Defect]) -> io::Result<()> {
+        let bytes = fairhold_codec::encode(DEFECTS_FORMAT, &defects).map_err(io::Error::other)?;
+        durable::write(&self.directory.join(DEFECTS_TEMPORARY), &self.directory.join(DEFECTS), &[&bytes])
+    }
+
+    fn start_again(&self) -> io::Error {
+        (self.start_again)()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defect(index: u64) -> Defect {
+        Defect {
+            index,
+            position: 3,
+            panics: 2,
+            passed: false,
+            checked: true,
+            kind: "Acquire".to_owned(),
+            fingerprint: 7,
+            message: "index out of bounds".to_owned(),
+            version: "0.1.0".to_owned(),
+        }
+    }
+
+    #[test]
+    fn defects_are_read_as_they_were_written_and_damage_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let book = DefectFile::new(directory.path(), || io::Error::other("no"));
+        assert_eq!(book.load().unwrap(), []);
+        book.save(&[defect(1), defect(2)]).unwrap();
+        assert_eq!(book.load().unwrap(), [defect(1), defect(2)]);
+
+        let path = directory.path().join(DEFECTS);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[5] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let error = book.load().unwrap_err();
+        assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("DEFECTS is damaged"), "{error}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Every call that changes something acts once, whatever arrives twice, late, or after the caller has undone it.
+//!
+//! For each changing call of the API the first try is held up at a follower that sleeps. The same request succeeds at another
+//! server, the caller undoes what it did, and then the follower wakes and the first try arrives: nothing may change. A call of
+//! `proto/openapi.json` without a row fails the test, which also writes the table of `docs/acts-once.md`.
+
+#[path = "acts_once/rows.rs"]
+mod rows;
+
+use crate::{
+    client::{Answer, Call, Client},
+    harness::{Cluster, LONG, all, alone},
+    watching::Watching,
+};
+use rows::{Other, Row, Stage};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{fmt::Write, fs, time::Duration};
+
+const PAGE: &str = "../../docs/acts-once.md";
+const DESCRIPTION: &str = include_str!("../../proto/openapi.json");
+/// The longest that a first try may take, the follower's sleep included.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(100);
+/// It moves the leadership, which the other rows need where it is.
+const LAST: &str = "handOver";
+
+/// The operations that change something, as `METHOD path` and name.
+fn operations() -> Vec<(String, String)> {
+    let description: Value = serde_json::from_str(DESCRIPTION).expect("the description is JSON");
+    let mut operations = Vec::new();
+    for (path, methods) in description["paths"].as_object().expect("paths") {
+        for method in ["post", "put", "patch", "delete"] {
+            if let Some(name) = methods[method]["operationId"].as_str() {
+                operations.push((format!("{} {path}", method.to_uppercase()), name.to_owned()));
+            }
+        }
+    }
+    operations.sort_by_key(|(_, name)| name == LAST);
+    operations
+}
+
+/// Makes the request where a server is awake, shows that its key takes no other request, and undoes what it did.
+async fn act_and_undo(client: &Client, row: &Row) {
+    let done = client.send(&row.first).await;
+    assert_eq!(done.status, row.done, "{}: {done:?}", row.operation);
+    let again = client.send(&row.first).await;
+    assert_eq!(again.status, row.again, "{} again: {again:?}", row.operation);
+    match &row.other {
+        Other::Refused(other) => drop(client.send(other).await.expect_problem(422, "idempotency_mismatch")),
+        Other::Within(other) => {
+            let answer = client.send(other).await.expect_status(200);
+            assert_eq!(answer.json["answers"][0]["status"], 422, "{answer:?}");
+        }
+        Other::None(_) => {}
+    }
+    for undo in (row.undo)(&done) {
+        let undone = client.send(&undo).await;
+        assert!((200..300).contains(&undone.status), "{} is undone: {undone:?}", row.operation);
+    }
+}
+
+/// What happened after a revision: nothing but the sentinel that is written last.
+async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
+    let mut watching = Watching::open(client, at, &format!("from={}", after + 1)).await;
+    client.write(&Call::put("/v1/nodes/sentinel", "")).await;
+    loop {
+        let line = watching.raw().await.expect("the watch goes on").expect("the watch goes on");
+        let event: Value = serde_json::from_str(&line).expect("a line of JSON");
+        match (event["type"].as_str(), event["path"].as_str()) {
+            (Some("bookmark"), _) => {}
+            (Some("created"), Some("/sentinel")) => return,
+            _ => panic!("a first try that arrived late changed something: {line}"),
+        }
+    }
+}
+
+#[test]
+fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let leader = cluster.leader().await;
+        let [awake, asleep] = cluster.followers().await;
+        let url = |index: usize| cluster.nodes[index].url.clone();
+        // As many as there are nodes, and none that sleeps.
+        let client = Client::new(vec![url(leader), url(awake), url(leader)]);
+        let stage = Stage::new(&client, cluster.nodes[leader].id, cluster.nodes[awake].id).await;
+        let mut rows = Vec::new();
+        for (route, operation) in operations() {
+            rows.push(stage.row(&route, &operation).await);
+        }
+
+        cluster.nodes[asleep].signal(Signal::STOP);
+        let late: Vec<_> = rows.iter().map(|row| row.first.clone().within(ARRIVES_WITHIN)).collect();
+        let sleeping = cluster.client(asleep);
+        let late = late.into_iter().map(|call| {
+            let client = sleeping.clone();
+            tokio::spawn(async move { client.send_to(asleep, &call).await })
+        });
+        let late: Vec<_> = late.collect();
+        for row in &rows {
+            act_and_undo(&client, row).await;
+        }
+        let before = client.send(&Call::get("/v1/cluster")).await;
+
+        cluster.nodes[asleep].signal(Signal::CONT);
+        let arrived: Vec<Answer> = all(late).await.into_iter().map(|answer| answer.expect("it is answered")).collect();
+        for (row, answer) in rows.iter().zip(&arrived) {
+            assert!(answer.status != 503, "{}: the first try was turned away, and shows nothing: {answer:?}", row.operation);
+        }
+        assert_nothing_happened(&client, 0, before.revision()).await;
+        let after = client.send(&Call::get("/v1/cluster")).await;
+        for field in ["leader", "term"] {
+            assert_eq!(before.number(field), after.number(field), "another one leads");
+        }
+        assert_page(&rows);
+    });
+}
+
+fn assert_page(rows: &[Row]) {
+    let mut table =
+        String::from("| call | what it did | what the caller did then | its key with another request |\n|---|---|---|---|\n");
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    rows.sort_by_key(|row| row.route.clone());
+    for row in rows {
+        let (did, undid) = row.words;
+        writeln!(table, "| `{}` | {did} | {undid} | {} |", row.route, row.other).expect("a text takes all");
+    }
+    let text = fs::read_to_string(PAGE).expect("the page is there");
+    let (head, rest) = text.split_once("<!-- table -->\n").expect("the page marks its table");
+    let (_, tail) = rest.split_once("<!-- end of table -->\n").expect("the page marks the end of its table");
+    let wanted = format!("{head}<!-- table -->\n{table}<!-- end of table -->\n{tail}");
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        fs::write(PAGE, &wanted).expect("the page can be written");
+    } else {
+        assert_eq!(text, wanted, "the page differs from what was tried: UPDATE_GOLDENFILES=1 writes it anew");
+    }
+}

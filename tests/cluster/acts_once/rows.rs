@@ -1,0 +1,271 @@
+//! One row for each call that changes something: the first try, and how its caller undoes it.
+
+use crate::client::{Answer, Call, Client, Grant, Session, new_key};
+use serde_json::json;
+use std::fmt;
+
+/// What a caller does after an answer.
+type Undo = Box<dyn Fn(&Answer) -> Vec<Call>>;
+
+/// How a call is tried.
+pub(crate) struct Row {
+    /// `METHOD path`, as the description has it.
+    pub(crate) route: String,
+    /// Its name there.
+    pub(crate) operation: String,
+    /// The request, which is sent twice.
+    pub(crate) first: Call,
+    /// The status of its answer.
+    pub(crate) done: u16,
+    /// The status of its answer when it comes again at once.
+    pub(crate) again: u16,
+    /// What its key answers to another request.
+    pub(crate) other: Other,
+    /// What the caller does then, after this answer.
+    pub(crate) undo: Undo,
+    /// What the request did, and what the caller did then, for the page.
+    pub(crate) words: (&'static str, &'static str),
+}
+
+/// What a key answers that comes with another request.
+pub(crate) enum Other {
+    /// It is refused.
+    Refused(Call),
+    /// It is refused, in the answer of a batch.
+    Within(Call),
+    /// There is no such case, for this reason.
+    None(&'static str),
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Other::Refused(_) => f.write_str("`422`"),
+            Other::Within(_) => f.write_str("`422` within the answer"),
+            Other::None(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Where all rows are tried.
+pub(crate) struct Stage {
+    client: Client,
+    session: Session,
+    leader: usize,
+    other: usize,
+}
+
+const TTL: &str = "10m";
+const ID_IS_KEY: &str = "the id in the path is the key";
+
+impl Stage {
+    pub(crate) async fn new(client: &Client, leader: usize, other: usize) -> Stage {
+        let session = client.open_session(TTL, "stage").await;
+        Stage { client: client.clone(), session, leader, other }
+    }
+
+    /// The row of a call, with all that it needs to be there.
+    pub(crate) async fn row(&self, route: &str, operation: &str) -> Row {
+        let row = match operation {
+            "acquire" | "acquireMany" | "batch" | "stand" => self.of_taking(operation),
+            "releaseGrant" | "renewGrant" | "downgradeGrant" | "upgradeGrant" => self.of_grants(operation).await,
+            "proclaim" | "setLock" | "breakLock" | "revokeLock" => self.of_locks(operation).await,
+            "putNode" | "deleteNode" | "createSequential" | "putRoot" | "deleteRoot" | "createInRoot" | "transact" => {
+                self.of_nodes(operation).await
+            }
+            "openSession" | "endSession" | "keepAlive" | "keepAliveMany" => self.of_sessions(operation).await,
+            "handOver" | "takeSnapshot" => self.of_the_cluster(operation),
+            _ => panic!("{route} ({operation}) has no row: say how its first try arrives late, and how its caller undoes it"),
+        };
+        Row { route: route.to_owned(), operation: operation.to_owned(), ..row }
+    }
+
+    /// Holds a lock, in the session.
+    async fn hold(&self, lock: &str, more: &str) -> Grant {
+        self.client.acquire(lock, &format!("session={}{more}", self.session.id)).await
+    }
+
+    fn of_taking(&self, operation: &str) -> Row {
+        let (key, session) = (new_key(), &self.session.id);
+        let batch = |lock: &str| {
+            let call = json!({ "acquire": { "id": key, "lock": lock, "session": session } });
+            Call::post("/v1/batch").json(&json!({ "calls": [call] }))
+        };
+        let post = |path: String| Call::post(&path).key(&key);
+        let many = |name: &str| post("/v1/locks".to_owned()).json(&json!({ "locks": [{ "name": name }], "session": session }));
+        let (first, other) = match operation {
+            "batch" => (batch("batch"), Other::Within(batch("batch-other"))),
+            "acquireMany" => (many("many"), Other::Refused(many("many-other"))),
+            "stand" => {
+                let stand = |election: &str| post(format!("/v1/elections/{election}?session={session}&value=a"));
+                (stand("stand"), Other::Refused(stand("stand-other")))
+            }
+            _ => {
+                let take = |lock: &str| post(format!("/v1/locks/{lock}?session={session}"));
+                (take("taken"), Other::Refused(take("taken-other")))
+            }
+        };
+        let release = Call::delete(&format!("/v1/grants/{key}?session={session}"));
+        row(first, 200, other, vec![release], ("took a grant", "released it"))
+    }
+
+    async fn of_grants(&self, operation: &str) -> Row {
+        let of = |grant: &Grant, what: &str| format!("/v1/grants/{}{what}", grant.id);
+        match operation {
+            "releaseGrant" => {
+                let held = self.hold("released", "").await;
+                let again = Call::post(&format!("/v1/locks/released?session={}", self.session.id));
+                let words = ("released a grant", "took the lock again, in the same session");
+                row(Call::delete(&of(&held, "")), 204, Other::None(ID_IS_KEY), vec![again], words)
+            }
+            "renewGrant" => {
+                let held = self.client.acquire("renewed", "ttl=10m").await;
+                let renew = |ttl: &str| Call::post(&of(&held, "/renew")).json(&json!({ "ttl": ttl }));
+                let key = new_key();
+                let other = Other::Refused(renew("31m").key(&key));
+                let words = ("renewed a grant with another `ttl`", "renewed it with a third one");
+                row(renew("20m").key(&key), 200, other, vec![renew("15m")], words)
+            }
+            change => {
+                let (mode, back, lock) = match change {
+                    "downgradeGrant" => ("", "upgrade", "downgraded"),
+                    _ => ("&mode=shared", "downgrade", "upgraded"),
+                };
+                let there = if back == "upgrade" { "/downgrade" } else { "/upgrade" };
+                let (held, another) = (self.hold(lock, mode).await, self.hold(&format!("{lock}-other"), mode).await);
+                let key = new_key();
+                let other = Other::Refused(Call::post(&of(&another, there)).key(&key));
+                let undo = vec![Call::post(&of(&held, &format!("/{back}")))];
+                let words = match back {
+                    "upgrade" => ("made an exclusive grant shared", "made it exclusive again"),
+                    _ => ("made a shared grant exclusive", "made it shared again"),
+                };
+                row(Call::post(&of(&held, there)).key(&key), 200, other, undo, words)
+            }
+        }
+    }
+
+    async fn of_locks(&self, operation: &str) -> Row {
+        let key = new_key();
+        let session = &self.session.id;
+        match operation {
+            "proclaim" => {
+                let stands = Call::post(&format!("/v1/elections/proclaims?session={session}&value=0"));
+                let leads = self.client.acquire_with(&stands).await;
+                let proclaim = |value: &str| Call::put(&format!("/v1/elections/proclaims?grant={}&value={value}", leads.id), "");
+                let other = Other::Refused(proclaim("c").key(&key));
+                row(proclaim("a").key(&key), 200, other, vec![proclaim("b")], ("proclaimed a value", "proclaimed another one"))
+            }
+            "setLock" => {
+                let set = |limit: u64| Call::patch("/v1/locks/set").json(&json!({ "limit": limit }));
+                let other = Other::Refused(set(4).key(&key));
+                row(set(5).key(&key), 200, other, vec![set(2)], ("set a limit", "set another one"))
+            }
+            "breakLock" => {
+                self.hold("broken", "").await;
+                let broken = |reason: &str| Call::delete(&format!("/v1/locks/broken/holders?reason={reason}")).key(&key);
+                let again = Call::post(&format!("/v1/locks/broken?session={session}"));
+                let words = ("broke a lock", "let another grant hold it");
+                row(broken("a"), 204, Other::Refused(broken("b")), vec![again], words)
+            }
+            _ => {
+                let held = self.hold("revoked", "").await;
+                let revoke = |reason: &str| Call::post(&format!("/v1/locks/revoked/holders/revoke?reason={reason}")).key(&key);
+                let release = Call::delete(&format!("/v1/grants/{}", held.id));
+                let again = Call::post(&format!("/v1/locks/revoked?session={session}"));
+                let words = ("asked the holder to give a lock back", "let another grant hold it");
+                row(revoke("a"), 202, Other::Refused(revoke("b")), vec![release, again], words)
+            }
+        }
+    }
+
+    async fn of_nodes(&self, operation: &str) -> Row {
+        let key = new_key();
+        let put = |path: &str, value: &str| Call::put(&format!("/v1/nodes/{path}"), value.to_owned());
+        match operation {
+            "putNode" => {
+                let other = Other::Refused(put("put", "c").key(&key));
+                row(put("put", "a").key(&key), 201, other, vec![put("put", "b")], ("wrote a node", "wrote it again"))
+            }
+            "putRoot" => {
+                let other = Other::Refused(put("", "c").key(&key));
+                row(put("", "a").key(&key), 200, other, vec![put("", "b")], ("wrote the root", "wrote it again"))
+            }
+            "deleteNode" => {
+                self.client.write(&put("deleted", "a")).await;
+                self.client.write(&put("deleted-other", "a")).await;
+                let delete = |path: &str| Call::delete(&format!("/v1/nodes/{path}")).key(&key);
+                let other = Other::Refused(delete("deleted-other"));
+                let words = ("deleted a node", "created it again");
+                row(delete("deleted"), 204, other, vec![put("deleted", "b")], words)
+            }
+            "deleteRoot" => {
+                let words = ("was refused: the root stays", "nothing");
+                row(Call::delete("/v1/nodes/").key(&key), 403, Other::None("nothing is done with it"), vec![], words)
+            }
+            "transact" => {
+                let write = |value: &str| {
+                    let put = json!({ "put": { "path": "/transacted", "value": value } });
+                    Call::post("/v1/txn").json(&json!({ "then": [put] }))
+                };
+                let other = Other::Refused(write("c").key(&key));
+                row(write("a").key(&key), 200, other, vec![write("b")], ("wrote in a transaction", "wrote again in another one"))
+            }
+            sequential => {
+                let parent = if sequential == "createInRoot" { "" } else { "parent" };
+                if !parent.is_empty() {
+                    self.client.write(&put(parent, "")).await;
+                }
+                let create = |name: &str| Call::post(&format!("/v1/nodes/{parent}?sequential&name={name}")).key(&key);
+                let delete = |answer: &Answer| vec![Call::delete(&format!("/v1/nodes{}", answer.string("path")))];
+                let words = ("created a node with a number", "deleted it");
+                let row = row(create("a-"), 201, Other::Refused(create("b-")), vec![], words);
+                Row { undo: Box::new(delete), ..row }
+            }
+        }
+    }
+
+    async fn of_sessions(&self, operation: &str) -> Row {
+        if operation == "openSession" {
+            let key = new_key();
+            let open = |name: &str| Call::post("/v1/sessions").json(&json!({ "ttl": TTL, "name": name })).key(&key);
+            let close = |answer: &Answer| vec![Call::delete(&format!("/v1/sessions/{}", answer.string("id")))];
+            let row = row(open("a"), 201, Other::Refused(open("b")), vec![], ("opened a session", "closed it"));
+            return Row { undo: Box::new(close), ..row };
+        }
+        let session = self.client.open_session(TTL, operation).await;
+        let close = Call::delete(&format!("/v1/sessions/{}", session.id));
+        match operation {
+            "endSession" => {
+                let open = Call::post("/v1/sessions").json(&json!({ "ttl": TTL }));
+                let row = row(close, 204, Other::None(ID_IS_KEY), vec![open], ("closed a session", "opened another one"));
+                Row { again: 404, ..row }
+            }
+            "keepAlive" => {
+                let keep = Call::post(&format!("/v1/sessions/{}/keepalive", session.id));
+                row(keep, 200, Other::None("a keepalive is not remembered"), vec![close], ("kept a session alive", "closed it"))
+            }
+            _ => {
+                let keep = Call::post("/v1/sessions/keepalive").json(&json!({ "ids": [session.id] }));
+                row(keep, 200, Other::None("a keepalive is not remembered"), vec![close], ("kept sessions alive", "closed one"))
+            }
+        }
+    }
+
+    fn of_the_cluster(&self, operation: &str) -> Row {
+        if operation == "takeSnapshot" {
+            let words = ("took a snapshot of one server", "nothing: the state is the same");
+            return row(Call::post("/v1/cluster/snapshot"), 200, Other::None("there is only one such request"), vec![], words);
+        }
+        let key = new_key();
+        let lead = |id: usize| Call::post("/v1/cluster/leader").json(&json!({ "to": id }));
+        let other = Other::Refused(lead(self.leader).key(&key));
+        let words = ("handed the leadership over", "handed it back");
+        row(lead(self.other).key(&key), 200, other, vec![lead(self.leader)], words)
+    }
+}
+
+fn row(first: Call, done: u16, other: Other, undo: Vec<Call>, words: (&'static str, &'static str)) -> Row {
+    let undo = Box::new(move |_: &Answer| undo.clone());
+    Row { route: String::new(), operation: String::new(), first, done, again: done, other, undo, words }
+}
