@@ -1,7 +1,8 @@
-//! What every answer has: the revision, the leader, the request's id; and the redirect for those who asked for it.
+//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect for those who asked for it.
 
 use crate::{
     answer,
+    cluster_header::ClusterHeader,
     error::Problem,
     headers,
     metrics::{HttpMetrics, Waits},
@@ -26,6 +27,7 @@ const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::P
 /// The node, and the requests that were taken so far.
 pub(crate) struct Envelope<RT: AsyncRuntime> {
     node: Node<RT>,
+    cluster: ClusterHeader,
     requests: Arc<Requests>,
     metrics: HttpMetrics,
 }
@@ -38,14 +40,20 @@ struct Requests {
 
 impl<RT: AsyncRuntime> Clone for Envelope<RT> {
     fn clone(&self) -> Self {
-        Envelope { node: self.node.clone(), requests: Arc::clone(&self.requests), metrics: self.metrics.clone() }
+        Envelope {
+            node: self.node.clone(),
+            cluster: self.cluster.clone(),
+            requests: Arc::clone(&self.requests),
+            metrics: self.metrics.clone(),
+        }
     }
 }
 
 impl<RT: AsyncRuntime> Envelope<RT> {
     pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
         let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
-        Envelope { node, requests: Arc::new(Requests { prefix, taken: AtomicU64::new(0) }), metrics }
+        let requests = Arc::new(Requests { prefix, taken: AtomicU64::new(0) });
+        Envelope { cluster: ClusterHeader::of(&node), node, requests, metrics }
     }
 }
 
@@ -100,6 +108,9 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);
+    if let Some(cluster) = envelope.cluster.value() {
+        headers.insert(headers::CLUSTER, cluster.clone());
+    }
     if let Some(leader) = envelope.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
         headers.insert(headers::LEADER, leader);
     }

@@ -260,9 +260,10 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let received = Received::with_json::<RT>(request).await?;
     let ttl = received.params(&RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
     received.key()?;
-    let renewed = node.renew_grant(received.grant()?, ttl, received.timeout).await;
+    let id = received.grant()?;
+    let renewed = node.renew_grant(id, ttl, received.timeout).await;
     let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
-    answer::json(StatusCode::OK, renewed.revision, &answer::renewed(renewed.value, node.wall_now()))
+    answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
 
 /// `POST /v1/grants/{id}/downgrade`

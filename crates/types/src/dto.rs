@@ -267,11 +267,29 @@ pub struct FenceCheck {
     pub current: bool,
 }
 
-/// A renewal.
+/// A grant that was renewed. It is named, so that no other answer can be taken for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Renewed {
-    /// How long it lives without a further one.
+pub struct RenewedGrant {
+    /// Its secret id, as it was renewed by.
+    pub id: GrantId,
+    /// How long it lives without a renewal.
+    pub ttl: String,
+    /// How long it lives from now on without a further one.
+    pub expires_in: String,
+    /// The same by this node's wall clock, for people.
+    pub expires_at: String,
+}
+
+/// A session that was kept alive. It is named, so that no other answer can be taken for this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RenewedSession {
+    /// Its secret id.
+    pub id: SessionId,
+    /// How long it lives without a keepalive.
+    pub ttl: String,
+    /// How long it lives from now on without a further one.
     pub expires_in: String,
     /// The same by this node's wall clock, for people.
     pub expires_at: String,
@@ -297,6 +315,8 @@ pub struct OpenedSession {
 pub struct KeptAlive {
     /// Those that go on living.
     pub renewed: Vec<SessionId>,
+    /// How long each of them lives from now on without a further keepalive, in the same order.
+    pub ttls: Vec<String>,
     /// Those that have ended, and those that are not known.
     pub expired: Vec<SessionId>,
 }

@@ -288,7 +288,7 @@ impl Call<'_> {
             if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
                 return json!({ "description": about });
             }
-            let headers: Map<String, Value> = [headers::REVISION, headers::LEADER, headers::REQUEST_ID]
+            let headers: Map<String, Value> = [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID]
                 .into_iter()
                 .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
                 .collect();
