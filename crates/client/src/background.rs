@@ -8,7 +8,10 @@ use crate::{
 };
 use fairhold_types::{GrantId, SessionId};
 use reqwest::Method;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::{
     runtime::Handle,
     sync::Semaphore,
@@ -29,7 +32,8 @@ const AGAIN_EVERY: Duration = Duration::from_secs(45);
 #[derive(Debug, Clone)]
 pub(crate) struct Background {
     runtime: Handle,
-    tasks: TaskTracker,
+    /// Those of which some may still run, the newest last. Whoever waits begins another, so that nobody waits for what comes later.
+    tasks: Arc<Mutex<Vec<TaskTracker>>>,
     places: Arc<Semaphore>,
     calls: Calls,
 }
@@ -50,12 +54,22 @@ pub(crate) enum Arrival {
 
 impl Background {
     pub(crate) fn new(runtime: Handle, calls: Calls) -> Background {
-        Background { runtime, tasks: TaskTracker::new(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
+        Background { runtime, tasks: Arc::default(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
     }
 
     /// Runs something that nobody waits for.
     pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.tasks.spawn_on(task, &self.runtime)
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        match tasks.last() {
+            Some(newest) if !newest.is_closed() => newest.spawn_on(task, &self.runtime),
+            Some(_) | None => {
+                tasks.retain(|tracker| !tracker.is_empty());
+                let newest = TaskTracker::new();
+                let spawned = newest.spawn_on(task, &self.runtime);
+                tasks.push(newest);
+                spawned
+            }
+        }
     }
 
     /// Runs what renews, until it is aborted; nobody waits for its end.
@@ -108,10 +122,18 @@ impl Background {
         }
     }
 
-    /// Waits until all that runs now is done.
+    /// Waits until all that runs now is done; what begins later is not waited for.
     pub(crate) async fn settled(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.tasks.reopen();
+        let running = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.retain(|tracker| !tracker.is_empty());
+            if let Some(newest) = tasks.last() {
+                newest.close();
+            }
+            tasks.clone()
+        };
+        for tracker in running {
+            tracker.wait().await;
+        }
     }
 }

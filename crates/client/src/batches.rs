@@ -42,6 +42,8 @@ pub(crate) enum Part {
     Acquire(LockName),
     /// The end of the grant whose id is the key.
     Release,
+    /// The renewal of the grant whose id is the key.
+    Renew,
 }
 
 /// The queues of calls, one for each node. Clones are the same queues.
@@ -179,6 +181,7 @@ fn part(call: &Call) -> String {
             let fields = body.trim_start_matches('{');
             format!("{{\"acquire\":{{\"id\":\"{id}\",\"lock\":{lock},\"queue\":true,{fields}}}")
         }
+        (Some(Part::Renew), _) => format!("{{\"renew\":{{\"id\":\"{id}\"}}}}"),
         (Some(Part::Acquire(_) | Part::Release) | None, _) => format!("{{\"release\":{{\"id\":\"{id}\"}}}}"),
     }
 }

@@ -134,7 +134,8 @@ impl Cluster {
 
     async fn at(&self, url: &str, call: &Call) -> Result<Tried, Error> {
         let inner = self.client.inner();
-        Ok(inner.calls.try_at(&Endpoint::parse(url)?, call, inner.timeout).await)
+        let call = Call { of_server: true, ..call.clone() };
+        Ok(inner.calls.try_at(&Endpoint::parse(url)?, &call, inner.timeout).await)
     }
 }
 

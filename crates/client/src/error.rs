@@ -132,6 +132,14 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
+    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. What was asked for
+    /// may have been done.
+    #[error("the answer is not understood: {why}")]
+    #[non_exhaustive]
+    NotUnderstood {
+        /// What is wrong with it.
+        why: String,
+    },
     /// What the program gave is not usable: a name, an address, a time. Nothing was sent.
     #[error("{0}")]
     Invalid(String),
@@ -151,6 +159,7 @@ impl Error {
             | Error::NotEmpty { .. }
             | Error::OutcomeUnknown { .. }
             | Error::Refused { .. }
+            | Error::NotUnderstood { .. }
             | Error::Invalid(_) => false,
         }
     }

@@ -177,6 +177,10 @@ impl Guard {
         let lookout = session.map_or_else(Arc::default, Session::lookout);
         let token = terms.token();
         let terms = lookout.add(grant.number, &ended, terms);
+        if lookout.may_have_missed(grant.number) {
+            let look = lookout::look_at(client.clone(), grant.id, grant.number, Arc::clone(&lookout), lease.clone());
+            tasks.push(inner.background.keep(look));
+        }
         if session.is_none() {
             let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
             tasks.push(inner.background.keep(keep));

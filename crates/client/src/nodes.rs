@@ -132,8 +132,7 @@ fn value(reply: Reply) -> Result<Value, Error> {
     reply.done()?;
     let revision = reply.revision()?;
     let Some(version) = reply.headers.get("fairhold-version").and_then(|value| value.to_str().ok()?.parse().ok()) else {
-        let (status, detail) = (reply.status.as_u16(), "the answer names no version".to_owned());
-        return Err(Error::Refused { code: None, status, detail });
+        return Err(Error::NotUnderstood { why: "it names no version".to_owned() });
     };
     Ok(Value { bytes: reply.body, version, revision })
 }

@@ -3,7 +3,9 @@
 mod batches;
 mod grants;
 mod looking;
+mod renewals;
 mod server;
+mod strangers;
 
 use fairhold_client::{Client, Error, Lost, margin};
 use futures_util::future::poll_immediate;
