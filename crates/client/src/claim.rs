@@ -31,13 +31,10 @@ use crate::{
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use reqwest::Method;
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-/// What stays as it is in one level of a URL's path.
-pub(crate) const LEVEL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Requests of one claim that may be open at a time.
 const POSTS_MAX: usize = 4;
 /// The same request is sent anew before the server's longest wait ends, so that the place is kept.

@@ -2,7 +2,6 @@
 
 use crate::{
     batches::Part,
-    claim::LEVEL,
     clock::Moment,
     endpoints::Endpoint,
     error::Error,
@@ -11,7 +10,6 @@ use crate::{
     reading::AsOf,
 };
 use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
-use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -177,17 +175,6 @@ impl Lines {
             }
         }
     }
-}
-
-/// A text as it stands in a query.
-pub(crate) fn query(text: &str) -> String {
-    utf8_percent_encode(text, LEVEL).to_string()
-}
-
-/// A path with one pair more in its query, which it may have already.
-pub(crate) fn with_query(path: &str, pair: &str) -> String {
-    let mark = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{mark}{pair}")
 }
 
 /// Who asks, as every request says it.

@@ -89,6 +89,7 @@ mod session;
 mod terms;
 mod transaction;
 mod upgrade;
+mod url;
 mod watch;
 mod wish;
 mod write;

@@ -43,7 +43,7 @@ fn does(seen: &Seen, ttl: &'static str) -> Act {
 
 fn client_of(servers: &[&Server]) -> Client {
     let builder = Client::builder().discover(false).timeout(10 * SECOND);
-    servers.iter().fold(builder, |builder, server| builder.endpoint(&server.url)).build().unwrap()
+    servers.iter().fold(builder, |builder, server| builder.endpoint(&server.url)).build().expect("a client")
 }
 
 /// So that the client knows which cluster is its own: the other one was not asked first.
