@@ -106,6 +106,12 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
                 assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");
             }
+            // Of another cluster it does nothing.
+            let other = Call::post(&format!("/v1/locks/others-{node}")).with("fairhold-cluster", &"0".repeat(32));
+            client.once(&other).await.expect_problem(421, "wrong_cluster");
+            client.once(&Call::get(&lock).with("fairhold-cluster", &id)).await.expect_status(200);
+            let untouched = client.once(&Call::get(&format!("/v1/locks/others-{node}"))).await.expect_status(200);
+            assert!(untouched.json["last_token"].is_null(), "{untouched:?}");
             // Refused before there is a request.
             let too_long = client.once(&Call::get(&format!("/{}", "x".repeat(20_000)))).await.expect_status(431);
             assert_eq!(too_long.header("fairhold-cluster"), Some(&*id), "{too_long:?}");

@@ -26,6 +26,7 @@ mod disk_full;
 mod disk_mounted;
 mod doctor;
 mod elections;
+mod escapes;
 mod exactly_once;
 mod examples;
 #[cfg(feature = "failpoints")]
@@ -42,6 +43,7 @@ mod leases;
 mod limits;
 mod listing;
 mod lock_command;
+mod lock_defence;
 mod metrics;
 mod modes;
 mod overload;

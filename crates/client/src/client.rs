@@ -4,7 +4,7 @@ use crate::{
     acquire::Acquire,
     background::Background,
     calls::{Calls, Patience},
-    endpoints::{Endpoint, Endpoints},
+    endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
     exchange::{AuthToken, Call, Caller, Reply},
     identity::{Contact, Identity},
@@ -201,6 +201,12 @@ impl Client {
     #[must_use]
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.0.identity.cluster()
+    }
+
+    /// The addresses that are asked: those that the program gave, and those that the cluster named.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.0.calls.endpoints.order(Prefer::Anybody).iter().map(Endpoint::to_string).collect()
     }
 
     /// When the cluster last answered, and what went wrong since: also for who waits for a lock, which has no end of its own.

@@ -5,7 +5,7 @@ use crate::{
     clock::Moment,
     endpoints::Endpoint,
     error::Error,
-    identity::{Identity, is_unformed},
+    identity::{CLUSTER, Identity, is_unformed},
     problem::Problem,
     reading::AsOf,
 };
@@ -296,6 +296,10 @@ impl Connections {
             && !matches!(call.part, Some(Part::Release | Part::Renew))
         {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
+        }
+        // A node of another cluster does nothing then, instead of giving a lock of its own.
+        if let Some(cluster) = self.identity.cluster().filter(|_| !call.of_server) {
+            request = request.header(CLUSTER, cluster.to_hex());
         }
         for (name, value) in &call.headers {
             request = request.header(*name, value);

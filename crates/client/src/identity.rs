@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-/// Names the cluster in every answer of its nodes.
-const CLUSTER: &str = "fairhold-cluster";
+/// Names the cluster in every answer of its nodes, and in every request to them.
+pub(crate) const CLUSTER: &str = "fairhold-cluster";
 /// Has every answer of a server of this kind, also before its cluster has formed.
 const REQUEST_ID: &str = "fairhold-request-id";
 /// Strangers that are remembered, so that each is spoken of once.
@@ -72,7 +72,7 @@ impl Identity {
         });
         match checked {
             Ok(()) => {
-                *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { at: Moment::now(), failure: None };
+                self.heard();
                 Ok(())
             }
             Err(why) => {
@@ -92,8 +92,16 @@ impl Identity {
                 Err(format!("{endpoint} is a node of the cluster {named}, not of {known}"))
             }
             (None, _) if !headers.contains_key(REQUEST_ID) => Err(format!("{endpoint} is not a server of Fairhold")),
-            (Some(_) | None, _) => Ok(()),
+            (Some(_), Some(_)) => {
+                self.heard();
+                Ok(())
+            }
+            (Some(_), None) | (None, _) => Ok(()),
         }
+    }
+
+    fn heard(&self) {
+        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { at: Moment::now(), failure: None };
     }
 
     /// A request got no answer.

@@ -13,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
+use fairhold_types::Code;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::sync::{
@@ -97,7 +98,8 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         method = %request.method(),
         route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
     );
-    let mut response = match redirect(&envelope.node, &request) {
+    let place = is_for(request.headers(), envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
+    let mut response = match place {
         Ok(None) => next.run(request).instrument(span).await,
         Ok(Some(redirect)) => redirect,
         Err(problem) => problem.into_response(),
@@ -115,6 +117,18 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         headers.insert(headers::LEADER, leader);
     }
     response
+}
+
+/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. Before the cluster has formed
+/// nothing can be.
+fn is_for(headers: &HeaderMap, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
+    match (headers.get(headers::CLUSTER), cluster) {
+        (Some(wanted), Some(cluster)) if wanted != cluster => {
+            let detail = "the request is for another cluster than that of this node, which Fairhold-Cluster names";
+            Err(Problem::new(Code::WrongCluster, detail))
+        }
+        (Some(_) | None, _) => Ok(()),
+    }
 }
 
 /// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
@@ -173,6 +187,26 @@ mod tests {
         let mut trace = request(Some("redirect"), "/v1/locks/a");
         *trace.method_mut() = Method::TRACE;
         assert!(!wants_redirect(&trace).unwrap(), "no call has this method");
+    }
+
+    #[test]
+    fn a_request_that_names_another_cluster_is_refused() {
+        let named = |cluster: Option<&'static str>| match cluster {
+            Some(id) => HeaderMap::from_iter([(http::HeaderName::from_static(headers::CLUSTER), HeaderValue::from_static(id))]),
+            None => HeaderMap::new(),
+        };
+        let own = HeaderValue::from_static("0a");
+        for (wanted, own, fits) in [
+            (None, Some(&own), true),
+            (Some("0a"), Some(&own), true),
+            (Some("0b"), Some(&own), false),
+            (Some(""), Some(&own), false),
+            (Some("0b"), None, true),
+        ] {
+            assert_eq!(is_for(&named(wanted), own).is_ok(), fits, "{wanted:?} at {own:?}");
+        }
+        let refused = fairhold_types::problem::Problem::from(is_for(&named(Some("0b")), Some(&own)).unwrap_err());
+        assert_eq!((refused.status, refused.code), (421, Code::WrongCluster));
     }
 
     #[test]

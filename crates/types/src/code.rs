@@ -32,6 +32,8 @@ codes! {
     Unauthenticated => "unauthenticated",
     /// Who asks may not do it.
     Denied => "denied",
+    /// The request is for another cluster.
+    WrongCluster => "wrong_cluster",
     /// The service has no such resource.
     NotFound => "not_found",
     /// The resource is there and has no such method.

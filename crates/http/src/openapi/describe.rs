@@ -300,6 +300,9 @@ impl Call<'_> {
     pub(super) fn done(mut self, kind: Kind) -> Operation {
         // Told before it is looked at what is asked for.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
+        let about = "The id of the cluster that the request is for: any other refuses it.";
+        let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
+        self = self.header("Fairhold-Cluster", about, id).codes(&[Code::WrongCluster]);
         let timeout = parameter::span(
             "Fairhold-Timeout",
             "How long the server may work on it, hops included; `wait` is not counted.",
