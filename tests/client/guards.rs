@@ -1,4 +1,4 @@
-//! Many guards of one program that has few descriptors, on a cluster that is well: none is lost. And a program without any says so.
+//! Many guards of one program that has few descriptors, on a cluster that is well: none is lost. A program without any says so.
 
 use crate::{
     harness::{Cluster, LONG, alone, report},

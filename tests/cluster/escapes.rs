@@ -147,7 +147,7 @@ enum Then {
 }
 
 impl Way {
-    /// One that kills the supervisor by itself: with `fairhold lock` killed too nobody would be left to stop it, as is documented.
+    /// It kills the supervisor by itself: with `fairhold lock` killed too nobody would be left to stop it, as is documented.
     fn kills(&self) -> bool {
         self.script.contains("kills-")
     }

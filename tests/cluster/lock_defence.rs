@@ -1,5 +1,5 @@
-//! `fairhold lock` where something is in its way: a supervisor that does not run, a process that may not be stopped, a command that
-//! cannot be started, a node that is silent.
+//! `fairhold lock` where something is in its way: a supervisor that does not run, a process that may not be stopped, a command
+//! that cannot be started, a node that is silent.
 
 use crate::{
     client::{Call, Client, new_key},

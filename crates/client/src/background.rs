@@ -32,7 +32,7 @@ const AGAIN_EVERY: Duration = Duration::from_secs(45);
 #[derive(Debug, Clone)]
 pub(crate) struct Background {
     runtime: Handle,
-    /// Those of which some may still run, the newest last. Whoever waits begins another, so that nobody waits for what comes later.
+    /// Those of which some may still run, the newest last. A wait begins another, so that it does not wait for what comes later.
     tasks: Arc<Mutex<Vec<TaskTracker>>>,
     places: Arc<Semaphore>,
     calls: Calls,

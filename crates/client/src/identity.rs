@@ -1,7 +1,7 @@
 //! Which cluster this client belongs to, and when it last answered.
 //!
-//! Not everything that answers at an address is a node of the cluster: a login page of a network, a load balancer's default page, a
-//! server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps the
+//! Not everything that answers at an address is a node of the cluster: a login page of a network, a load balancer's default page,
+//! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps the
 //! first id that it sees (or the one that its program named) and takes any other answer for silence: another node is asked.
 
 use crate::{clock::Moment, endpoints::Endpoint, exchange::Reply};
@@ -84,8 +84,8 @@ impl Identity {
         }
     }
 
-    /// The same for what is asked of one server by its address, which may not have formed a cluster yet, and which decides nothing
-    /// about the client's own cluster.
+    /// The same for what is asked of one server by its address, which may not have formed a cluster yet, and whose answer decides
+    /// nothing about the client's own cluster.
     pub(crate) fn check_server(&self, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), String> {
         match (named(headers), self.cluster()) {
             (Some(named), Some(known)) if named != known => {

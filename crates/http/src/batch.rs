@@ -2,8 +2,8 @@
 //! request costs is paid once for all of them, and they are committed together.
 //!
 //! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, a
-//! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a call that cannot
-//! be understood is refused before any of it is begun.
+//! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a
+//! call that cannot be understood is refused before any of it is begun.
 
 use crate::{
     answer,

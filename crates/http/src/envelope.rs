@@ -98,7 +98,7 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         method = %request.method(),
         route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
     );
-    let place = is_for(request.headers(), envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
+    let place = is_for(&request, envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
     let mut response = match place {
         Ok(None) => next.run(request).instrument(span).await,
         Ok(Some(redirect)) => redirect,
@@ -119,16 +119,21 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
     response
 }
 
-/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. Before the cluster has formed
-/// nothing can be.
-fn is_for(headers: &HeaderMap, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
-    match (headers.get(headers::CLUSTER), cluster) {
-        (Some(wanted), Some(cluster)) if wanted != cluster => {
+/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. What a node says of itself
+/// it says to everybody, and before the cluster has formed nothing can be done.
+fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
+    match (request.headers().get(headers::CLUSTER), cluster) {
+        (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
             let detail = "the request is for another cluster than that of this node, which Fairhold-Cluster names";
             Err(Problem::new(Code::WrongCluster, detail))
         }
         (Some(_) | None, _) => Ok(()),
     }
+}
+
+/// What a node alone can say of itself it says itself.
+fn asks_the_cluster(request: &Request) -> bool {
+    request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"
 }
 
 /// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
@@ -148,13 +153,12 @@ fn is_served_here(request: &Request) -> bool {
     request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
 }
 
-/// What a node alone can say of itself it says itself.
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
     match headers::text(request.headers(), headers::ROUTE)? {
         None => Ok(false),
         // What no call has is refused here: `405`, and not by way of the leader.
         Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
-        Some("redirect") => Ok(request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"),
+        Some("redirect") => Ok(asks_the_cluster(request)),
         Some(_) => Err(Problem::bad_request("the header Fairhold-Route: redirect is expected")),
     }
 }
@@ -191,21 +195,24 @@ mod tests {
 
     #[test]
     fn a_request_that_names_another_cluster_is_refused() {
-        let named = |cluster: Option<&'static str>| match cluster {
-            Some(id) => HeaderMap::from_iter([(http::HeaderName::from_static(headers::CLUSTER), HeaderValue::from_static(id))]),
-            None => HeaderMap::new(),
+        let named = |path: &str, cluster: Option<&str>| {
+            let request = cluster.into_iter().fold(Request::get(path), |request, id| request.header(headers::CLUSTER, id));
+            request.body(axum::body::Body::empty()).unwrap()
         };
         let own = HeaderValue::from_static("0a");
-        for (wanted, own, fits) in [
-            (None, Some(&own), true),
-            (Some("0a"), Some(&own), true),
-            (Some("0b"), Some(&own), false),
-            (Some(""), Some(&own), false),
-            (Some("0b"), None, true),
+        for (path, wanted, own, fits) in [
+            ("/v1/locks/a", None, Some(&own), true),
+            ("/v1/locks/a", Some("0a"), Some(&own), true),
+            ("/v1/locks/a", Some("0b"), Some(&own), false),
+            ("/v1/nothing", Some(""), Some(&own), false),
+            ("/v1/locks/a", Some("0b"), None, true),
+            ("/v1/cluster", Some("0b"), Some(&own), true),
+            ("/livez", Some("0b"), Some(&own), true),
         ] {
-            assert_eq!(is_for(&named(wanted), own).is_ok(), fits, "{wanted:?} at {own:?}");
+            assert_eq!(is_for(&named(path, wanted), own).is_ok(), fits, "{path} of {wanted:?} at {own:?}");
         }
-        let refused = fairhold_types::problem::Problem::from(is_for(&named(Some("0b")), Some(&own)).unwrap_err());
+        let refused = is_for(&named("/v1/txn", Some("0b")), Some(&own)).unwrap_err();
+        let refused = fairhold_types::problem::Problem::from(refused);
         assert_eq!((refused.status, refused.code), (421, Code::WrongCluster));
     }
 

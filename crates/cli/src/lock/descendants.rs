@@ -1,8 +1,8 @@
 //! Everything that a command started and that still runs, whatever process group, session or user it is of.
 //!
 //! No process can leave by its own doing: one whose parent ends becomes a child of the nearest ancestor that asked for orphans
-//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So whatever runs is a descendant, and is found in `/proc` by
-//! its parents. What is found may fork before it is killed, so they are looked for again until nobody new is there.
+//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So whatever runs is a descendant, and is found in
+//! `/proc` by its parents. What is found may fork before it is killed, so they are looked for again until nobody new is there.
 
 use super::group;
 use crate::remote::form::harmless;
@@ -144,7 +144,7 @@ impl Descendants {
         living
     }
 
-    /// Signals a process group at once, and each that is not in it. Whom it does not reach is told of when it matters: at the end.
+    /// Signals a process group at once, and each that is not in it. Whom it does not reach is told of at the end, when it matters.
     pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
         let mut outside = self.living();
         outside.retain(|process| process.group != of.as_raw_nonzero().get());

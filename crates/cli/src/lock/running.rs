@@ -26,8 +26,8 @@ use tokio::{
 
 /// How often the supervisor is told how long the lock may be believed in.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// The supervisor acts by itself; so long after it should have, this process acts too. Only where the lock is lost already: as long
-/// as it may be believed in, `kill_before` says when.
+/// The supervisor acts by itself; so long after it should have, this process acts too. Only where the lock is lost already: as
+/// long as it may be believed in, `kill_before` says when.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
 /// A suspended process knows by then that it was.
 const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);

@@ -2,8 +2,8 @@
 //! behind, and stops all that the command started in time, also when `fairhold lock` is suspended or was killed.
 //!
 //! It is the parent of everything whose own parent has ended, so it knows from the kernel whether anybody is left: exactly while
-//! it has a child. It begins in the command's group, whose terminal it gives back, and leaves it before it kills. All signals that
-//! a terminal or the command may send to the group it takes and passes over.
+//! it has a child. It begins in the command's group, whose terminal it gives back, and leaves it before it kills. All signals
+//! that a terminal or the command may send to the group it takes and passes over.
 
 use super::{
     channel::{Channel, Order, Report, receive_input, since_boot},

@@ -137,7 +137,11 @@ async fn who_waits_to_be_upgraded_is_told_of_a_loss_and_is_not_lost_by_his_old_t
 
 /// What a session's watch tells: the grant 41 is broken, and then thousands of others end.
 fn flood() -> String {
-    let ended = |number: u64, reason: &str| json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40, "reason": reason});
+    let ended = |number: u64, reason: &str| {
+        let mut told = json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40});
+        told["reason"] = json!(reason);
+        told
+    };
     let others = (1_000..3_000).map(|number| ended(number, "released"));
     std::iter::once(ended(41, "broken")).chain(others).map(|line| format!("{line}\n")).collect()
 }

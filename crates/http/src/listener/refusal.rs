@@ -42,8 +42,8 @@ fn bytes(problem: Problem, cluster: &ClusterHeader) -> Vec<u8> {
     let cluster = cluster.value().and_then(|id| id.to_str().ok());
     let cluster = cluster.map(|id| format!("{}: {id}\r\n", crate::headers::CLUSTER)).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n{retry}{cluster}Content-Length: {}\r\n\
-         Connection: close\r\n\r\n",
+        "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n{retry}{cluster}\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
         status.as_u16(),
         status.canonical_reason().unwrap_or("Error"),
         body.len()
