@@ -77,10 +77,7 @@ impl Client {
         if reply.problem().code == Some(Code::NoLeader) {
             return Ok(None);
         }
-        let found: Election = reply.json()?;
-        let (number, owner) = (found.leader.number, found.leader.owner);
-        let session = found.session;
-        Ok(Some(Leader { token: found.token, value: found.value, version: found.version, number, session, owner }))
+        reply.json::<Election>().map(|found| Some(found.into()))
     }
 
     /// Observes an election.

@@ -218,10 +218,7 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
                     lookout.granted(number, token);
                 } else if let What::SessionEnded { reason, .. } = line.what {
                     // Not by this program, which stops listening first.
-                    lease.end(match reason {
-                        SessionEnd::Closed => Lost::Broken,
-                        SessionEnd::Expired => Lost::Expired,
-                    });
+                    lease.end(if reason == SessionEnd::Closed { Lost::Broken } else { Lost::Expired });
                     return;
                 }
             }

@@ -6,6 +6,7 @@ macro_rules! codes {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
+        #[cfg_attr(not(feature = "server"), non_exhaustive)]
         pub enum Code {
             $($(#[$doc])* $variant,)*
         }

@@ -17,6 +17,7 @@ pub type Meta = BTreeMap<String, String>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum Standing {
     /// It waits.
     Queued,
@@ -29,6 +30,7 @@ pub enum Standing {
 /// A live grant, as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Grant {
     /// Its secret id.
     pub id: GrantId,
@@ -89,6 +91,7 @@ pub struct Grant {
 /// A polite word of an administrator to one who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Revoked {
     /// Who asks, in words.
     pub by: String,
@@ -111,6 +114,7 @@ pub struct Want {
 /// One who holds a lock or stands before the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Contender {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -133,6 +137,7 @@ pub struct Contender {
 /// One who stands in a queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct QueueItem {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -173,6 +178,7 @@ pub struct QueueItem {
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Lock {
     /// Its name.
     pub lock: LockName,
@@ -200,6 +206,7 @@ pub struct Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum LockState {
     /// Somebody holds it.
     Held,
@@ -212,6 +219,7 @@ pub enum LockState {
 /// A lock in the list of locks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct ListedLock {
     /// Its name.
     pub lock: LockName,
@@ -252,6 +260,7 @@ pub struct ListedLock {
 /// A lock's queue, in order, holders first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Queue {
     /// The lock's name.
     pub lock: LockName,
@@ -262,6 +271,7 @@ pub struct Queue {
 /// A fencing token was checked and is that of a held grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct FenceCheck {
     /// Always true; a stale token is answered with a problem.
     pub current: bool,
@@ -270,6 +280,7 @@ pub struct FenceCheck {
 /// A grant that was renewed. It is named, so that no other answer can be taken for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct RenewedGrant {
     /// Its secret id, as it was renewed by.
     pub id: GrantId,
@@ -284,6 +295,7 @@ pub struct RenewedGrant {
 /// A session that was kept alive. It is named, so that no other answer can be taken for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct RenewedSession {
     /// Its secret id.
     pub id: SessionId,
@@ -298,6 +310,7 @@ pub struct RenewedSession {
 /// A session that was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct OpenedSession {
     /// Its secret id.
     pub id: SessionId,
@@ -312,6 +325,7 @@ pub struct OpenedSession {
 /// What came of one keepalive for many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct KeptAlive {
     /// Those that go on living.
     pub renewed: Vec<SessionId>,
@@ -324,6 +338,7 @@ pub struct KeptAlive {
 /// A session, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Session {
     /// Its number.
     pub number: SessionNumber,
@@ -350,6 +365,7 @@ pub struct Session {
 /// A grant, as its session lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct SessionGrant {
     /// Its number.
     pub number: GrantNumber,
@@ -365,6 +381,7 @@ pub struct SessionGrant {
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
@@ -375,6 +392,7 @@ pub struct Page<T> {
 /// A node of the tree without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Stat {
     /// Its path.
     pub path: Path,
@@ -405,6 +423,7 @@ pub struct Stat {
 /// A node of the tree was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Written {
     /// Its path.
     pub path: Path,

@@ -1,6 +1,8 @@
 //! The client against a server that fails as it is told to: what is repeated, with which key, and what the caller hears.
 
 mod batches;
+#[cfg(feature = "blocking")]
+mod blocking;
 mod grants;
 mod looking;
 mod renewals;

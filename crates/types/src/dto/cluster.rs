@@ -7,6 +7,7 @@ use std::borrow::Cow;
 /// The cluster, as one node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Cluster {
     /// The cluster's identity, once it has formed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +54,7 @@ pub struct Cluster {
 /// A member of the cluster, as the answering node knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Member {
     /// Its id.
     pub id: NodeId,
@@ -76,6 +78,7 @@ pub struct Member {
 /// Who leads, after the leadership was handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Leader {
     /// Its id.
     pub leader: NodeId,
@@ -89,6 +92,7 @@ pub struct Leader {
 /// A snapshot that a node has taken of its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct SnapshotTaken {
     /// The node's id.
     pub id: NodeId,
@@ -99,6 +103,7 @@ pub struct SnapshotTaken {
 /// Whether the node can serve, with the reason where it cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Readiness {
     /// Whether it can.
     pub ready: bool,
@@ -123,6 +128,7 @@ pub struct Readiness {
 /// What a node sees of its machine, for who looks after it. What it cannot see is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Host {
     /// Its wall clock, for people. Nothing is decided by it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +150,7 @@ pub struct Host {
 /// The program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Version {
     /// Its name.
     pub name: Cow<'static, str>,
