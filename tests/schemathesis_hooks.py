@@ -237,9 +237,16 @@ def keep_to_the_words(case, parameters):
     keep_to_the_words_of_watches(case, parameters)
 
 
+def keep_to_this_cluster(case):
+    """An id of another cluster makes a refusal of every request."""
+    if re.fullmatch("[0-9a-f]{32}", str((case.headers or {}).get("Fairhold-Cluster") or "")):
+        del case.headers["Fairhold-Cluster"]
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     drop_null(case)
+    keep_to_this_cluster(case)
     keep_to_one_place(case)
     if is_positive(case) and isinstance(case.body, dict) and has_whole_floats(case.body):
         case.body = whole(case.body)

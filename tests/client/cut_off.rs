@@ -1,35 +1,85 @@
-//! The network between a client and its cluster is cut: the client knows before the cluster grants to another.
+//! The network between a client and its cluster is cut, or somebody else answers in the cluster's place: the client knows before
+//! the cluster grants to another, and not without need.
 
 use crate::{
-    harness::{Cluster, SHORT, alone, report},
+    harness::{Cluster, LONG, SHORT, alone, pass, report},
+    trial,
     uses::client_of,
 };
-use fairhold_client::{Client, Lost, margin};
+use fairhold_client::{Client, Guard, Lost, margin};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
 
 const TTL: Duration = Duration::from_secs(3);
+/// What a network says to those who have not logged in, whatever they asked for.
+const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 32\r\n\r\n<html>please log in first</html>";
+const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 18\r\n\r\n<h1>Not Found</h1>";
 
-/// Passes bytes on to a node until it is cut; then connections stand, and nothing passes.
-async fn proxy(to: String, cut: watch::Receiver<bool>) -> String {
+/// What the way to a node does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Open,
+    /// Connections stand, and nothing passes.
+    Silent,
+    /// Every request is answered by a login page, on connections that stand already too.
+    Portal,
+}
+
+/// Answers all requests alike, for ever.
+async fn answer(mut stream: TcpStream, answer: &'static str) {
+    let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+    while let Ok(length @ 1..) = stream.read(&mut bytes).await {
+        seen.extend_from_slice(&bytes[..length]);
+        // No request of these tests has a body that looks like the end of a head.
+        while let Some(end) = seen.windows(4).position(|four| four == b"\r\n\r\n") {
+            seen.drain(..end + 4);
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// A server of something else.
+async fn stranger(says: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer(stream, says));
+        }
+    });
+    url
+}
+
+/// Passes bytes on to a node as long as the way is open.
+async fn proxy(to: String, way: watch::Receiver<Way>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let to: Arc<str> = to.trim_start_matches("http://").into();
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
-            let (to, mut cut) = (Arc::clone(&to), cut.clone());
+            let (to, mut way) = (Arc::clone(&to), way.clone());
             tokio::spawn(async move {
-                let Ok(mut node) = TcpStream::connect(&*to).await else { return };
-                tokio::select! {
-                    biased;
-                    _ = async { cut.wait_for(|cut| *cut).await.is_ok() } => std::future::pending::<()>().await,
-                    passed = tokio::io::copy_bidirectional(&mut client, &mut node) => drop(passed),
+                if *way.borrow() == Way::Open {
+                    let Ok(mut node) = TcpStream::connect(&*to).await else { return };
+                    tokio::select! {
+                        biased;
+                        _ = async { way.wait_for(|way| *way != Way::Open).await.is_ok() } => {}
+                        passed = tokio::io::copy_bidirectional(&mut client, &mut node) => return drop(passed),
+                    }
+                }
+                let now = *way.borrow();
+                match now {
+                    Way::Portal => answer(client, PORTAL).await,
+                    Way::Open | Way::Silent => std::future::pending().await,
                 }
             });
         }
@@ -37,24 +87,35 @@ async fn proxy(to: String, cut: watch::Receiver<bool>) -> String {
     url
 }
 
+/// A client that reaches the nodes of a cluster by such ways alone, and whatever else there is.
+async fn client_by(cluster: &Cluster, way: &watch::Receiver<Way>, others: &[String]) -> Client {
+    let mut builder = Client::builder().discover(false);
+    for node in &cluster.nodes {
+        builder = builder.endpoint(proxy(node.url.clone(), way.clone()).await);
+    }
+    let id = client_of(cluster).cluster().status().await.expect("it answers").cluster.expect("it has formed");
+    others
+        .iter()
+        .fold(builder, |builder, url| builder.endpoint(url))
+        .cluster_id(id.parse().expect("an id"))
+        .build()
+        .expect("a client")
+}
+
 #[test]
 fn a_guard_that_is_cut_off_is_lost_before_the_next_one_is_granted() {
     alone(SHORT, async {
         let cluster = Cluster::start().await;
-        let (cut, is_cut) = watch::channel(false);
-        let mut builder = Client::builder().discover(false);
-        for node in &cluster.nodes {
-            builder = builder.endpoint(proxy(node.url.clone(), is_cut.clone()).await);
-        }
-        let client = builder.build().unwrap();
+        let (cut, way) = watch::channel(Way::Open);
+        let client = client_by(&cluster, &way, &[]).await;
         let guard = client.lock("cut").ttl(TTL).await.unwrap();
         let next = tokio::spawn(client_of(&cluster).lock("cut").into_future());
         // Renewals pass first, so that it is not the acquire that is counted from.
-        crate::harness::pass(TTL * 2).await;
+        pass(TTL * 2).await;
         assert!(guard.is_held(), "its renewals pass");
 
         let cut_at = Instant::now();
-        cut.send(true).unwrap();
+        cut.send(Way::Silent).unwrap();
         let lost = guard.lost().await;
         let lost_after = cut_at.elapsed();
         let granted = next.await.unwrap().unwrap();
@@ -64,5 +125,67 @@ fn a_guard_that_is_cut_off_is_lost_before_the_next_one_is_granted() {
         assert!(lost_after <= TTL - margin(TTL) + Duration::from_millis(100), "too late: {lost_after:?}");
         assert!(granted_after >= lost_after, "granted to another before it was lost");
         assert!(granted.is_held() && !guard.is_held());
+    });
+}
+
+/// When a guard was lost, and when the next one held its lock.
+async fn hand_over(guard: Guard, next: tokio::task::JoinHandle<Result<Guard, fairhold_client::Error>>) -> (Instant, Instant) {
+    let lost = async {
+        let how = guard.lost().await;
+        assert_eq!(how, Lost::CutOff);
+        let at = Instant::now();
+        assert!(guard.token().is_err());
+        at
+    };
+    let granted = async {
+        let next = next.await.expect("no panic").expect("it is granted");
+        let at = Instant::now();
+        assert!(guard.token().is_err(), "two hold {}", next.lock());
+        next.release().await.expect("it is given back");
+        at
+    };
+    tokio::join!(lost, granted)
+}
+
+#[test]
+fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_and_none_without_need() {
+    const GUARDS: usize = 10;
+    let cuts = trial::size(2, 10);
+    alone(LONG * 2, async {
+        let (cluster, other) = (Cluster::start().await, Cluster::start().await);
+        let mut strangers = vec![stranger(PORTAL).await, stranger(NOT_FOUND).await];
+        strangers.extend(other.nodes.iter().map(|node| node.url.clone()));
+        let mut least = Duration::MAX;
+        for turn in 0..cuts {
+            let (cut, way) = watch::channel(Way::Open);
+            let client = client_by(&cluster, &way, &strangers).await;
+            let ttl = |guard: usize| Duration::from_millis(1_000 + 100 * guard as u64);
+            let mut guards = Vec::new();
+            for guard in 0..GUARDS {
+                let taken = client.lock(&format!("cut-{turn}-{guard}")).ttl(ttl(guard)).await;
+                guards.push(taken.expect("a stranger fails no call"));
+            }
+            let direct = client_of(&cluster);
+            let waiting = guards.iter().map(|guard| tokio::spawn(direct.lock(guard.lock().as_str()).into_future()));
+            let waiting: Vec<_> = waiting.collect();
+            // Several renewals of each; cut at another moment each time.
+            pass(Duration::from_millis(4_000 + 137 * turn)).await;
+            for guard in &guards {
+                assert!(guard.is_held(), "{} was lost without need: {:?}", guard.lock(), guard.left());
+            }
+            cut.send(if turn % 2 == 0 { Way::Portal } else { Way::Silent }).expect("the proxies live");
+            let both = guards.into_iter().zip(waiting).map(|(guard, next)| hand_over(guard, next));
+            for (lost, granted) in futures_util::future::join_all(both).await {
+                assert!(granted >= lost, "turn {turn}: granted {:?} before it was lost", lost - granted);
+                least = least.min(granted - lost);
+            }
+        }
+        report(&format!(
+            "{} guards were cut off beside {} strangers: lost {least:.0?} and more before the next one held",
+            cuts * GUARDS as u64,
+            strangers.len()
+        ));
+        let left = other.client(0).send(&crate::client::Call::get("/v1/locks")).await.expect_status(200);
+        assert!(left.json["items"].as_array().is_some_and(Vec::is_empty), "the other cluster has none of these: {}", left.text);
     });
 }

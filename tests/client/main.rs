@@ -16,6 +16,7 @@ mod elections;
 mod examples;
 mod front_page;
 mod grants;
+mod guards;
 mod leader_killed;
 mod looking;
 mod many;

@@ -124,7 +124,8 @@ fn writes_have_versions_and_a_fence() {
         assert_eq!((read.bytes.as_slice(), read.version), (b"one".as_slice(), made.version));
         nodes.put("/app/config", "two").version(read.version).await.unwrap();
         let stale = nodes.put("/app/config", "three").version(read.version).await.unwrap_err();
-        assert_eq!(stale, Error::VersionMismatch { current: Some(read.version + 1) });
+        let Error::VersionMismatch { current, .. } = stale else { panic!("{stale:?}") };
+        assert_eq!(current, Some(read.version + 1));
 
         let guard = client.lock("app").await.unwrap();
         guard.put("/app/config", "fenced").await.unwrap();

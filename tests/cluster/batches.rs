@@ -46,6 +46,31 @@ fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothin
 }
 
 #[test]
+fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_is_refused() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "batches").await;
+        let owned = client.acquire("owned", &format!("session={}", session.id)).await;
+        let alone = client.acquire("alone", "ttl=60s").await;
+        let ended = client.acquire("ended", "ttl=60s").await;
+        client.release(&ended.id).await;
+        let renew = |id: &str| json!({"renew": {"id": id}});
+        for node in 0..3 {
+            let calls = [renew(&alone.id), renew(&owned.id), renew(&ended.id), renew(&new_key())];
+            let answer = cluster.client(node).send(&batch(&calls)).await.expect_status(200);
+            let codes: Vec<_> = (0..4).map(|call| answer.json["answers"][call]["body"]["code"].as_str()).collect();
+            assert_eq!(codes, [None, Some("session_owned"), Some("grant_gone"), Some("grant_not_found")], "{answer:?}");
+            let renewed = &answer.json["answers"][0];
+            let said = ["id", "ttl", "expires_in"].map(|field| renewed["body"][field].as_str().unwrap_or_default());
+            assert_eq!((&renewed["status"], said), (&json!(200), [&*alone.id, "60s", "60s"]));
+            let by_itself = cluster.client(node).send(&Call::post(&format!("/v1/grants/{}/renew", alone.id))).await;
+            assert_eq!((by_itself.string("id"), by_itself.string("ttl")), (&*alone.id, "60s"), "{by_itself:?}");
+        }
+    });
+}
+
+#[test]
 fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_begun() {
     together(SHORT, async {
         let cluster = Cluster::start().await;

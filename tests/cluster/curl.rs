@@ -60,9 +60,11 @@ fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
 }
 
 #[test]
-fn every_answer_of_every_node_carries_revision_leader_and_request_id() {
+fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_request() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
+        let id = cluster.client(0).send(&Call::get("/v1/cluster")).await.string("cluster").to_owned();
+        assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
         let leader = cluster.nodes[cluster.leader().await].url.clone();
         for node in 0..NODES {
             let client = cluster.client(node);
@@ -90,6 +92,10 @@ fn every_answer_of_every_node_carries_revision_leader_and_request_id() {
                 (Call::get("/livez"), 200),
                 (Call::get("/readyz"), 200),
                 (Call::get("/version"), 200),
+                (Call::get("/metrics"), 200),
+                (Call::get("/openapi.json"), 200),
+                (Call::get("/v1/watch?from=999999999"), 400),
+                (Call::patch("/v1/cluster"), 405),
             ];
             for (call, status) in calls {
                 let answer = client.once(&call).await.expect_status(status);
@@ -98,7 +104,17 @@ fn every_answer_of_every_node_carries_revision_leader_and_request_id() {
                 assert!(same_address(said, &leader), "{said}, and {leader} leads");
                 let request = answer.header("fairhold-request-id").unwrap_or_default();
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
+                assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");
             }
+            // Of another cluster it does nothing.
+            let other = Call::post(&format!("/v1/locks/others-{node}")).with("fairhold-cluster", &"0".repeat(32));
+            client.once(&other).await.expect_problem(421, "wrong_cluster");
+            client.once(&Call::get(&lock).with("fairhold-cluster", &id)).await.expect_status(200);
+            let untouched = client.once(&Call::get(&format!("/v1/locks/others-{node}"))).await.expect_status(200);
+            assert!(untouched.json["last_token"].is_null(), "{untouched:?}");
+            // Refused before there is a request.
+            let too_long = client.once(&Call::get(&format!("/{}", "x".repeat(20_000)))).await.expect_status(431);
+            assert_eq!(too_long.header("fairhold-cluster"), Some(&*id), "{too_long:?}");
         }
     });
 }

@@ -162,6 +162,13 @@ impl NodeProcess {
         self.listen = Some(format!("0.0.0.0:{port}"));
     }
 
+    /// Takes clients at another port from its next start on, and leaves the one of its URL to somebody else; says where.
+    pub(crate) fn listen_elsewhere(&mut self) -> String {
+        let address = format!("127.0.0.1:{}", free_port());
+        self.listen = Some(address.clone());
+        address
+    }
+
     /// The number of its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("node {} does not run", self.id))

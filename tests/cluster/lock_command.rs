@@ -23,7 +23,7 @@ use tokio::{
 /// What was stopped or told is seen by then, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-fn fairhold(endpoint: &str, arguments: &[&str]) -> Command {
+pub(crate) fn fairhold(endpoint: &str, arguments: &[&str]) -> Command {
     let mut command = program();
     command.args(["lock", "-e", endpoint]).args(arguments).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -35,14 +35,14 @@ async fn run(endpoint: &str, arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn assert_code(output: &Output, code: i32, said: &str) {
+pub(crate) fn assert_code(output: &Output, code: i32, said: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(stderr.contains(said), "{said:?} is not in {stderr:?}");
 }
 
 /// The numbers in a file, once there are so many.
-async fn numbers(path: &Path, count: usize) -> Vec<u32> {
+pub(crate) async fn numbers(path: &Path, count: usize) -> Vec<u32> {
     eventually("the command's processes say their numbers", SOON, || async {
         let text = fs::read_to_string(path).unwrap_or_default();
         let whole = text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>();
@@ -51,7 +51,7 @@ async fn numbers(path: &Path, count: usize) -> Vec<u32> {
     .await
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
@@ -113,7 +113,7 @@ async fn denying() -> String {
             tokio::spawn(async move {
                 let mut request = [0; 4096];
                 let body = r#"{"code":"denied","detail":"not for you"}"#;
-                let head = "HTTP/1.1 403 Forbidden\r\ncontent-type: application/problem+json\r\nconnection: close";
+                let head = "HTTP/1.1 403 Forbidden\r\nfairhold-cluster: 00000000000000000000000000000007\r\nconnection: close";
                 if stream.read(&mut request).await.is_ok() {
                     let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
                     stream.write_all(answer.as_bytes()).await.ok();

@@ -29,6 +29,7 @@ mod disk_full;
 mod disk_mounted;
 mod doctor;
 mod elections;
+mod escapes;
 mod exactly_once;
 mod examples;
 #[cfg(feature = "failpoints")]
@@ -45,6 +46,7 @@ mod leases;
 mod limits;
 mod listing;
 mod lock_command;
+mod lock_defence;
 mod metrics;
 mod modes;
 mod overload;

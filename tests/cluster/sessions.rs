@@ -85,6 +85,10 @@ fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
             let call = Call::post("/v1/sessions/keepalive").json(&json!({ "ids": ids }));
             let answer = cluster.client(node).send(&call).await.expect_status(200);
             assert_eq!((&answer.json["renewed"], &answer.json["expired"]), (&json!(lives), &json!([ended, unknown])));
+            assert_eq!(answer.json["ttls"], json!(vec!["60s"; lives.len()]));
+            let one = cluster.client(node).send(&Call::post(&format!("/v1/sessions/{}/keepalive", lives[0]))).await;
+            let said = ["id", "ttl", "expires_in"].map(|field| one.string(field).to_owned());
+            assert_eq!(said, [lives[0].as_str(), "60s", "60s"], "it names what it kept alive");
         }
     });
 }

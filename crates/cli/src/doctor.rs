@@ -22,6 +22,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Err(error) => return crate::failed(crate::EXIT_FAILURE, &error),
     };
     let seen = runtime.block_on(Seen::look(&args.endpoint, args.timeout));
+    runtime.shutdown_background();
     let findings = judge::judge(&seen);
     let text = match args.output {
         DoctorOutput::Table => show::table(&findings),

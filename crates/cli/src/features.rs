@@ -20,6 +20,7 @@ const RENAMED: &[(&str, &[&str])] = &[
     ("consistency", &["local"]),
     ("Fairhold-Min-Revision", &["min_revision"]),
     ("Fairhold-Timeout", &["timeout"]),
+    ("Fairhold-Cluster", &["cluster_id"]),
     ("Fairhold-Fence", &["fence"]),
     ("If-Match", &["version"]),
     ("recursive", &["recursive", "below"]),

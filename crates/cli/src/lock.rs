@@ -1,9 +1,11 @@
 //! `fairhold lock NAME… -- CMD…`: runs a command while holding a lock.
 //!
-//! `waiting` tells of the queue, `running` starts the supervisor and keeps it informed, `supervisor` is the other process.
+//! `waiting` tells of the queue, `running` starts the supervisor and keeps it informed, `supervisor` is the other process, and
+//! `descendants` is how both find all that the command started.
 
 mod args;
 mod channel;
+mod descendants;
 pub(crate) mod elect;
 mod group;
 mod running;
@@ -14,21 +16,24 @@ mod waiting;
 pub(crate) use args::{LONG_ABOUT, LockArgs, SEM_AFTER_HELP};
 pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
-use crate::remote::{self, Api, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
+use crate::remote::{self, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
 use fairhold_client::{Acquire, Client, Error, Guard};
+use fairhold_types::duration;
 use rustix::process::Signal;
 use std::{
     io::{self, Write as _},
     process::ExitCode,
     time::Duration,
 };
-use supervisor::exit_number;
+use supervisor::{EXIT_CANNOT_RUN, exit_number};
 use tokio::sync::mpsc;
 
 /// The lock was not acquired. Not 1, as with flock, so that it differs from a command that failed.
 pub(crate) const EXIT_NOT_ACQUIRED: u8 = 75;
 /// The lock was lost while the command ran.
 const EXIT_LOST: u8 = 79;
+/// The lock was lost, and something that the command started could not be stopped: it works on without the lock.
+const EXIT_NOT_STOPPED: u8 = 80;
 /// How long leaving the queue and giving the lock back may take at the end.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 /// Signals that are passed on to the command, and that end the wait.
@@ -49,6 +54,10 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
         let why = "several locks are taken with one permit each: leave out --limit and --permits, or name one lock";
         return crate::failed(crate::EXIT_USAGE, &Failure::Usage(why.to_owned()));
     }
+    if let Err(error) = descendants::check() {
+        say(&format!("no command can be run under a lock here: {error}"));
+        return ExitCode::from(EXIT_CANNOT_RUN);
+    }
     // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
@@ -63,20 +72,24 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
             }
         }
     });
+    // A name that is looked up yet, for example, holds up nobody.
+    runtime.shutdown_background();
     ExitCode::from(code)
 }
 
 async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
     let name = &[&args.names[..], &args.and_shared].concat().join(", ");
-    let api = Api::new(&args.connect)?;
     let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
     let mut signals = group::listen(&PASSED_ON)?;
-    let code = match wait(args, &api, &client, &mut signals).await {
+    let code = match wait(args, &client, &mut signals).await {
         Waited::Held(guard) => {
             if args.connect.verbose {
                 say(&format!("{name} is held, token {}", guard.token().map_or(0, |token| token.0)));
             }
-            let code = running::run(args, guard.held().clone(), &mut signals).await?;
+            let code = running::run(args, guard.held().clone(), &mut signals).await.unwrap_or_else(|error| {
+                say(&format!("the command cannot be started: {error}"));
+                EXIT_CANNOT_RUN
+            });
             match tokio::time::timeout(args.connect.timeout, guard.release()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) if args.connect.quiet => {}
@@ -93,8 +106,10 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
         }
         Waited::Signalled(signal) => 128_u8.saturating_add(exit_number(signal.as_raw())),
     };
-    // What cannot be given back in time ends with its ttl.
-    tokio::time::timeout(SETTLE_WITHIN, client.settled()).await.ok();
+    // What cannot be given back in time ends with its ttl. Of a cluster that has never answered there is nothing.
+    if client.cluster_id().is_some() {
+        tokio::time::timeout(SETTLE_WITHIN, client.settled()).await.ok();
+    }
     Ok(code)
 }
 
@@ -129,7 +144,7 @@ fn wish(args: &LockArgs, client: &Client) -> Acquire {
     wish
 }
 
-async fn wait(args: &LockArgs, api: &Api, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
+async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
     let (tell, places) = mpsc::channel(PLACES_MAX);
     let wish = wish(args, client).on_queue(move |place| drop(tell.try_send(place.clone())));
     let acquiring = async { if args.nonblock { wish.try_now().await } else { wish.await } };
@@ -137,7 +152,7 @@ async fn wait(args: &LockArgs, api: &Api, client: &Client, signals: &mut mpsc::R
         if args.connect.quiet {
             std::future::pending().await
         } else {
-            waiting::tell(api, &args.names[0], places, args.connect.verbose).await
+            waiting::tell(client, &args.names[0], places, args.connect.verbose).await
         }
     };
     tokio::select! {
@@ -147,9 +162,9 @@ async fn wait(args: &LockArgs, api: &Api, client: &Client, signals: &mut mpsc::R
             Err(error) => not_acquired(args, &error),
         },
         Some(signal) = signals.recv() => Waited::Signalled(signal),
-        () = waiting::nobody_answers(api) => {
-            let asked = args.connect.endpoint.join(", ");
-            Waited::Not(EXIT_UNAVAILABLE, format!("no endpoint answered within {:?}: {asked}", api.timeout()))
+        why = waiting::nobody_answers(client, args.connect.timeout) => {
+            let (within, asked) = (duration::format(args.connect.timeout), client.endpoints().join(", "));
+            Waited::Not(EXIT_UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
         }
         () = telling => Waited::Not(EXIT_UNAVAILABLE, "nothing is told any more".to_owned()),
     }
@@ -169,6 +184,7 @@ fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
         | Error::NoNode { .. }
         | Error::NodeExists { .. }
         | Error::NotEmpty { .. }
+        | Error::NotUnderstood { .. }
         | _ => crate::EXIT_FAILURE,
     };
     Waited::Not(code, error.to_string())

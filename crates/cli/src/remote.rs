@@ -8,6 +8,7 @@ pub(crate) use api::{Api, Request};
 pub(crate) use failure::Failure;
 
 use fairhold_client::Client;
+use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
 /// Where the cluster is, and how patient to be.
@@ -25,6 +26,10 @@ pub(crate) struct ConnectArgs {
         default_value = "http://127.0.0.1:7171"
     )]
     pub(crate) endpoint: Vec<String>,
+
+    /// Speak to the cluster with this id alone [default: to the first one that answers]
+    #[arg(long, global = true, value_name = "ID", env = "FAIRHOLD_CLUSTER_ID")]
+    pub(crate) cluster_id: Option<ClusterId>,
 
     /// How long to try for an answer
     #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
@@ -129,18 +134,24 @@ pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Cli
     if let Some(owner) = owner {
         builder = builder.owner(owner);
     }
+    if let Some(cluster) = connect.cluster_id {
+        builder = builder.cluster_id(cluster);
+    }
     if let Some(token) = connect.auth_token()? {
         builder = builder.auth_token(token);
     }
     builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Runs what asks the cluster, on a runtime of one thread.
+/// Runs what asks the cluster, on a runtime of one thread. What that leaves behind, like a name that is looked up still, holds up
+/// nobody.
 pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
     let done = (|| {
         let api = Api::new(&remote.connect)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(work(&api))
+        let done = runtime.block_on(work(&api));
+        runtime.shutdown_background();
+        done
     })();
     match done {
         Ok(()) => ExitCode::SUCCESS,

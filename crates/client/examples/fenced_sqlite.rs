@@ -1,8 +1,7 @@
 //! A write to SQLite that checks the fencing token in its own transaction, so that a holder who slept too long cannot overwrite
 //! what a later one wrote: `cargo run --example fenced_sqlite -- http://127.0.0.1:7171`
 
-use fairhold_client::{Client, Error};
-use fairhold_types::FencingToken;
+use fairhold_client::{Client, Error, FencingToken};
 use rusqlite::{Connection, params};
 use std::{path::Path, thread, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The example on the first page of the documentation, as it runs: `cargo run --example front_page`, with `fairhold dev` running.
 
 /// What the lock is for.
-async fn deploy(token: fairhold_types::FencingToken) {
+async fn deploy(token: fairhold_client::FencingToken) {
     eprintln!("deploying, with token {token}");
 }
 

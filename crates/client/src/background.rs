@@ -8,12 +8,15 @@ use crate::{
 };
 use fairhold_types::{GrantId, SessionId};
 use reqwest::Method;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::{
     runtime::Handle,
     sync::Semaphore,
     task::{AbortHandle, JoinHandle},
-    time::{Instant, sleep},
+    time::Instant,
 };
 use tokio_util::task::TaskTracker;
 
@@ -21,41 +24,41 @@ use tokio_util::task::TaskTracker;
 const AT_ONCE_MAX: usize = 256;
 /// How long it is tried before the timeout must do it.
 const TRY_FOR: Duration = Duration::from_secs(600);
-/// A request of a named session that may still arrive is taken back again and again: its id is remembered for no less than 60
-/// seconds where the server does not know to which session it would have belonged.
-const AGAIN_EVERY: Duration = Duration::from_secs(45);
 
 /// The tasks that give back.
 #[derive(Debug, Clone)]
 pub(crate) struct Background {
     runtime: Handle,
-    tasks: TaskTracker,
+    /// Those of which some may still run, the newest last. A wait begins another, so that it does not wait for what comes later.
+    tasks: Arc<Mutex<Vec<TaskTracker>>>,
     places: Arc<Semaphore>,
     calls: Calls,
 }
 
-/// The call that ends a grant.
-fn end_of(id: GrantId) -> Call {
-    Call::new(Method::DELETE, format!("/v1/grants/{id}")).key(id).part(Part::Release)
-}
-
-/// Whether a request for the id may still be under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// No: it was answered; or it does not matter, since what it could take ends with its own timeout.
-    Settled,
-    /// It may arrive late, and take a grant that a living session keeps.
-    Open,
+/// The call that ends a grant. Where its session is named, the id stays ended for as long as the session lives.
+fn end_of(id: GrantId, session: Option<SessionId>) -> Call {
+    let query = session.map(|session| format!("?session={}", session.to_hex())).unwrap_or_default();
+    Call::new(Method::DELETE, format!("/v1/grants/{id}{query}")).key(id).part(Part::Release(session))
 }
 
 impl Background {
     pub(crate) fn new(runtime: Handle, calls: Calls) -> Background {
-        Background { runtime, tasks: TaskTracker::new(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
+        Background { runtime, tasks: Arc::default(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
     }
 
     /// Runs something that nobody waits for.
     pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        self.tasks.spawn_on(task, &self.runtime)
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        match tasks.last() {
+            Some(newest) if !newest.is_closed() => newest.spawn_on(task, &self.runtime),
+            Some(_) | None => {
+                tasks.retain(|tracker| !tracker.is_empty());
+                let newest = TaskTracker::new();
+                let spawned = newest.spawn_on(task, &self.runtime);
+                tasks.push(newest);
+                spawned
+            }
+        }
     }
 
     /// Runs what renews, until it is aborted; nobody waits for its end.
@@ -63,27 +66,11 @@ impl Background {
         self.runtime.spawn(task).abort_handle()
     }
 
-    /// Gives a grant back, or its place in a queue. Goes on also where nobody waits for it.
-    pub(crate) fn release(&self, id: GrantId, arrival: Arrival) -> JoinHandle<Result<(), Error>> {
-        let background = self.clone();
-        self.spawn(async move {
-            let until = Instant::now() + TRY_FOR;
-            let released = background.delete(end_of(id), until).await;
-            if arrival == Arrival::Open {
-                // Nobody waits for these.
-                let runtime = background.runtime.clone();
-                drop(runtime.spawn(async move { background.release_again(id, until).await }));
-            }
-            released
-        })
-    }
-
-    async fn release_again(self, id: GrantId, until: Instant) {
-        while Instant::now() + AGAIN_EVERY < until {
-            sleep(AGAIN_EVERY).await;
-            // A failure is logged where it happens, and the next one may succeed.
-            drop(self.delete(end_of(id), until).await);
-        }
+    /// Gives a grant back, or its place in a queue. Goes on also where nobody waits for it. Name the session where a request of
+    /// that session may still arrive: it then takes nothing, however late it is.
+    pub(crate) fn release(&self, id: GrantId, session: Option<SessionId>) -> JoinHandle<Result<(), Error>> {
+        let (background, call) = (self.clone(), end_of(id, session));
+        self.spawn(async move { background.delete(call, Instant::now() + TRY_FOR).await })
     }
 
     /// Closes a session, with all that it owns.
@@ -108,10 +95,18 @@ impl Background {
         }
     }
 
-    /// Waits until all that runs now is done.
+    /// Waits until all that runs now is done; what begins later is not waited for.
     pub(crate) async fn settled(&self) {
-        self.tasks.close();
-        self.tasks.wait().await;
-        self.tasks.reopen();
+        let running = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.retain(|tracker| !tracker.is_empty());
+            if let Some(newest) = tasks.last() {
+                newest.close();
+            }
+            tasks.clone()
+        };
+        for tracker in running {
+            tracker.wait().await;
+        }
     }
 }

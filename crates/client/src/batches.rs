@@ -10,7 +10,7 @@ use crate::{
     exchange::{Body, Call, Connections, Reply, Tried},
 };
 use fairhold_types::{
-    LockName,
+    LockName, SessionId,
     limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX},
 };
 use futures_util::future::join_all;
@@ -40,8 +40,10 @@ const QUEUES_MAX: usize = 64;
 pub(crate) enum Part {
     /// A claim of a session, which waits in the queue of that lock without a request.
     Acquire(LockName),
-    /// The end of the grant whose id is the key.
-    Release,
+    /// The end of the grant whose id is the key, and the session for whose life the id stays ended.
+    Release(Option<SessionId>),
+    /// The renewal of the grant whose id is the key.
+    Renew,
 }
 
 /// The queues of calls, one for each node. Clones are the same queues.
@@ -179,7 +181,11 @@ fn part(call: &Call) -> String {
             let fields = body.trim_start_matches('{');
             format!("{{\"acquire\":{{\"id\":\"{id}\",\"lock\":{lock},\"queue\":true,{fields}}}")
         }
-        (Some(Part::Acquire(_) | Part::Release) | None, _) => format!("{{\"release\":{{\"id\":\"{id}\"}}}}"),
+        (Some(Part::Renew), _) => format!("{{\"renew\":{{\"id\":\"{id}\"}}}}"),
+        (Some(Part::Release(Some(session))), _) => {
+            format!("{{\"release\":{{\"id\":\"{id}\",\"session\":\"{}\"}}}}", session.to_hex())
+        }
+        (Some(Part::Acquire(_) | Part::Release(None)) | None, _) => format!("{{\"release\":{{\"id\":\"{id}\"}}}}"),
     }
 }
 

@@ -1,4 +1,7 @@
 //! The same for programs without async code: a client with a small runtime of its own, in a thread beside the program's.
+//!
+//! Every call blocks its thread, so none may be made in async code: there it is [`Error::Invalid`], and [`crate::Client`] is the
+//! one to use. `spawn_blocking` is no async code.
 
 mod nodes;
 
@@ -6,11 +9,23 @@ pub use nodes::Nodes;
 
 use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Upgrade, Watch};
 use fairhold_types::FencingToken;
+use futures_util::FutureExt as _;
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::{Handle, Runtime},
+    task::coop::consume_budget,
+};
 
+/// More steps than the runtime gives a task before another has its turn. A thread that is not one of a task has no end of them.
+const STEPS_OF_A_TASK: usize = 1_024;
 /// How long the end of a client may take, so that what was dropped last is still given back.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Whether this thread is in the middle of a task, which must not be blocked.
+fn is_in_a_task() -> bool {
+    let has_no_more_steps = |_| consume_budget().now_or_never().is_none();
+    Handle::try_current().is_ok() && (0..STEPS_OF_A_TASK).any(has_no_more_steps)
+}
 
 /// A client of one cluster. Cheap to clone. Not to be used within async code: it blocks its thread.
 #[derive(Debug, Clone)]
@@ -29,6 +44,11 @@ struct Own {
 impl Own {
     fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
         let runtime = self.runtime.as_ref().ok_or_else(|| Error::Invalid("the client has ended".to_owned()))?;
+        if is_in_a_task() {
+            let why =
+                "fairhold_client::blocking blocks its thread, and this one runs async code: use fairhold_client::Client there";
+            return Err(Error::Invalid(why.to_owned()));
+        }
         Ok(runtime.block_on(future))
     }
 }
@@ -134,9 +154,11 @@ impl Client {
     }
 
     /// As [`crate::Client::settled`].
-    pub fn settled(&self) {
-        // Only a client that has ended cannot be waited for, and this one has not.
-        drop(self.runtime.block_on(self.client.settled()));
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] in async code.
+    pub fn settled(&self) -> Result<(), Error> {
+        self.runtime.block_on(self.client.settled())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
     exchange::{Call, Caller, Connections, Opened, Reply, Tried, leader_of},
+    identity::Identity,
 };
 use fairhold_types::dto;
 use reqwest::Method;
@@ -45,14 +46,14 @@ impl Patience {
 
 impl Calls {
     /// Batches are sent by tasks of that runtime.
-    pub(crate) fn new(endpoints: Arc<Endpoints>, caller: &Caller, runtime: Handle) -> Result<Calls, Error> {
-        let connections = Connections::new(caller)?;
+    pub(crate) fn new(endpoints: Arc<Endpoints>, identity: &Identity, caller: &Caller, runtime: Handle) -> Result<Calls, Error> {
+        let connections = Connections::new(caller, identity.clone())?;
         Ok(Calls { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
     }
 
     /// The same over connections of its own, but for what is sent in batches.
-    pub(crate) fn on_connections_of_its_own(&self, caller: &Caller) -> Result<Calls, Error> {
-        Ok(Calls { connections: Connections::new(caller)?, ..self.clone() })
+    pub(crate) fn on_connections_of_its_own(&self, identity: &Identity, caller: &Caller) -> Result<Calls, Error> {
+        Ok(Calls { connections: Connections::new(caller, identity.clone())?, ..self.clone() })
     }
 
     /// Sends a call until a node gives a definite answer; a refusal is one.

@@ -15,29 +15,25 @@ pub(crate) use until::Until;
 
 use crate::{
     acquire::OnQueue,
-    background::Arrival,
     backoff::Backoff,
-    calls::Trouble,
+    calls::{Patience, Trouble},
     client::Client,
-    clock::{Moment, valid_until},
+    clock::Moment,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
     exchange::{Call, Reply, Tried},
     guard::Guard,
-    lease::{Kept, Lease, renewal_due, try_max},
+    lease::{Kept, Lease, Proof, renewal_due, try_max},
     queue::QueuePlace,
     session::Session,
     wish::Wish,
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use reqwest::Method;
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::{Instant, sleep_until};
 
-/// What stays as it is in one level of a URL's path.
-pub(crate) const LEVEL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Requests of one claim that may be open at a time.
 const POSTS_MAX: usize = 4;
 /// The same request is sent anew before the server's longest wait ends, so that the place is kept.
@@ -63,8 +59,8 @@ struct Probed {
 }
 
 enum Probe {
-    /// The keepalive that was sent at that moment is acknowledged.
-    Alive(Moment),
+    /// A keepalive is acknowledged.
+    Alive(Proof),
     /// The node answers, and has no such grant yet.
     NotThereYet,
     /// The grant, or its session, has ended.
@@ -92,9 +88,8 @@ pub(crate) struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         if !self.is_settled && self.posts_sent > 0 {
-            let may_arrive = self.session.is_some() && !self.is_answered;
-            let arrival = if may_arrive { Arrival::Open } else { Arrival::Settled };
-            drop(self.client.inner().background.release(self.id, arrival));
+            let session = self.session.filter(|_| !self.is_answered).map(Session::id);
+            drop(self.client.inner().background.release(self.id, session));
         }
     }
 }
@@ -111,8 +106,8 @@ struct UnderWay {
     probe_at: Instant,
     backoff: Backoff,
     trouble: Trouble,
-    /// From before the newest keepalive that was acknowledged.
-    proved: Option<Moment>,
+    /// The newest keepalive that was acknowledged.
+    proved: Option<Proof>,
     told: Option<QueuePlace>,
     /// A node said that the grant has ended, while the request for it is still open.
     seems_ended: bool,
@@ -249,10 +244,11 @@ impl<'a> Claim<'a> {
         let (calls, id, limit) = (self.client.inner().renewals.clone(), self.id, try_max(self.wish.ttl));
         way.probes.push(Box::pin(async move {
             let outcome = match calls.try_at(&endpoint, &kept.renewal(), limit).await {
-                Tried::Answered(reply) if reply.status.is_success() => Probe::Alive(reply.sent),
-                Tried::Answered(reply) => match reply.problem().code {
-                    Some(Code::GrantNotFound) => Probe::NotThereYet,
-                    _ => Probe::Ended,
+                Tried::Answered(reply) => match kept.proof(&reply) {
+                    Ok(proof) => Probe::Alive(proof),
+                    Err(Error::Lost(_)) => Probe::Ended,
+                    // It answers, and says nothing of an end.
+                    Err(_) => Probe::NotThereYet,
                 },
                 // It answers; and nobody else could do more now.
                 Tried::Nothing { busy: true, .. } => Probe::NotThereYet,
@@ -275,10 +271,10 @@ impl<'a> Claim<'a> {
 
     fn probed(&mut self, outcome: Probe, way: &mut UnderWay) -> Option<Pursued> {
         match outcome {
-            Probe::Alive(sent) => {
-                way.proved = way.proved.max(Some(sent));
+            Probe::Alive(proof) => {
+                way.proved = way.proved.max(Some(proof));
                 if let Some(session) = self.session {
-                    session.lease().proved(sent);
+                    session.lease().proved(proof);
                 }
             }
             Probe::NotThereYet => {}
@@ -308,8 +304,15 @@ impl<'a> Claim<'a> {
     ) -> Result<Option<Pursued>, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;
+            if grant.id != self.id {
+                return Err(Error::NotUnderstood { why: "it names another grant than was asked for".to_owned() });
+            }
             return match grant.token {
-                Some(token) => Ok(Some(self.held(&grant, token, way.proved.max(Some(reply.sent)).unwrap_or(reply.sent)).await)),
+                Some(token) => {
+                    let granted = Proof { sent: reply.sent, ttl: self.wish.ttl };
+                    let newest = way.proved.map_or(granted, |proved| proved.max(granted));
+                    Ok(Some(self.held(&grant, token, newest).await))
+                }
                 // Nobody asked for that answer; the place is kept all the same.
                 None => {
                     way.post_after(None);
@@ -336,7 +339,7 @@ impl<'a> Claim<'a> {
     }
 
     /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
-    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Moment) -> Pursued {
+    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Proof) -> Pursued {
         let terms = self.terms(grant, token);
         let lease = match self.session {
             Some(session) => session.lease().clone(),
@@ -350,22 +353,21 @@ impl<'a> Claim<'a> {
         Pursued::Held(Guard::new(self.client, self.session, grant, terms, lease))
     }
 
-    async fn lease(&self, proved: Moment) -> Lease {
+    async fn lease(&self, proved: Proof) -> Lease {
         let ttl = self.wish.ttl;
         let lease = Lease::new(ttl, proved);
-        let left = Moment::now().until(valid_until(proved, ttl));
-        if left >= renewal_due(ttl) {
+        if lease.left().is_ok_and(|left| left >= renewal_due(ttl)) {
             return lease;
         }
         // The server kept it alive while the request was open. What we know of that is old: it is asked for.
-        let young = Lease::new(ttl, Moment::now());
-        let call = Kept::Grant(self.id).renewal();
-        let patience = crate::calls::Patience { until: Instant::now() + ttl, each: try_max(ttl) };
-        match self.client.inner().renewals.send(&call, patience).await.map(|reply| (reply.sent, reply.done())) {
-            Ok((sent, Ok(()))) => Lease::new(ttl, sent),
-            Ok((_, Err(_))) | Err(_) => {
-                young.end(Lost::CutOff);
-                young
+        let kept = Kept::Grant(self.id);
+        let patience = Patience { until: Instant::now() + ttl, each: try_max(ttl) };
+        let renewed = self.client.inner().renewals.send(&kept.renewal(), patience).await;
+        match renewed.and_then(|reply| kept.proof(&reply)) {
+            Ok(proof) => Lease::new(ttl, proof),
+            Err(_) => {
+                lease.end(Lost::CutOff);
+                lease
             }
         }
     }

@@ -4,16 +4,17 @@ use crate::{
     acquire::Acquire,
     background::Background,
     calls::{Calls, Patience},
-    endpoints::{Endpoint, Endpoints},
+    endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
     exchange::{AuthToken, Call, Caller, Reply},
+    identity::{Contact, Identity},
     ids::Ids,
     nodes::Nodes,
     session::OpenSession,
     transaction::Transaction,
     watch::Watch,
 };
-use fairhold_types::{Mode, limits::TIMEOUT_MAX};
+use fairhold_types::{ClusterId, Mode, limits::TIMEOUT_MAX};
 use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -34,8 +35,9 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) calls: Calls,
-    /// Over connections of their own, so that nothing stands before them.
+    /// Over connections and in batches of their own, so that nothing stands before them.
     pub(crate) renewals: Calls,
+    pub(crate) identity: Identity,
     pub(crate) ids: Ids,
     pub(crate) background: Background,
     /// Places for requests that put claims into queues and are answered at once.
@@ -55,6 +57,7 @@ pub struct ClientBuilder {
     owner: Option<String>,
     auth_token: Option<AuthToken>,
     discover: bool,
+    cluster: Option<ClusterId>,
 }
 
 impl ClientBuilder {
@@ -85,6 +88,12 @@ impl ClientBuilder {
         ClientBuilder { discover, ..self }
     }
 
+    /// Speaks to the cluster with this id alone. Without it: to the one whose node answers first. Name it where one of the
+    /// addresses may be another cluster's one day: two programs that begin at different ones would hold the same lock at once.
+    pub fn cluster_id(self, cluster: ClusterId) -> ClientBuilder {
+        ClientBuilder { cluster: Some(cluster), ..self }
+    }
+
     /// Makes the client. Nothing is sent yet. Must be called within a tokio runtime, with time and I/O: on it the client
     /// renews, and gives back what was dropped.
     ///
@@ -100,10 +109,12 @@ impl ClientBuilder {
         let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let program = program();
         let caller = Caller { program: program.clone(), auth_token: self.auth_token };
-        let calls = Calls::new(Arc::new(Endpoints::new(given, self.discover)?), &caller, runtime.clone())?;
+        let (endpoints, identity) = (Arc::new(Endpoints::new(given, self.discover)?), Identity::new(self.cluster));
+        let calls = Calls::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
         Ok(Client(Arc::new(Inner {
-            renewals: calls.on_connections_of_its_own(&caller)?,
-            background: Background::new(runtime, calls.on_connections_of_its_own(&caller)?),
+            renewals: Calls::new(endpoints, &identity, &caller, runtime.clone())?,
+            background: Background::new(runtime, calls.on_connections_of_its_own(&identity, &caller)?),
+            identity,
             ids: Ids::default(),
             asks: Semaphore::new(ASKS_MAX),
             lookouts: Arc::new(Semaphore::new(LOOKOUTS_MAX)),
@@ -134,7 +145,14 @@ impl Client {
 
     /// A client with settings of its own.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder { endpoints: Vec::new(), timeout: TIMEOUT_DEFAULT, owner: None, auth_token: None, discover: true }
+        ClientBuilder {
+            endpoints: Vec::new(),
+            timeout: TIMEOUT_DEFAULT,
+            owner: None,
+            auth_token: None,
+            discover: true,
+            cluster: None,
+        }
     }
 
     /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.
@@ -178,8 +196,27 @@ impl Client {
         Watch::new(self.clone())
     }
 
-    /// Waits until what was dropped is given back. A program calls it before it ends its runtime; without it, dropped locks
-    /// may live on for their `ttl`.
+    /// The id of the cluster that this client speaks to: of the one whose node answered first, if the program named none.
+    /// Nothing before the first answer. It stays the same for this client's life: what another cluster says counts as silence.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.0.identity.cluster()
+    }
+
+    /// The addresses that are asked: those that the program gave, and those that the cluster named.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<String> {
+        self.0.calls.endpoints.order(Prefer::Anybody).iter().map(Endpoint::to_string).collect()
+    }
+
+    /// When the cluster last answered, and what went wrong since: also for who waits for a lock, which has no end of its own.
+    #[must_use]
+    pub fn contact(&self) -> Contact {
+        self.0.identity.contact()
+    }
+
+    /// Waits until what was dropped before this call is given back. A program calls it before it ends its runtime; without it,
+    /// dropped locks may live on for their `ttl`.
     pub async fn settled(&self) {
         self.0.background.settled().await;
     }
@@ -197,7 +234,8 @@ impl Client {
     /// Asks for the members of the cluster, in the background and not too often.
     pub(crate) fn learn(&self) {
         if self.0.calls.endpoints.should_learn() {
-            let calls = self.0.calls.clone();
+            // So there is a connection for renewals too, whatever else this program opens at once.
+            let calls = self.0.renewals.clone();
             drop(self.0.background.spawn(async move { calls.learn().await }));
         }
     }

@@ -25,7 +25,8 @@ pub const MARGIN_MIN: Duration = Duration::from_millis(20);
 /// ```
 #[must_use]
 pub fn margin(ttl: Duration) -> Duration {
-    (ttl * (2 * CLOCK_RATE_BOUND_PERCENT) / 100).max(MARGIN_MIN)
+    // Divided first: no time is too long for it. In nanoseconds nothing that matters is lost by that.
+    (ttl / 100).saturating_mul(2 * CLOCK_RATE_BOUND_PERCENT).max(MARGIN_MIN)
 }
 
 /// A moment on a clock that never goes back and that counts the time in which the machine was suspended.
@@ -93,6 +94,7 @@ mod tests {
         let sent = Moment(ms(1_000));
         for (ttl, margin_of_it) in [(1_000, 20), (2_000, 40), (30_000, 600), (3_600_000, 72_000)] {
             assert_eq!(margin(ms(ttl)), ms(margin_of_it));
+            assert!(margin(Duration::MAX) < Duration::MAX / 49);
             assert_eq!(valid_until(sent, ms(ttl)), Moment(ms(1_000 + ttl - margin_of_it)));
         }
     }

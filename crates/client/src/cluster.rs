@@ -4,8 +4,9 @@ use crate::{
     client::Client,
     endpoints::Endpoint,
     error::Error,
-    exchange::{Call, Reply, Tried, query},
+    exchange::{Call, Reply, Tried},
     reading::{Reading, freshness},
+    url::encode,
 };
 use fairhold_types::{Code, NodeId, SessionNumber, dto};
 use reqwest::Method;
@@ -134,7 +135,8 @@ impl Cluster {
 
     async fn at(&self, url: &str, call: &Call) -> Result<Tried, Error> {
         let inner = self.client.inner();
-        Ok(inner.calls.try_at(&Endpoint::parse(url)?, call, inner.timeout).await)
+        let call = Call { of_server: true, ..call.clone() };
+        Ok(inner.calls.try_at(&Endpoint::parse(url)?, &call, inner.timeout).await)
     }
 }
 
@@ -179,7 +181,7 @@ impl Sessions {
     /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] where no answer
     /// came in the client's time.
     pub async fn end(&self, number: u64, reason: &str) -> Result<(), Error> {
-        let call = Call::new(Method::DELETE, format!("/v1/sessions/{number}?reason={}", query(reason)));
+        let call = Call::new(Method::DELETE, format!("/v1/sessions/{number}?reason={}", encode(reason)));
         let reply = self.client.send(&call).await?;
         match reply.problem().code {
             // The call has no key: it is its own first try that the second one finds done.

@@ -6,19 +6,18 @@
 use crate::{
     acquire::Acquire,
     backoff::Backoff,
-    claim::LEVEL,
     client::Client,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
     exchange::{Call, Lines, Opened},
     guard::Held,
+    url::encode,
 };
 use fairhold_types::{
     Code, FencingToken, LockName, Revision,
     election::{Election, Leader},
     limits::BOOKMARK_EVERY,
 };
-use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -78,10 +77,7 @@ impl Client {
         if reply.problem().code == Some(Code::NoLeader) {
             return Ok(None);
         }
-        let found: Election = reply.json()?;
-        let (number, owner) = (found.leader.number, found.leader.owner);
-        let session = found.session;
-        Ok(Some(Leader { token: found.token, value: found.value, version: found.version, number, session, owner }))
+        reply.json::<Election>().map(|found| Some(found.into()))
     }
 
     /// Observes an election.
@@ -227,7 +223,7 @@ fn election(name: &str) -> Result<LockName, Error> {
 }
 
 fn url(election: &LockName) -> String {
-    format!("/v1/elections/{}", utf8_percent_encode(election.as_str(), LEVEL))
+    format!("/v1/elections/{}", encode(election.as_str()))
 }
 
 #[cfg(test)]

@@ -26,7 +26,9 @@ impl Endpoint {
     pub(crate) fn parse(text: &str) -> Result<Endpoint, Error> {
         let text = text.trim().trim_end_matches('/');
         let url = reqwest::Url::parse(text).map_err(|error| Error::Invalid(format!("the endpoint {text:?}: {error}")))?;
-        if url.scheme() != "http" || url.host_str().is_none() || url.path() != "/" || url.query().is_some() {
+        let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
+        let names_user = !url.username().is_empty() || url.password().is_some();
+        if url.scheme() != "http" || url.host_str().is_none() || has_more || names_user {
             return Err(Error::Invalid(format!("the endpoint {text:?}: http://HOST:PORT is expected")));
         }
         Ok(Endpoint(Arc::from(text)))
@@ -167,7 +169,9 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        for text in ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a"] {
+        for text in
+            ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a", "http://a:1#x", "http://u:p@a:1"]
+        {
             assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was taken");
         }
         assert_eq!(Endpoint::parse(" http://a:7171/ ").unwrap().url("/livez"), "http://a:7171/livez");

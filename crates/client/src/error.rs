@@ -23,10 +23,12 @@ pub enum Lost {
 
 impl From<EndReason> for Lost {
     fn from(reason: EndReason) -> Lost {
-        match reason {
-            EndReason::Expired => Lost::Expired,
-            EndReason::Broken => Lost::Broken,
-            EndReason::Released | EndReason::Withdrawn => Lost::Released,
+        if reason == EndReason::Broken {
+            Lost::Broken
+        } else if [EndReason::Released, EndReason::Withdrawn].contains(&reason) {
+            Lost::Released
+        } else {
+            Lost::Expired
         }
     }
 }
@@ -43,12 +45,14 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do.
+/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. Variants and
+/// their fields may be added: match with `..`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Another holds the lock, and the caller did not wait. It stands in no queue. Try again, or wait.
     #[error("the lock {lock} is held{}", by(.holder))]
+    #[non_exhaustive]
     LockHeld {
         /// The lock.
         lock: LockName,
@@ -57,6 +61,7 @@ pub enum Error {
     },
     /// The lock was not free in the time that the caller waited. It stands in no queue any more.
     #[error("the lock {lock} was not free within {waited:?}{}", by(.holder))]
+    #[non_exhaustive]
     WaitTimeout {
         /// The lock.
         lock: LockName,
@@ -70,30 +75,35 @@ pub enum Error {
     Lost(Lost),
     /// The write was not made: the token is no longer that of a holder. Stop what needs the lock.
     #[error("the fencing token is stale, and the write was not made")]
+    #[non_exhaustive]
     StaleToken {
         /// The token of the present holder, if there is one.
         current: Option<FencingToken>,
     },
     /// The write was not made: the node has another version. Read it again and decide anew.
     #[error("the node has another version, and the write was not made")]
+    #[non_exhaustive]
     VersionMismatch {
         /// Its version; none where it does not exist.
         current: Option<i32>,
     },
     /// The tree has no such node.
     #[error("there is no node {path}")]
+    #[non_exhaustive]
     NoNode {
         /// Its path.
         path: String,
     },
     /// The node was not created: it exists.
     #[error("there is a node {path} already")]
+    #[non_exhaustive]
     NodeExists {
         /// Its path.
         path: String,
     },
     /// The node was not removed: it has children.
     #[error("the node {path} has children, and was not removed")]
+    #[non_exhaustive]
     NotEmpty {
         /// Its path.
         path: String,
@@ -101,12 +111,14 @@ pub enum Error {
     /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
     /// have been asked for is being taken back. Try again later.
     #[error("no answer from the cluster in the time given: {last}")]
+    #[non_exhaustive]
     Unavailable {
         /// What the last try met.
         last: String,
     },
     /// The cluster takes no more of this now, and did nothing. Try again later, or less often.
     #[error("the cluster takes no more now: {detail}")]
+    #[non_exhaustive]
     Busy {
         /// What there is too much of.
         detail: String,
@@ -116,6 +128,7 @@ pub enum Error {
     /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
     /// the same key. Look at the state before you ask again.
     #[error("it may have happened: no answer in the time given: {last}")]
+    #[non_exhaustive]
     OutcomeUnknown {
         /// The key under which it was asked, where it has one.
         key: Option<GrantId>,
@@ -124,6 +137,7 @@ pub enum Error {
     },
     /// The cluster refuses the request as it is, and did nothing. Repeating it does not help.
     #[error("refused: {detail}")]
+    #[non_exhaustive]
     Refused {
         /// The stable code, where it is one that this version knows.
         code: Option<Code>,
@@ -131,6 +145,14 @@ pub enum Error {
         status: u16,
         /// What is wrong with it.
         detail: String,
+    },
+    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. What was asked for
+    /// may have been done.
+    #[error("the answer is not understood: {why}")]
+    #[non_exhaustive]
+    NotUnderstood {
+        /// What is wrong with it.
+        why: String,
     },
     /// What the program gave is not usable: a name, an address, a time. Nothing was sent.
     #[error("{0}")]
@@ -151,6 +173,7 @@ impl Error {
             | Error::NotEmpty { .. }
             | Error::OutcomeUnknown { .. }
             | Error::Refused { .. }
+            | Error::NotUnderstood { .. }
             | Error::Invalid(_) => false,
         }
     }

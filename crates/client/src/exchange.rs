@@ -1,8 +1,15 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
-use crate::{batches::Part, claim::LEVEL, clock::Moment, endpoints::Endpoint, error::Error, problem::Problem, reading::AsOf};
+use crate::{
+    batches::Part,
+    clock::Moment,
+    endpoints::Endpoint,
+    error::Error,
+    identity::{CLUSTER, Identity, is_unformed},
+    problem::Problem,
+    reading::AsOf,
+};
 use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
-use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -12,12 +19,18 @@ use tokio::time::timeout;
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// A connection that nobody uses is given up after this: long before the servers do, so that no request meets its end.
 const IDLE_MAX: Duration = Duration::from_secs(20);
+/// Connections to one node that are kept while nobody uses them: what a burst of requests opened is closed after it, so that
+/// descriptors are there for what comes next.
+const IDLE_CONNECTIONS_MAX: usize = 32;
 /// How long what was sent may stay without acknowledgement, and how long a silent connection may go without a probe.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 /// The longest line of an answer that goes on.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
 /// The largest body that is read: the largest value, and what stands around it as JSON.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// `ENFILE` and `EMFILE`, which have these numbers everywhere.
+const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TIMEOUT: &str = "fairhold-timeout";
@@ -34,6 +47,8 @@ pub(crate) struct Call {
     pub(crate) body: Option<Body>,
     /// What it is as a part of a batch, where it can be one.
     pub(crate) part: Option<Part>,
+    /// It asks one server for what that server says of itself, whichever cluster it is of.
+    pub(crate) of_server: bool,
 }
 
 /// What is sent along.
@@ -45,7 +60,7 @@ pub(crate) enum Body {
 
 impl Call {
     pub(crate) fn new(method: Method, path: String) -> Call {
-        Call { method, path, key: None, headers: Vec::new(), body: None, part: None }
+        Call { method, path, key: None, headers: Vec::new(), body: None, part: None, of_server: false }
     }
 
     pub(crate) fn key(self, key: GrantId) -> Call {
@@ -83,11 +98,7 @@ impl Reply {
     /// The body, where the request was done; else the refusal.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         self.done()?;
-        serde_json::from_slice(&self.body).map_err(|error| Error::Refused {
-            code: None,
-            status: self.status.as_u16(),
-            detail: format!("the answer is not understood: {error}"),
-        })
+        serde_json::from_slice(&self.body).map_err(|error| Error::NotUnderstood { why: error.to_string() })
     }
 
     /// Nothing, where the request was done; else the refusal.
@@ -102,8 +113,7 @@ impl Reply {
     /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
     pub(crate) fn revision(&self) -> Result<Revision, Error> {
         let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
-        let (status, detail) = (self.status.as_u16(), "the answer names no revision");
-        named.map(Revision).ok_or_else(|| Error::Refused { code: None, status, detail: detail.to_owned() })
+        named.map(Revision).ok_or_else(|| Error::NotUnderstood { why: "it names no revision".to_owned() })
     }
 
     /// The body with the revision that it shows, where the request was done; else the refusal.
@@ -167,17 +177,6 @@ impl Lines {
     }
 }
 
-/// A text as it stands in a query.
-pub(crate) fn query(text: &str) -> String {
-    utf8_percent_encode(text, LEVEL).to_string()
-}
-
-/// A path with one pair more in its query, which it may have already.
-pub(crate) fn with_query(path: &str, pair: &str) -> String {
-    let mark = if path.contains('?') { '&' } else { '?' };
-    format!("{path}{mark}{pair}")
-}
-
 /// Who asks, as every request says it.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -197,12 +196,17 @@ impl std::fmt::Debug for AuthToken {
 
 /// Connections of one kind of request. Each request over HTTP/1.1 has a connection for itself as long as it is open.
 #[derive(Debug, Clone)]
-pub(crate) struct Connections(reqwest::Client);
+pub(crate) struct Connections {
+    http: reqwest::Client,
+    identity: Identity,
+}
 
 impl Connections {
-    pub(crate) fn new(caller: &Caller) -> Result<Connections, Error> {
+    /// What they bring counts only where it comes from a node of that cluster.
+    pub(crate) fn new(caller: &Caller, identity: Identity) -> Result<Connections, Error> {
         let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
+        let builder = builder.pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
         let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
         #[cfg(target_os = "linux")]
         let builder = builder.tcp_user_timeout(SILENT_MAX);
@@ -214,7 +218,8 @@ impl Connections {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let built = builder.user_agent(&caller.program).default_headers(headers).build();
-        built.map(Connections).map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))
+        let http = built.map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))?;
+        Ok(Connections { http, identity })
     }
 
     /// Opens an answer that goes on; its first bytes must come within that time. Says at which revision it begins.
@@ -225,20 +230,21 @@ impl Connections {
         within: Duration,
     ) -> Result<(Lines, Option<Revision>), Tried> {
         let sent = Moment::now();
-        let unknown = |why: String| Tried::Unknown { why: format!("{endpoint}: {why}") };
+        let unknown = |why: &str| Tried::Unknown { why: self.failed(endpoint, why) };
         let request = self.request(endpoint, call, within);
         let response = match timeout(within, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(unknown(chain(&error))),
-            Err(_) => return Err(unknown("no answer in time".to_owned())),
+            Ok(Err(error)) => return Err(unknown(&chain(&error))),
+            Err(_) => return Err(unknown("no answer in time")),
         };
         if !response.status().is_success() {
             return match timeout(within, whole(response, sent)).await {
-                Ok(Ok(reply)) => Err(meaning(reply)),
-                Ok(Err(error)) => Err(unknown(chain(&error))),
-                Err(_) => Err(unknown("the answer was not whole in time".to_owned())),
+                Ok(Ok(reply)) => Err(self.judged(endpoint, call, reply)),
+                Ok(Err(error)) => Err(unknown(&chain(&error))),
+                Err(_) => Err(unknown("the answer was not whole in time")),
             };
         }
+        self.identity.check(endpoint, response.headers()).map_err(|why| Tried::Unknown { why })?;
         let revision = response.headers().get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
         Ok((Lines { response, read: Vec::new(), taken: 0 }, revision.map(Revision)))
     }
@@ -248,22 +254,52 @@ impl Connections {
         let request = self.request(endpoint, call, work).timeout(limit);
         let sent = Moment::now();
         match receive(request, sent).await {
-            Ok(reply) => meaning(reply),
-            Err(error) if error.is_connect() || error.is_builder() => {
-                Tried::Nothing { why: format!("{endpoint}: {}", chain(&error)), retry_after: None, busy: false }
+            Ok(reply) => self.judged(endpoint, call, reply),
+            Err(error) => {
+                let why = self.failed(endpoint, &chain(&error));
+                if error.is_connect() || error.is_builder() {
+                    Tried::Nothing { why, retry_after: None, busy: false }
+                } else {
+                    Tried::Unknown { why }
+                }
             }
-            Err(error) => Tried::Unknown { why: format!("{endpoint}: {}", chain(&error)) },
         }
     }
 
+    /// What an answer means, if a node of this cluster gave it; any other is none.
+    fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Tried {
+        if is_unformed(&reply) {
+            return meaning(reply);
+        }
+        let checked = match call.of_server {
+            true => self.identity.check_server(endpoint, &reply.headers),
+            false => self.identity.check(endpoint, &reply.headers),
+        };
+        match checked {
+            Ok(()) => meaning(reply),
+            Err(why) => Tried::Unknown { why },
+        }
+    }
+
+    /// No answer came; says where, and why.
+    fn failed(&self, endpoint: &Endpoint, why: &str) -> String {
+        let why = format!("{endpoint}: {why}");
+        self.identity.failed(&why);
+        why
+    }
+
     fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
-        let mut request = self.0.request(call.method.clone(), endpoint.url(&call.path));
+        let mut request = self.http.request(call.method.clone(), endpoint.url(&call.path));
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
-        // The end of a grant has its id in its path.
+        // The end of a grant, and its renewal, have its id in their paths.
         if let Some(key) = call.key
-            && !matches!(call.part, Some(Part::Release))
+            && !matches!(call.part, Some(Part::Release(_) | Part::Renew))
         {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
+        }
+        // A node of another cluster does nothing then, instead of giving a lock of its own.
+        if let Some(cluster) = self.identity.cluster().filter(|_| !call.of_server) {
+            request = request.header(CLUSTER, cluster.to_hex());
         }
         for (name, value) in &call.headers {
             request = request.header(*name, value);
@@ -329,7 +365,9 @@ pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
 
 /// An error with its causes, and without the URL: it may hold a secret id.
 fn chain(error: &reqwest::Error) -> String {
-    let kind = if error.is_timeout() {
+    let kind = if lacks_descriptors(error) {
+        "this program may open no more files and connections"
+    } else if error.is_timeout() {
         "no answer in time"
     } else if error.is_connect() {
         "no connection"
@@ -343,4 +381,11 @@ fn chain(error: &reqwest::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// Whether it is this program that lacks something, and not the network or the node.
+fn lacks_descriptors(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
+    numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
 }

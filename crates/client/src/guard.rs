@@ -1,7 +1,6 @@
 //! A lock that is held: the guard, and what its holder may do with it.
 
 use crate::{
-    background::Arrival,
     client::Client,
     error::{Error, Lost},
     lease::{Kept, Lease},
@@ -177,6 +176,10 @@ impl Guard {
         let lookout = session.map_or_else(Arc::default, Session::lookout);
         let token = terms.token();
         let terms = lookout.add(grant.number, &ended, terms);
+        if lookout.may_have_missed(grant.number) {
+            let look = lookout::look_at(client.clone(), grant.id, grant.number, Arc::clone(&lookout), lease.clone());
+            tasks.push(inner.background.keep(look));
+        }
         if session.is_none() {
             let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
             tasks.push(inner.background.keep(keep));
@@ -255,7 +258,7 @@ impl Guard {
         self.stop_renewing();
         self.is_given_back = true;
         let facts = &self.held.0;
-        facts.client.inner().background.release(facts.id, Arrival::Settled)
+        facts.client.inner().background.release(facts.id, None)
     }
 }
 

@@ -2,15 +2,22 @@
 //!
 //! Whoever asks, gets the answer from this client's own clock: no network is needed to find that a lease is over, and one that
 //! was found over never comes back, whatever is acknowledged later.
+//!
+//! A renewal is proved by an answer that names what was renewed and says how long it lives, and by nothing else.
 
 use crate::{
     backoff::jitter,
+    batches::Part,
     calls::{Calls, Patience},
     clock::{self, Moment, margin, valid_until},
     error::{Error, Lost},
-    exchange::Call,
+    exchange::{Call, Reply},
 };
-use fairhold_types::{GrantId, SessionId};
+use fairhold_types::{
+    Code, GrantId, SessionId,
+    dto::{RenewedGrant, RenewedSession},
+    duration,
+};
 use reqwest::Method;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
@@ -32,38 +39,74 @@ pub(crate) enum Kept {
 }
 
 impl Kept {
-    /// The call that renews it. It needs no key: to repeat it is the same as to make it later.
+    /// The call that renews it. To repeat it is the same as to make it later. Those of grants travel together.
     pub(crate) fn renewal(self) -> Call {
-        let path = match self {
-            Kept::Grant(id) => format!("/v1/grants/{id}/renew"),
-            Kept::Session(id) => format!("/v1/sessions/{}/keepalive", id.to_hex()),
+        match self {
+            Kept::Grant(id) => Call::new(Method::POST, format!("/v1/grants/{id}/renew")).key(id).part(Part::Renew),
+            Kept::Session(id) => Call::new(Method::POST, format!("/v1/sessions/{}/keepalive", id.to_hex())),
+        }
+    }
+
+    /// What an answer to that call proves.
+    ///
+    /// # Errors
+    /// Why it proves nothing.
+    pub(crate) fn proof(self, reply: &Reply) -> Result<Proof, Error> {
+        let (is_named, ttl, expires_in) = match self {
+            Kept::Grant(id) => {
+                let renewed: RenewedGrant = reply.json()?;
+                (renewed.id == id, renewed.ttl, renewed.expires_in)
+            }
+            Kept::Session(id) => {
+                let renewed: RenewedSession = reply.json()?;
+                (renewed.id == id, renewed.ttl, renewed.expires_in)
+            }
         };
-        Call::new(Method::POST, path)
+        if !is_named {
+            return Err(Error::NotUnderstood { why: "it names something else than was renewed".to_owned() });
+        }
+        let parse = |text: &str| duration::parse(text).map_err(|error| Error::NotUnderstood { why: error.to_string() });
+        Ok(Proof { sent: reply.sent, ttl: parse(&ttl)?.min(parse(&expires_in)?) })
     }
 }
 
-/// Whether it may be believed in.
+/// A keepalive that was acknowledged. The later one is the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Proof {
+    /// From before it was sent.
+    pub(crate) sent: Moment,
+    /// For how long it holds from then on, as its answer says.
+    pub(crate) ttl: Duration,
+}
+
+/// Whether it may be believed in, and how often it is to be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Belief {
-    Until(Moment),
-    Over(Lost),
+struct Belief {
+    until: Result<Moment, Lost>,
+    /// From before the newest keepalive that was acknowledged.
+    sent: Moment,
+    /// What was asked for, or less where that keepalive's answer says less.
+    ttl: Duration,
 }
 
 /// A lease, as this client knows it. Clones are the same lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Lease {
-    ttl: Duration,
+    /// As it was asked for. Never is it believed in for longer.
+    most: Duration,
     belief: Arc<watch::Sender<Belief>>,
 }
 
 impl Lease {
-    /// A lease whose keepalive was sent at that moment, and acknowledged.
-    pub(crate) fn new(ttl: Duration, sent: Moment) -> Lease {
-        Lease { ttl, belief: Arc::new(watch::Sender::new(Belief::Until(valid_until(sent, ttl)))) }
+    /// A lease that was asked for with that ttl, and proved.
+    pub(crate) fn new(most: Duration, proof: Proof) -> Lease {
+        let ttl = most.min(proof.ttl);
+        let belief = Belief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
+        Lease { most, belief: Arc::new(watch::Sender::new(belief)) }
     }
 
     pub(crate) fn ttl(&self) -> Duration {
-        self.ttl
+        self.belief.borrow().ttl
     }
 
     /// Whether it may be believed in now.
@@ -74,39 +117,37 @@ impl Lease {
     /// For how long it may be believed in from now on.
     pub(crate) fn left(&self) -> Result<Duration, Lost> {
         let now = Moment::now();
-        let believed = *self.belief.borrow();
-        match believed {
-            Belief::Over(lost) => Err(lost),
-            Belief::Until(until) if now < until => Ok(now.until(until)),
-            Belief::Until(_) => Err(self.end(Lost::CutOff)),
-        }
+        let believed = self.belief.borrow().until;
+        let until = believed?;
+        if now < until { Ok(now.until(until)) } else { Err(self.end(Lost::CutOff)) }
     }
 
-    /// A keepalive that was sent at that moment was acknowledged.
-    pub(crate) fn proved(&self, sent: Moment) {
-        let (now, proved) = (Moment::now(), valid_until(sent, self.ttl));
-        self.belief.send_if_modified(|belief| match *belief {
-            Belief::Until(until) if now < until && until < proved => {
-                *belief = Belief::Until(proved);
+    /// A keepalive was acknowledged. The one that was sent last counts, also where it says less than those before: somebody may
+    /// have set another timeout.
+    pub(crate) fn proved(&self, proof: Proof) {
+        let (now, ttl) = (Moment::now(), self.most.min(proof.ttl));
+        self.belief.send_if_modified(|belief| match belief.until {
+            Ok(until) if now >= until => {
+                belief.until = Err(Lost::CutOff);
                 true
             }
-            Belief::Until(until) if now >= until => {
-                *belief = Belief::Over(Lost::CutOff);
+            Ok(_) if belief.sent < proof.sent => {
+                *belief = Belief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
                 true
             }
-            Belief::Until(_) | Belief::Over(_) => false,
+            Ok(_) | Err(_) => false,
         });
     }
 
     /// It is over; says how it ended, which is how it ended first.
     pub(crate) fn end(&self, lost: Lost) -> Lost {
         let mut ended = lost;
-        self.belief.send_if_modified(|belief| match *belief {
-            Belief::Until(_) => {
-                *belief = Belief::Over(lost);
+        self.belief.send_if_modified(|belief| match belief.until {
+            Ok(_) => {
+                belief.until = Err(lost);
                 true
             }
-            Belief::Over(earlier) => {
+            Err(earlier) => {
                 ended = earlier;
                 false
             }
@@ -121,20 +162,22 @@ impl Lease {
 
     /// How long one node gets to answer a renewal.
     pub(crate) fn try_max(&self) -> Duration {
-        try_max(self.ttl)
+        try_max(self.ttl())
     }
 
     /// Renews it until it is over. To be run as a task that is aborted before it is given back.
     pub(crate) async fn keep(self, kept: Kept, calls: Calls) {
-        let call = kept.renewal();
+        // After an answer that proves nothing, it is asked again a little later.
+        let mut at_least = Duration::ZERO;
         loop {
             let Ok(left) = self.left() else { return };
             // Counted from the last keepalive, which may be older than this task.
-            let whole = self.ttl.saturating_sub(margin(self.ttl));
-            let pause = left.saturating_sub(whole.saturating_sub(jitter(renewal_due(self.ttl), JITTER_LEAST)));
+            let ttl = self.ttl();
+            let whole = ttl.saturating_sub(margin(ttl));
+            let pause = left.saturating_sub(whole.saturating_sub(jitter(renewal_due(ttl), JITTER_LEAST)));
             let renewed = async {
-                tokio::time::sleep(pause).await;
-                self.renew(&call, &calls).await
+                tokio::time::sleep(pause.max(at_least)).await;
+                self.renew(kept, &calls).await
             };
             tokio::select! {
                 biased;
@@ -142,25 +185,27 @@ impl Lease {
                     tracing::info!(%lost, "a lease is over");
                     return;
                 }
-                () = renewed => {}
+                is_proved = renewed => at_least = if is_proved { Duration::ZERO } else { self.try_max() },
             }
         }
     }
 
-    /// Renews it once, over failures, for as long as it may be believed in.
-    pub(crate) async fn renew(&self, call: &Call, calls: &Calls) {
-        let Ok(left) = self.left() else { return };
+    /// Renews it once, over failures, for as long as it may be believed in. Says whether that is proved.
+    async fn renew(&self, kept: Kept, calls: &Calls) -> bool {
+        let Ok(left) = self.left() else { return false };
         let patience = Patience { until: Instant::now() + left, each: self.try_max() };
-        let answered = calls.send(call, patience).await;
-        match answered.map(|reply| (reply.sent, reply.done())) {
-            Ok((sent, Ok(()))) => self.proved(sent),
-            Ok((_, Err(Error::Lost(lost)))) => drop(self.end(lost)),
-            Ok((_, Err(refused))) => {
-                tracing::warn!(error = %refused, "a renewal was refused");
-                self.end(Lost::Expired);
+        let proof = calls.send(&kept.renewal(), patience).await.and_then(|reply| kept.proof(&reply));
+        match proof {
+            Ok(proof) => {
+                self.proved(proof);
+                return true;
             }
-            Err(error) => tracing::warn!(%error, "a renewal got no answer"),
+            Err(Error::Lost(lost)) => drop(self.end(lost)),
+            Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => drop(self.end(Lost::Expired)),
+            // It says nothing about the lease.
+            Err(error) => tracing::warn!(%error, "a renewal is not acknowledged"),
         }
+        false
     }
 }
 
@@ -180,6 +225,10 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(1);
 
+    fn proof(sent: Moment) -> Proof {
+        Proof { sent, ttl: TTL }
+    }
+
     fn in_one_thread(test: impl Future<Output = ()>) {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
     }
@@ -188,7 +237,7 @@ mod tests {
     fn lost_fires_by_itself_without_a_network() {
         in_one_thread(async {
             let sent = Moment::now();
-            let lease = Lease::new(TTL, sent);
+            let lease = Lease::new(TTL, proof(sent));
             assert_eq!(lease.check(), Ok(()));
             assert_eq!(lease.lost().await, Lost::CutOff);
             let after = sent.until(Moment::now());
@@ -200,29 +249,73 @@ mod tests {
     #[test]
     fn a_renewal_counts_from_before_it_was_sent_and_never_shortens() {
         let now = Moment::now();
-        let lease = Lease::new(TTL, now);
-        lease.proved(now.plus(TTL * 3));
-        lease.proved(now);
+        let lease = Lease::new(TTL, proof(now));
+        lease.proved(proof(now.plus(TTL * 3)));
+        lease.proved(proof(now));
         assert!(lease.left().unwrap() > TTL * 3);
     }
 
     #[test]
+    fn a_lease_is_believed_in_for_no_longer_than_the_newest_answer_says_nor_than_was_asked_for() {
+        let now = Moment::now();
+        let lease = Lease::new(60 * TTL, Proof { sent: now, ttl: 60 * TTL });
+        let later = |seconds: u32, ttl: Duration| Proof { sent: now.plus(TTL * seconds), ttl };
+        lease.proved(later(1, 10 * TTL));
+        assert!(lease.left().unwrap() <= 11 * TTL && lease.ttl() == 10 * TTL, "{:?}", lease.left());
+        // Sent before the timeout was lowered, and answered after.
+        lease.proved(later(0, 60 * TTL));
+        assert!(lease.left().unwrap() <= 11 * TTL, "{:?}", lease.left());
+        lease.proved(later(2, 600 * TTL));
+        assert!(lease.left().unwrap() <= 62 * TTL && lease.ttl() == 60 * TTL, "{:?}", lease.left());
+        assert!(Lease::new(60 * TTL, Proof { sent: now, ttl: TTL }).left().unwrap() <= TTL);
+    }
+
+    fn reply(status: u16, body: &str) -> Reply {
+        let status = reqwest::StatusCode::from_u16(status).unwrap();
+        Reply { status, headers: Default::default(), body: body.into(), sent: Moment::now(), may_be_done: false }
+    }
+
+    #[test]
+    fn only_an_answer_that_names_what_was_renewed_and_its_time_proves_anything() {
+        let (id, other) = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW");
+        let (grant, session) = (Kept::Grant(id.parse().unwrap()), Kept::Session("0".repeat(32).parse().unwrap()));
+        let body = |id: &str, ttl: &str, left: &str| {
+            format!("{{\"id\":\"{id}\",\"ttl\":\"{ttl}\",\"expires_in\":\"{left}\",\"expires_at\":\"\"}}")
+        };
+        assert_eq!(grant.proof(&reply(200, &body(id, "30s", "30s"))).unwrap().ttl, 30 * TTL);
+        assert_eq!(grant.proof(&reply(200, &body(id, "30s", "7s"))).unwrap().ttl, 7 * TTL);
+        assert_eq!(session.proof(&reply(200, &body(&"0".repeat(32), "5s", "30s"))).unwrap().ttl, 5 * TTL);
+        for wrong in [
+            "<html>please log in</html>",
+            "",
+            "{}",
+            "{\"expires_in\":\"30s\",\"expires_at\":\"\"}",
+            &body(other, "30s", "30s"),
+            &body(id, "soon", "30s"),
+        ] {
+            assert!(matches!(grant.proof(&reply(200, wrong)), Err(Error::NotUnderstood { .. })), "{wrong}");
+            assert!(session.proof(&reply(200, wrong)).is_err(), "{wrong}");
+        }
+        let gone = grant.proof(&reply(410, r#"{"code":"grant_gone","detail":"d","reason":"broken"}"#));
+        assert!(matches!(gone, Err(Error::Lost(Lost::Broken))), "{gone:?}");
+    }
+
+    #[test]
     fn what_was_found_over_does_not_come_back() {
-        let lease = Lease::new(TTL, Moment::now());
+        let lease = Lease::new(TTL, proof(Moment::now()));
         assert_eq!(lease.end(Lost::Broken), Lost::Broken);
-        lease.proved(Moment::now().plus(TTL));
+        lease.proved(proof(Moment::now().plus(TTL)));
         assert_eq!((lease.check(), lease.end(Lost::Expired)), (Err(Lost::Broken), Lost::Broken));
-        let long_ago = Moment::now();
-        let over = Lease::new(Duration::ZERO, long_ago);
+        let over = Lease::new(Duration::ZERO, proof(Moment::now()));
         // Acknowledged after its time, and before anybody looked.
-        over.proved(Moment::now().plus(TTL));
+        over.proved(proof(Moment::now().plus(TTL)));
         assert_eq!(over.check(), Err(Lost::CutOff));
     }
 
     #[test]
     fn all_who_wait_are_told_at_once() {
         in_one_thread(async {
-            let lease = Lease::new(TTL * 60, Moment::now());
+            let lease = Lease::new(TTL * 60, Proof { sent: Moment::now(), ttl: TTL * 60 });
             let waiting: Vec<_> = (0..3)
                 .map(|_| {
                     tokio::spawn({

@@ -11,7 +11,21 @@
 //! }
 //! # Ok(())
 //! # }
-//! # async fn deploy(_: fairhold_types::FencingToken) {}
+//! # async fn deploy(_: fairhold_client::FencingToken) {}
+//! ```
+//!
+//! The same without async code, with the feature `blocking`: a call ends in a verb, and what is said of it stands in `with`.
+//!
+//! ```no_run
+//! # #[cfg(feature = "blocking")]
+//! # fn example() -> Result<(), fairhold_client::Error> {
+//! let client = fairhold_client::blocking::Client::new("http://127.0.0.1:7171")?;
+//! let guard = client.lock("deploy").with(|lock| lock.wait(std::time::Duration::from_secs(60))).take()?;
+//! deploy(guard.token()?); //                                give every write the token: nothing stops this by itself
+//! guard.release()?; //                                      or just drop it
+//! # Ok(())
+//! # }
+//! # fn deploy(_: fairhold_client::FencingToken) {}
 //! ```
 //!
 //! Or, so that the work stops by itself when the lock is lost:
@@ -44,7 +58,7 @@
 //! # What can be relied on
 //!
 //! - **What is taken away is known at once**, where the cluster can be reached: [`Held::lost`] fires when an administrator breaks
-//!   a lock. (Of more than 16 guards at a time that share no session, some hear of it when they are renewed.)//!
+//!   a lock. (Of more than 16 guards at a time that share no session, some hear of it when they are renewed.)
 //! - **A guard is lost before another can be granted its lock.** It is believed in from keepalives that this client sent, counted
 //!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the
 //!   machine suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks
@@ -57,6 +71,21 @@
 //!   or something may have ([`Error::OutcomeUnknown`]).
 //! - **Which node answers does not matter.** The client learns all of them from one, and goes to another when one is gone,
 //!   silent, or not able to serve.
+//! - **Only the own cluster counts.** A login page, a load balancer or another cluster that answers at an address is passed over:
+//!   it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the one that answers first, or the one
+//!   that [`ClientBuilder::cluster_id`] names.
+//!
+//! # Many guards
+//!
+//! Guards without a session are renewed each by itself; what falls due together travels in one request. Thousands work. From some
+//! hundred on a [`Session`] is the better choice: one keepalive for all, and a break of any of them is heard of at once.
+//!
+//! # Versions
+//!
+//! - The vocabulary of the API is [`types`], with its most used names here. Structs that a server fills in and codes may get more
+//!   fields and values within a version.
+//! - **Rust 1.89.** That is what the dependencies ask for; the code itself needs 1.88 (`if let … && …`), and 1.83 of the standard
+//!   library, as `clippy::incompatible_msrv` has it. It is compiled and tested with the newest version alone.
 
 mod acquire;
 mod background;
@@ -74,6 +103,7 @@ mod endpoints;
 mod error;
 mod exchange;
 mod guard;
+mod identity;
 mod ids;
 mod lease;
 mod locks;
@@ -88,9 +118,16 @@ mod session;
 mod terms;
 mod transaction;
 mod upgrade;
+mod url;
 mod watch;
 mod wish;
 mod write;
+
+/// What the API is about: ids, names, limits, codes and bodies.
+pub use fairhold_types as types;
+pub use fairhold_types::{
+    ClusterId, Code, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Revision, SessionNumber, dto::Contender,
+};
 
 pub use acquire::Acquire;
 pub use client::{Client, ClientBuilder};
@@ -99,6 +136,7 @@ pub use cluster::{Cluster, Sessions};
 pub use election::{Observer, Seen};
 pub use error::{Error, Lost};
 pub use guard::{Guard, Held};
+pub use identity::Contact;
 pub use locks::{ListLocks, Locks, SetLock};
 pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;

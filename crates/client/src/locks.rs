@@ -1,16 +1,15 @@
 //! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
 
 use crate::{
-    claim::LEVEL,
     client::Client,
     error::Error,
-    exchange::{Call, Reply, query, with_query},
+    exchange::{Call, Reply},
     news::News,
     reading::{AsOf, Reading, freshness},
+    url::{encode, with_query},
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
 use futures_util::future::BoxFuture;
-use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -105,7 +104,7 @@ impl Locks {
     /// # Errors
     /// As [`get`](Locks::get); [`Error::Refused`] where `at` is neither.
     pub async fn history(&self, name: &str, at: Option<&str>) -> Result<Vec<dto::Holding>, Error> {
-        let at = at.map_or_else(String::new, |at| format!("?at={}", query(at)));
+        let at = at.map_or_else(String::new, |at| format!("?at={}", encode(at)));
         self.client.pages(&format!("{}{at}", url(name, "/history")?), self.reading).await
     }
 
@@ -145,7 +144,7 @@ impl Locks {
     /// # Errors
     /// As [`revoke`](Locks::revoke).
     pub async fn take_away(&self, name: &str, reason: &str) -> Result<(), Error> {
-        self.change(Call::new(Method::DELETE, format!("{}?reason={}", url(name, "/holders")?, query(reason)))).await?.done()
+        self.change(Call::new(Method::DELETE, format!("{}?reason={}", url(name, "/holders")?, encode(reason)))).await?.done()
     }
 
     /// For administrators: what a lock allows. Say what, and `.await` it; what is not said stays as it is.
@@ -173,7 +172,7 @@ pub struct ListLocks {
 
 impl ListLocks {
     fn with(mut self, name: &str, value: &str) -> ListLocks {
-        self.query.push(format!("{name}={}", query(value)));
+        self.query.push(format!("{name}={}", encode(value)));
         self
     }
 
@@ -272,5 +271,5 @@ fn items(reply: &Reply) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
 
 fn url(name: &str, what: &str) -> Result<String, Error> {
     let name = LockName::parse(name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
-    Ok(format!("/v1/locks/{}{what}", utf8_percent_encode(name.as_str(), LEVEL)))
+    Ok(format!("/v1/locks/{}{what}", encode(name.as_str())))
 }

@@ -5,10 +5,17 @@
 //! One watch of a session tells of all its grants, however many they are.
 
 use crate::{
-    backoff::Backoff, calls::Patience, client::Client, error::Lost, exchange::Call, lease::Lease, terms::Terms, watch::Tidings,
+    backoff::Backoff,
+    calls::Patience,
+    client::Client,
+    error::{Error, Lost},
+    exchange::Call,
+    lease::Lease,
+    terms::Terms,
+    watch::Tidings,
 };
 use fairhold_types::{
-    Code, FencingToken, GrantNumber, Revision, SessionNumber, dto,
+    Code, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, dto,
     watch::{SessionEnd, What},
 };
 use reqwest::Method;
@@ -21,7 +28,8 @@ use tokio::{
     time::sleep,
 };
 
-/// News that are kept for those who do not listen yet: they may be faster than the answer to the acquire.
+/// News that are kept for those who do not listen yet: they may be faster than the answer to the acquire. Whoever comes for older
+/// ones looks at its grant.
 const EARLY_MAX: usize = 1_024;
 
 /// How a single grant ended, if it did: what its guard looks at.
@@ -60,6 +68,8 @@ struct Known {
     guards: BTreeMap<GrantNumber, Vec<Guarded>>,
     waiting: BTreeMap<GrantNumber, oneshot::Sender<News>>,
     early: VecDeque<(GrantNumber, News)>,
+    /// The greatest number whose news were passed over, for want of room. Numbers grow, so of later grants nothing was.
+    passed_over: Option<GrantNumber>,
 }
 
 impl Lookout {
@@ -91,6 +101,11 @@ impl Lookout {
             None => drop(known.waiting.insert(number, tell)),
         }
         Waiting { lookout: Arc::clone(self), number, news: Some(news) }
+    }
+
+    /// Whether news of this grant may have been passed over: then its state has to be looked at, once it is listened for.
+    pub(crate) fn may_have_missed(&self, number: GrantNumber) -> bool {
+        self.known().passed_over >= Some(number)
     }
 
     /// A guard of it is gone.
@@ -144,8 +159,10 @@ impl Known {
             waiting.send(news).ok();
         }
         self.early.push_back((number, news));
-        if self.early.len() > EARLY_MAX {
-            self.early.pop_front();
+        if self.early.len() > EARLY_MAX
+            && let Some((number, _)) = self.early.pop_front()
+        {
+            self.passed_over = self.passed_over.max(Some(number));
         }
     }
 }
@@ -201,10 +218,7 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
                     lookout.granted(number, token);
                 } else if let What::SessionEnded { reason, .. } = line.what {
                     // Not by this program, which stops listening first.
-                    lease.end(match reason {
-                        SessionEnd::Closed => Lost::Broken,
-                        SessionEnd::Expired => Lost::Expired,
-                    });
+                    lease.end(if reason == SessionEnd::Closed { Lost::Broken } else { Lost::Expired });
                     return;
                 }
             }
@@ -234,6 +248,21 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
             Err(error) => tracing::warn!(%error, "the grants of a session cannot be listed"),
         }
         return;
+    }
+}
+
+/// Looks at one grant, of which news may have been passed over, until its state is known. To be run as a task.
+pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lookout: Arc<Lookout>, lease: Lease) {
+    let (inner, mut backoff) = (client.inner(), Backoff::new());
+    let call = Call::new(Method::GET, format!("/v1/grants/{id}"));
+    while lease.check().is_ok() {
+        match inner.renewals.send(&call, Patience::within(inner.timeout)).await.and_then(|reply| reply.json::<dto::Grant>()) {
+            Ok(_) => return,
+            Err(Error::Lost(lost)) => return lookout.ended(number, lost),
+            Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return lookout.ended(number, Lost::Expired),
+            Err(error) => tracing::debug!(%error, "the state of a grant could not be asked for"),
+        }
+        sleep(backoff.next(None)).await;
     }
 }
 
@@ -308,5 +337,6 @@ mod tests {
             lookout.ended(GrantNumber(number), Lost::Broken);
         }
         assert_eq!(lookout.known().early.len(), EARLY_MAX);
+        assert!(lookout.may_have_missed(GrantNumber(14)) && !lookout.may_have_missed(GrantNumber(15)));
     }
 }

@@ -11,8 +11,9 @@ use crate::{
     client::Client,
     endpoints::Prefer,
     error::Error,
-    exchange::{Call, Reply, Tried, with_query},
+    exchange::{Call, Reply, Tried},
     reading::Reading,
+    url::with_query,
 };
 use fairhold_types::{Code, Revision, duration};
 use reqwest::{Method, StatusCode};

@@ -1,16 +1,15 @@
 //! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
 
 use crate::{
-    claim::LEVEL,
     client::Client,
     error::Error,
     exchange::{Call, Reply},
     news::News,
     reading::{Reading, freshness},
+    url::encode,
     write::{Create, Delete, Put},
 };
 use fairhold_types::{Path, Revision, dto};
-use percent_encoding::utf8_percent_encode;
 use reqwest::Method;
 use std::time::Duration;
 
@@ -132,8 +131,7 @@ fn value(reply: Reply) -> Result<Value, Error> {
     reply.done()?;
     let revision = reply.revision()?;
     let Some(version) = reply.headers.get("fairhold-version").and_then(|value| value.to_str().ok()?.parse().ok()) else {
-        let (status, detail) = (reply.status.as_u16(), "the answer names no version".to_owned());
-        return Err(Error::Refused { code: None, status, detail });
+        return Err(Error::NotUnderstood { why: "it names no version".to_owned() });
     };
     Ok(Value { bytes: reply.body, version, revision })
 }
@@ -147,7 +145,7 @@ pub(crate) fn parse(path: &str) -> Result<Path, Error> {
 /// Where a node is reached.
 pub(crate) fn url_path(path: &str) -> Result<String, Error> {
     let path = parse(path)?;
-    let levels = path.as_str().split('/').map(|level| utf8_percent_encode(level, LEVEL).to_string());
+    let levels = path.as_str().split('/').map(encode);
     Ok(format!("/v1/nodes{}", levels.collect::<Vec<_>>().join("/")))
 }
 

@@ -3,7 +3,8 @@
 use crate::{
     client::Client,
     error::Error,
-    exchange::{Call, query, with_query},
+    exchange::Call,
+    url::{encode, with_query},
 };
 use fairhold_types::{Revision, dto};
 use reqwest::Method;
@@ -75,7 +76,7 @@ impl Client {
             let page: dto::Page<T> = self.send(&reading.of(Call::new(Method::GET, next))).await?.json()?;
             all.extend(page.items);
             match page.next_cursor {
-                Some(cursor) => next = with_query(&first, &format!("cursor={}", query(&cursor))),
+                Some(cursor) => next = with_query(&first, &format!("cursor={}", encode(&cursor))),
                 None => return Ok(all),
             }
         }

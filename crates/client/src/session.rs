@@ -5,7 +5,7 @@ use crate::{
     client::Client,
     error::{Error, Lost},
     exchange::Call,
-    lease::{Kept, Lease},
+    lease::{Kept, Lease, Proof},
     lookout::{self, Lookout},
 };
 use fairhold_types::{
@@ -67,8 +67,9 @@ impl OpenSession {
         let call = Call::new(Method::POST, "/v1/sessions".to_owned()).key(inner.ids.make()).json(&body);
         let reply = self.client.send(&call).await?;
         let opened: dto::OpenedSession = reply.json()?;
-        let ttl = duration::parse(&opened.ttl).unwrap_or(self.ttl).min(self.ttl);
-        let lease = Lease::new(ttl, reply.sent);
+        let parsed = duration::parse(&opened.ttl).and_then(|ttl| Ok(ttl.min(duration::parse(&opened.expires_in)?)));
+        let ttl = parsed.map_err(|error| Error::NotUnderstood { why: error.to_string() })?;
+        let lease = Lease::new(self.ttl, Proof { sent: reply.sent, ttl });
         let keeper = inner.background.keep(lease.clone().keep(Kept::Session(opened.id), inner.renewals.clone()));
         tracing::debug!(session = %opened.number, "opened");
         let (id, number, client) = (opened.id, opened.number, self.client);

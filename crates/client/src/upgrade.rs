@@ -100,8 +100,7 @@ impl Upgrade {
     fn answered(&self, reply: &Reply, asked: Asked, begun: Instant, may_arrive: bool) -> Result<FencingToken, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;
-            let status = reply.status.as_u16();
-            let token = grant.token.ok_or_else(|| Error::Refused { code: None, status, detail: "no token came".to_owned() })?;
+            let token = grant.token.ok_or_else(|| Error::NotUnderstood { why: "it has no token".to_owned() })?;
             self.held.terms().upgraded(asked, token);
             tracing::debug!(lock = %self.held.lock(), contender = %self.held.number(), %token, "upgraded");
             return Ok(token);

@@ -6,12 +6,7 @@
 mod follow;
 mod line;
 
-use crate::{
-    client::Client,
-    error::Error,
-    exchange::{Call, query},
-    nodes,
-};
+use crate::{client::Client, error::Error, exchange::Call, nodes, url::encode};
 use fairhold_types::{LockName, Revision, SessionNumber, watch::Line};
 use follow::{Begin, Follower};
 use futures_util::{Stream, future::BoxFuture};
@@ -69,7 +64,7 @@ impl Watch {
 
     fn path(mut self, path: &str, how: &str) -> Watch {
         match nodes::parse(path) {
-            Ok(path) => self.parameters.push(format!("path={}{how}", query(path.as_str()))),
+            Ok(path) => self.parameters.push(format!("path={}{how}", encode(path.as_str()))),
             Err(error) => self.invalid = Some(error.to_string()),
         }
         self
@@ -95,7 +90,7 @@ impl Watch {
     /// it with a `/`.
     pub fn lock(mut self, name: &str) -> Watch {
         match LockName::parse(name) {
-            Ok(name) => self.parameters.push(format!("lock={}", query(name.as_str()))),
+            Ok(name) => self.parameters.push(format!("lock={}", encode(name.as_str()))),
             Err(error) => self.invalid = Some(format!("the lock's name: {error}")),
         }
         self

@@ -1,8 +1,7 @@
 //! What is asked of a lock, as it travels.
 
-use crate::{batches::Part, claim::LEVEL, session::Session};
+use crate::{batches::Part, session::Session, url::encode};
 use fairhold_types::{LockName, Mode, dto::Meta, duration};
-use percent_encoding::utf8_percent_encode;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -83,7 +82,7 @@ impl Wish {
 
     /// Where it is asked for.
     pub(crate) fn path(&self) -> String {
-        let name = utf8_percent_encode(self.lock.as_str(), LEVEL);
+        let name = encode(self.lock.as_str());
         if self.value.is_some() {
             format!("/v1/elections/{name}")
         } else if self.others.is_empty() {

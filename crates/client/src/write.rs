@@ -1,17 +1,16 @@
 //! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
 
 use crate::{
-    claim::LEVEL,
     client::Client,
     error::Error,
-    exchange::{Body, Call, Reply, query},
+    exchange::{Body, Call, Reply},
     guard::Held,
     nodes::url_path,
     session::Session,
+    url::encode,
 };
 use fairhold_types::{SessionId, dto, duration};
 use futures_util::future::BoxFuture;
-use percent_encoding::utf8_percent_encode;
 use reqwest::{Method, StatusCode};
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ impl Life {
         match self {
             Life::UntilRemoved => None,
             Life::With(session) => Some(format!("session={}", session.to_hex())),
-            Life::Idle(ttl) => Some(format!("ttl={}", query(&duration::format(ttl)))),
+            Life::Idle(ttl) => Some(format!("ttl={}", encode(&duration::format(ttl)))),
             Life::Container => Some("container".to_owned()),
         }
     }
@@ -74,7 +73,7 @@ impl Change {
         let mut shown = None;
         if let Some(held) = &self.held {
             let (lock, token, id) = held.fence()?;
-            let lock = utf8_percent_encode(lock.as_str(), LEVEL);
+            let lock = encode(lock.as_str());
             call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
             shown = Some((held, token));
         }
@@ -208,7 +207,7 @@ impl Create {
             });
         };
         let Put { change, value, parents, life, condition: _ } = self.put;
-        let name = (!name.is_empty()).then(|| format!("name={}", query(&name)));
+        let name = (!name.is_empty()).then(|| format!("name={}", encode(&name)));
         let parents = parents.then(|| "parents".to_owned());
         let parameters = [Some("sequential".to_owned()), name, parents, life.parameter()];
         let more = |call: Call| Call { body: Some(Body::Raw(value)), ..call };

@@ -19,6 +19,7 @@ pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
         Code::GrantNotFound => Some("it was never taken, or is forgotten; take a new one"),
         Code::NotLeader => Some("another one may lead by now; stand again"),
         Code::StaleToken => Some("the lock was lost, given back or taken away; stop what is done under it"),
+        Code::WrongCluster => Some("look at the addresses that you ask"),
         Code::BadRequest
         | Code::Unauthenticated
         | Code::Denied

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
 use fairhold_state::{command::HolderFacts, listing::LockEntry};
 use fairhold_types::{
-    Code, GrantNumber, Revision,
+    Code, GrantId, GrantNumber, Revision, SessionId,
     dto::{self, Contender, Standing},
     duration,
     time::WallMillis,
@@ -87,9 +87,16 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
     }
 }
 
-/// A renewal.
-pub(crate) fn renewed(expires_in: Duration, now: WallMillis) -> dto::Renewed {
-    dto::Renewed { expires_in: duration::format(expires_in), expires_at: after(now, expires_in) }
+/// A grant that was renewed right now.
+pub(crate) fn renewed_grant(id: GrantId, ttl: Duration, now: WallMillis) -> dto::RenewedGrant {
+    let text = duration::format(ttl);
+    dto::RenewedGrant { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
+}
+
+/// A session that was kept alive right now.
+pub(crate) fn renewed_session(id: SessionId, ttl: Duration, now: WallMillis) -> dto::RenewedSession {
+    let text = duration::format(ttl);
+    dto::RenewedSession { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
 }
 
 /// One who holds a lock or stands in a caller's way; for how long it has held where the time is known.

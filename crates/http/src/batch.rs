@@ -1,9 +1,9 @@
 //! `POST /v1/batch`: many calls in one request, each as if it were made alone. For programs that do many things at once: what a
 //! request costs is paid once for all of them, and they are committed together.
 //!
-//! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, and a
-//! release. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a call that cannot
-//! be understood is refused before any of it is begun.
+//! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, a
+//! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a
+//! call that cannot be understood is refused before any of it is begun.
 
 use crate::{
     answer,
@@ -53,6 +53,7 @@ pub(crate) const ACQUIRE: Known = Known {
     later: &[],
 };
 pub(crate) const RELEASE: Known = Known { now: &["id", "session"], later: &[] };
+pub(crate) const RENEW: Known = Known { now: &["id"], later: &[] };
 
 /// After how many seconds a call that was turned away should be made again.
 const RETRY_AFTER: u64 = 1;
@@ -70,12 +71,14 @@ struct Calls {
 enum Call {
     Acquire(Fields),
     Release(Fields),
+    Renew(Fields),
 }
 
 /// A call that is understood.
 enum Understood {
     Acquire(Box<AcquireCall>),
     Release(GrantId, Option<SessionId>),
+    Renew(GrantId),
 }
 
 /// What came of a call, and the revision that it shows.
@@ -112,6 +115,7 @@ fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
             let mut params = Params::of(fields, &RELEASE)?;
             Ok(Understood::Release(id(&mut params)?, params.parsed("session")?))
         }
+        Call::Renew(fields) => id(&mut Params::of(fields, &RENEW)?).map(Understood::Renew),
     }
 }
 
@@ -125,6 +129,7 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call:
     let done = match call {
         Understood::Acquire(call) => acquire(node, *call).await,
         Understood::Release(id, session) => release(node, received, id, session).await,
+        Understood::Renew(id) => renew(node, received, id).await,
     };
     done.unwrap_or_else(|problem| {
         let problem = fairhold_types::problem::Problem::from(problem);
@@ -173,6 +178,12 @@ async fn release<RT: AsyncRuntime>(
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
+async fn renew<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, id: GrantId) -> Result<Done, Problem> {
+    let renewed = node.renew_grant(id, None, None, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
+    Ok((Answer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
+}
+
 fn id(params: &mut Params<'_>) -> Result<GrantId, Problem> {
     params.parsed("id")?.ok_or_else(|| expected("id", "the grant's id, a ULID or a UUIDv7"))
 }
@@ -186,6 +197,7 @@ pub(crate) fn read(body: &[u8]) -> Result<usize, Problem> {
         let (fields, known) = match call {
             Call::Acquire(fields) => (fields, &ACQUIRE),
             Call::Release(fields) => (fields, &RELEASE),
+            Call::Renew(fields) => (fields, &RENEW),
         };
         id(&mut Params::of(fields, known)?)?;
     }

@@ -1,7 +1,8 @@
-//! What every answer has: the revision, the leader, the request's id; and the redirect for those who asked for it.
+//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect for those who asked for it.
 
 use crate::{
     answer,
+    cluster_header::ClusterHeader,
     error::Problem,
     headers,
     metrics::{HttpMetrics, Waits},
@@ -12,6 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fairhold_node::Node;
+use fairhold_types::Code;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::sync::{
@@ -26,6 +28,7 @@ const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::P
 /// The node, and the requests that were taken so far.
 pub(crate) struct Envelope<RT: AsyncRuntime> {
     node: Node<RT>,
+    cluster: ClusterHeader,
     requests: Arc<Requests>,
     metrics: HttpMetrics,
 }
@@ -38,14 +41,20 @@ struct Requests {
 
 impl<RT: AsyncRuntime> Clone for Envelope<RT> {
     fn clone(&self) -> Self {
-        Envelope { node: self.node.clone(), requests: Arc::clone(&self.requests), metrics: self.metrics.clone() }
+        Envelope {
+            node: self.node.clone(),
+            cluster: self.cluster.clone(),
+            requests: Arc::clone(&self.requests),
+            metrics: self.metrics.clone(),
+        }
     }
 }
 
 impl<RT: AsyncRuntime> Envelope<RT> {
     pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
         let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
-        Envelope { node, requests: Arc::new(Requests { prefix, taken: AtomicU64::new(0) }), metrics }
+        let requests = Arc::new(Requests { prefix, taken: AtomicU64::new(0) });
+        Envelope { cluster: ClusterHeader::of(&node), node, requests, metrics }
     }
 }
 
@@ -89,7 +98,8 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         method = %request.method(),
         route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
     );
-    let mut response = match redirect(&envelope.node, &request) {
+    let place = is_for(&request, envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
+    let mut response = match place {
         Ok(None) => next.run(request).instrument(span).await,
         Ok(Some(redirect)) => redirect,
         Err(problem) => problem.into_response(),
@@ -100,10 +110,30 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);
+    if let Some(cluster) = envelope.cluster.value() {
+        headers.insert(headers::CLUSTER, cluster.clone());
+    }
     if let Some(leader) = envelope.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
         headers.insert(headers::LEADER, leader);
     }
     response
+}
+
+/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. What a node says of itself
+/// it says to everybody, and before the cluster has formed nothing can be done.
+fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
+    match (request.headers().get(headers::CLUSTER), cluster) {
+        (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
+            let detail = "the request is for another cluster than that of this node, which Fairhold-Cluster names";
+            Err(Problem::new(Code::WrongCluster, detail))
+        }
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
+/// What a node alone can say of itself it says itself.
+fn asks_the_cluster(request: &Request) -> bool {
+    request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"
 }
 
 /// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
@@ -123,13 +153,12 @@ fn is_served_here(request: &Request) -> bool {
     request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
 }
 
-/// What a node alone can say of itself it says itself.
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
     match headers::text(request.headers(), headers::ROUTE)? {
         None => Ok(false),
         // What no call has is refused here: `405`, and not by way of the leader.
         Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
-        Some("redirect") => Ok(request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"),
+        Some("redirect") => Ok(asks_the_cluster(request)),
         Some(_) => Err(Problem::bad_request("the header Fairhold-Route: redirect is expected")),
     }
 }
@@ -162,6 +191,29 @@ mod tests {
         let mut trace = request(Some("redirect"), "/v1/locks/a");
         *trace.method_mut() = Method::TRACE;
         assert!(!wants_redirect(&trace).unwrap(), "no call has this method");
+    }
+
+    #[test]
+    fn a_request_that_names_another_cluster_is_refused() {
+        let named = |path: &str, cluster: Option<&str>| {
+            let request = cluster.into_iter().fold(Request::get(path), |request, id| request.header(headers::CLUSTER, id));
+            request.body(axum::body::Body::empty()).unwrap()
+        };
+        let own = HeaderValue::from_static("0a");
+        for (path, wanted, own, fits) in [
+            ("/v1/locks/a", None, Some(&own), true),
+            ("/v1/locks/a", Some("0a"), Some(&own), true),
+            ("/v1/locks/a", Some("0b"), Some(&own), false),
+            ("/v1/nothing", Some(""), Some(&own), false),
+            ("/v1/locks/a", Some("0b"), None, true),
+            ("/v1/cluster", Some("0b"), Some(&own), true),
+            ("/livez", Some("0b"), Some(&own), true),
+        ] {
+            assert_eq!(is_for(&named(path, wanted), own).is_ok(), fits, "{path} of {wanted:?} at {own:?}");
+        }
+        let refused = is_for(&named("/v1/txn", Some("0b")), Some(&own)).unwrap_err();
+        let refused = fairhold_types::problem::Problem::from(refused);
+        assert_eq!((refused.status, refused.code), (421, Code::WrongCluster));
     }
 
     #[test]

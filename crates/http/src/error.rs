@@ -68,6 +68,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is wrong", false),
         Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Who asks is not known", false),
         Code::Denied => (StatusCode::FORBIDDEN, "Not allowed", false),
+        Code::WrongCluster => (StatusCode::MISDIRECTED_REQUEST, "This is another cluster", false),
         Code::NotFound => (StatusCode::NOT_FOUND, "No such resource", false),
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "No such method here", false),
         Code::NoNode => (StatusCode::NOT_FOUND, "No such node", false),
@@ -105,7 +106,6 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
     }
 }
 
-/// The usual status of a code.
 pub(crate) fn status_of(code: Code) -> StatusCode {
     standing(code).0
 }

@@ -262,9 +262,10 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::with_json::<RT>(request).await?;
     let ttl = received.params(&RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
-    let renewed = node.renew_grant(received.grant()?, received.key()?, ttl, received.timeout).await;
+    let (id, key) = (received.grant()?, received.key()?);
+    let renewed = node.renew_grant(id, key, ttl, received.timeout).await;
     let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
-    answer::json(StatusCode::OK, renewed.revision, &answer::renewed(renewed.value, node.wall_now()))
+    answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
 
 /// `POST /v1/grants/{id}/downgrade`

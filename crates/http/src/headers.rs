@@ -14,6 +14,7 @@ use http::{HeaderMap, header};
 use std::time::Duration;
 
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(crate) const CLUSTER: &str = "fairhold-cluster";
 pub(crate) const REVISION: &str = "fairhold-revision";
 pub(crate) const LEADER: &str = "fairhold-leader";
 pub(crate) const REQUEST_ID: &str = "fairhold-request-id";

@@ -4,6 +4,7 @@
 //! - `params`, `headers`, `request`: from text to the node's own types, once; `paging`: where the next page is.
 //! - `locks`, `grants`, `sessions`, `nodes`, `txn`, `cluster`: the calls; `lifetime`: what is said of a new node.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
+//! - `cluster_header`: how clients tell a node of their cluster from anything else that answers.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
@@ -15,6 +16,7 @@ mod advice;
 mod answer;
 mod batch;
 mod cluster;
+mod cluster_header;
 mod delivery;
 mod elections;
 mod envelope;
@@ -45,6 +47,7 @@ mod watch;
 pub mod workbench;
 
 pub use admin::Admin;
+pub use cluster_header::ClusterHeader;
 pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
 pub use request::PeerAddress;

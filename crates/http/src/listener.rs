@@ -8,6 +8,7 @@ mod paced;
 mod refusal;
 
 use crate::{
+    cluster_header::ClusterHeader,
     metrics::HttpMetrics,
     shares::{Share, Shares},
 };
@@ -18,12 +19,7 @@ use fairhold_types::limits::{
 };
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -84,6 +80,7 @@ struct Common {
     router: Router,
     patience: Patience,
     metrics: HttpMetrics,
+    cluster: ClusterHeader,
     /// Connections.
     places: Arc<Shares>,
     /// Bytes of bodies that are in work.
@@ -98,6 +95,7 @@ pub struct Listener {
     socket: TcpListener,
     limits: Limits,
     pub(crate) metrics: HttpMetrics,
+    cluster: ClusterHeader,
 }
 
 impl Listener {
@@ -109,13 +107,24 @@ impl Listener {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(Listener { socket: TcpListener::from_std(socket.into())?, limits: Limits::default(), metrics: HttpMetrics::default() })
+        Ok(Listener {
+            socket: TcpListener::from_std(socket.into())?,
+            limits: Limits::default(),
+            metrics: HttpMetrics::default(),
+            cluster: ClusterHeader::asking(|| None),
+        })
     }
 
     /// Takes so many connections instead.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Listener {
         Listener { limits, ..self }
+    }
+
+    /// Names the cluster in its own refusals too, which never get as far as the router.
+    #[must_use]
+    pub fn with_cluster(self, cluster: ClusterHeader) -> Listener {
+        Listener { cluster, ..self }
     }
 
     /// The address that it listens at.
@@ -129,11 +138,12 @@ impl Listener {
     }
 
     async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
-        let Listener { socket, limits, metrics } = self;
+        let Listener { socket, limits, metrics, cluster } = self;
         let common = Common {
             router,
             patience,
             metrics,
+            cluster,
             places: Shares::new(limits.connections, limits.per_address),
             bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
             answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
@@ -164,7 +174,7 @@ impl Listener {
                     None => {
                         common.metrics.turn_away(common.places.is_full());
                         if let Some(place) = Shares::take(&turned_away, peer.ip(), 1) {
-                            connections.spawn(turn_away(stream, peer, place));
+                            connections.spawn(turn_away(stream, peer, common.cluster.clone(), place));
                         }
                     }
                 },
@@ -189,10 +199,9 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// Tells one connection too many that there are too many.
-async fn turn_away(stream: TcpStream, peer: SocketAddr, _place: Share) {
-    static WORDS: LazyLock<Vec<u8>> = LazyLock::new(refusal::too_many_connections);
+async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _place: Share) {
     tracing::debug!(%peer, "too many connections");
-    match stream.try_write(&WORDS) {
+    match stream.try_write(&refusal::too_many_connections(&cluster)) {
         Ok(_) => paced::part(&stream).await,
         Err(error) => tracing::debug!(%peer, %error, "a connection could not be told that there are too many"),
     }

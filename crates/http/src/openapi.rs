@@ -25,6 +25,7 @@ use crate::headers;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::{Describer, Operation};
+use fairhold_types::pattern as id_pattern;
 use http::{HeaderValue, header};
 use serde_json::{Map, Value, json};
 use std::sync::OnceLock;
@@ -95,6 +96,11 @@ fn document() -> Value {
             "examples": describe.refusals(),
             "schemas": describe.schemas(),
             "headers": {
+                headers::CLUSTER: {
+                    "description": "The id of the cluster that answers, once it has formed. An answer without it, or with \
+                        another one, is not of this cluster.",
+                    "schema": { "type": "string", "pattern": id_pattern::CLUSTER_ID },
+                },
                 headers::REVISION: {
                     "description": "The applied revision that the answer reflects.",
                     "required": true,

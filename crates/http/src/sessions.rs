@@ -61,7 +61,7 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     };
     let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     match kept.value.first().copied().flatten() {
-        Some(expires_in) => answer::json(StatusCode::OK, kept.revision, &answer::renewed(expires_in, node.wall_now())),
+        Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
         None => Err(Problem::new(Code::SessionExpired, "the session has ended, or was never opened")),
     }
 }
@@ -75,10 +75,13 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     let ids: Vec<SessionId> = received.params(&KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
     received.key()?;
     let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
-    let mut body = dto::KeptAlive { renewed: Vec::with_capacity(ids.len()), expired: Vec::new() };
-    for (id, expires_in) in ids.into_iter().zip(kept.value) {
-        match expires_in {
-            Some(_) => body.renewed.push(id),
+    let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
+    for (id, ttl) in ids.into_iter().zip(kept.value) {
+        match ttl {
+            Some(ttl) => {
+                body.renewed.push(id);
+                body.ttls.push(duration::format(ttl));
+            }
             None => body.expired.push(id),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica};
-use fairhold_types::{GrantId, NodeId, Revision, SessionId, limits::EVENT_RING_BYTES, time::WallMillis};
+use fairhold_types::{ClusterId, GrantId, NodeId, Revision, SessionId, limits::EVENT_RING_BYTES, time::WallMillis};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{
@@ -183,6 +183,12 @@ impl<RT: AsyncRuntime> Node<RT> {
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The cluster's id, once it has formed and this node has heard of it. It never changes then.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<ClusterId> {
+        self.0.replica.read(|state| state.cluster())
     }
 
     /// The applied revision.

@@ -81,8 +81,8 @@ impl Change<'_> {
         }
     }
 
-    /// Ends grants that were held for as long as they may, with all their holds: as one whose session expired, lock delay included.
-    /// One that has another token by now is passed over.
+    /// Ends grants that were held for as long as they may, with all their holds: as when a session expires, lock delay included.
+    /// A grant that has another token by now is passed over.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
         let (mut locks, mut judged) = (BTreeSet::new(), 0);
         for (number, token) in holds {

@@ -189,7 +189,7 @@ impl Change<'_> {
         }
     }
 
-    /// Asks those who hold a lock to give it back, from after that grant on; gives the last one that was asked where there are more.
+    /// Asks the holders of a lock behind that grant to give it back. Returns the last one that was asked, where there are more.
     pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, word: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {

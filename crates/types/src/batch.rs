@@ -1,6 +1,9 @@
 //! The JSON body that answers `POST /v1/batch`: what each call of it was answered.
 
-use crate::{dto::Grant, problem::Problem};
+use crate::{
+    dto::{Grant, RenewedGrant},
+    problem::Problem,
+};
 use serde::Serialize;
 
 /// What the calls were answered, in their order.
@@ -32,6 +35,8 @@ pub struct Answer {
 pub enum Body {
     /// What is held, or waits.
     Grant(Box<Grant>),
+    /// What lives on.
+    Renewed(RenewedGrant),
     /// Why not.
     Problem(Box<Problem>),
 }

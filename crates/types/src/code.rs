@@ -6,6 +6,7 @@ macro_rules! codes {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
+        #[cfg_attr(not(feature = "server"), non_exhaustive)]
         pub enum Code {
             $($(#[$doc])* $variant,)*
         }
@@ -32,6 +33,8 @@ codes! {
     Unauthenticated => "unauthenticated",
     /// Who asks may not do it.
     Denied => "denied",
+    /// The request is for another cluster.
+    WrongCluster => "wrong_cluster",
     /// The service has no such resource.
     NotFound => "not_found",
     /// The resource is there and has no such method.

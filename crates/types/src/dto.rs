@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 mod cluster;
 mod history;
+mod tree;
 
 pub use cluster::{Cluster, Defect, Host, Leader, Member, Readiness, SnapshotTaken, Version};
 pub use history::{Holding, LockStatistics, Spans};
+pub use tree::{Stat, Written};
 
 /// Pairs of text, for people.
 pub type Meta = BTreeMap<String, String>;
@@ -17,6 +19,7 @@ pub type Meta = BTreeMap<String, String>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum Standing {
     /// It waits.
     Queued,
@@ -29,6 +32,7 @@ pub enum Standing {
 /// A live grant, as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Grant {
     /// Its secret id.
     pub id: GrantId,
@@ -89,6 +93,7 @@ pub struct Grant {
 /// A polite word of an administrator to one who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Revoked {
     /// Who asks, in words.
     pub by: String,
@@ -111,6 +116,7 @@ pub struct Want {
 /// One who holds a lock or stands before the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Contender {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -133,6 +139,7 @@ pub struct Contender {
 /// One who stands in a queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct QueueItem {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -173,6 +180,7 @@ pub struct QueueItem {
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Lock {
     /// Its name.
     pub lock: LockName,
@@ -200,6 +208,7 @@ pub struct Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum LockState {
     /// Somebody holds it.
     Held,
@@ -212,6 +221,7 @@ pub enum LockState {
 /// A lock in the list of locks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct ListedLock {
     /// Its name.
     pub lock: LockName,
@@ -252,6 +262,7 @@ pub struct ListedLock {
 /// A lock's queue, in order, holders first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Queue {
     /// The lock's name.
     pub lock: LockName,
@@ -262,16 +273,37 @@ pub struct Queue {
 /// A fencing token was checked and is that of a held grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct FenceCheck {
     /// Always true; a stale token is answered with a problem.
     pub current: bool,
 }
 
-/// A renewal.
+/// A grant that was renewed. It is named, so that no other answer can be taken for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Renewed {
-    /// How long it lives without a further one.
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct RenewedGrant {
+    /// Its secret id, as it was renewed by.
+    pub id: GrantId,
+    /// How long it lives without a renewal.
+    pub ttl: String,
+    /// How long it lives from now on without a further one.
+    pub expires_in: String,
+    /// The same by this node's wall clock, for people.
+    pub expires_at: String,
+}
+
+/// A session that was kept alive. It is named, so that no other answer can be taken for this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct RenewedSession {
+    /// Its secret id.
+    pub id: SessionId,
+    /// How long it lives without a keepalive.
+    pub ttl: String,
+    /// How long it lives from now on without a further one.
     pub expires_in: String,
     /// The same by this node's wall clock, for people.
     pub expires_at: String,
@@ -280,6 +312,7 @@ pub struct Renewed {
 /// A session that was opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct OpenedSession {
     /// Its secret id.
     pub id: SessionId,
@@ -294,9 +327,12 @@ pub struct OpenedSession {
 /// What came of one keepalive for many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct KeptAlive {
     /// Those that go on living.
     pub renewed: Vec<SessionId>,
+    /// How long each of them lives from now on without a further keepalive, in the same order.
+    pub ttls: Vec<String>,
     /// Those that have ended, and those that are not known.
     pub expired: Vec<SessionId>,
 }
@@ -304,6 +340,7 @@ pub struct KeptAlive {
 /// A session, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Session {
     /// Its number.
     pub number: SessionNumber,
@@ -330,6 +367,7 @@ pub struct Session {
 /// A grant, as its session lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct SessionGrant {
     /// Its number.
     pub number: GrantNumber,
@@ -345,51 +383,10 @@ pub struct SessionGrant {
 /// One page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "{T}Page"))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
     /// Where the next page begins; `null` on the last one.
     pub next_cursor: Option<String>,
-}
-
-/// A node of the tree without its value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stat {
-    /// Its path.
-    pub path: Path,
-    /// The revision that created it.
-    pub czxid: Revision,
-    /// The revision that last wrote its value.
-    pub mzxid: Revision,
-    /// The revision that last added or removed a child.
-    pub pzxid: Revision,
-    /// When it was created.
-    pub ctime: String,
-    /// When its value was last written.
-    pub mtime: String,
-    /// How often its value was written.
-    pub version: i32,
-    /// How often a child was created or removed.
-    pub cversion: i32,
-    /// How often its access list was written.
-    pub aversion: i32,
-    /// The session that it lives and dies with; 0 for none.
-    pub ephemeral_owner: SessionNumber,
-    /// Bytes of its value.
-    pub data_length: usize,
-    /// How many children it has.
-    pub num_children: u32,
-}
-
-/// A node of the tree was written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Written {
-    /// Its path.
-    pub path: Path,
-    /// Its version now.
-    pub version: i32,
-    /// The revision of the write.
-    pub revision: Revision,
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Who leads an election.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Election {
     /// The election.
     pub election: LockName,
@@ -26,6 +27,7 @@ pub struct Election {
 /// A value was proclaimed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Proclaimed {
     /// The election.
     pub election: LockName,
@@ -71,6 +73,7 @@ pub enum What {
 /// A leader, as those who observe see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLeader"))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Leader {
     /// Its fencing token: it grows from leader to leader.
     pub token: FencingToken,
@@ -84,6 +87,13 @@ pub struct Leader {
     pub session: SessionNumber,
     /// Who owns it, for people.
     pub owner: String,
+}
+
+impl From<Election> for Leader {
+    fn from(found: Election) -> Leader {
+        let Election { leader: Contender { number, owner, .. }, session, value, token, version, .. } = found;
+        Leader { token, value, version, number, session, owner }
+    }
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ impl std::fmt::Display for Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum EndReason {
     /// Its owner gave it back.
     Released,
@@ -68,6 +69,7 @@ pub enum EndReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum HoldingEnd {
     /// Its owner gave it back.
     Released,

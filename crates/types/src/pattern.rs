@@ -3,6 +3,9 @@
 /// A session's id: 32 hexadecimal digits in lower case.
 pub const SESSION_ID: &str = "^[0-9a-f]{32}$";
 
+/// A cluster's id: 32 hexadecimal digits in lower case.
+pub const CLUSTER_ID: &str = "^[0-9a-f]{32}$";
+
 /// A grant's id: a ULID, or a UUIDv7.
 pub const GRANT_ID: &str = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|\
     [0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12})$";

@@ -208,6 +208,7 @@ pub struct Check {
 /// What a transaction did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Transacted {
     /// Whether all conditions held: `then` was done, and not `else`.
     pub succeeded: bool,
@@ -221,6 +222,7 @@ pub struct Transacted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum OperationResult {
     /// The node was created.
     Create {

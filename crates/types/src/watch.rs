@@ -10,6 +10,7 @@ use std::borrow::Cow;
 /// One thing told. After `error` and `goaway` the stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Line {
     /// The revision of the change; of `initial` the one that the whole initial state reflects; of `bookmark` and `goaway` the
     /// one up to which everything was told; of `error` the node's.
@@ -19,10 +20,19 @@ pub struct Line {
     pub what: What,
 }
 
+impl Line {
+    /// What happened at that revision.
+    #[must_use]
+    pub fn new(revision: Revision, what: What) -> Line {
+        Line { revision, what }
+    }
+}
+
 /// What happened, and to what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum What {
     /// A node of the tree was created.
     #[serde(rename = "created")]
@@ -232,6 +242,7 @@ pub enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum SessionEnd {
     /// Its owner ended it, or it ended with its only grant.
     Closed,

@@ -12,21 +12,24 @@ Run a command while holding a lock, as flock does, over all machines.
 Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended,
 and ends with the command's exit code. While it waits it says on stderr who holds the lock and how many stand before it.
 
-Unlike flock, the lock is a lease: it can be lost while the command runs, when no node of the cluster can be reached
-for too long, or when an administrator breaks it. Then the command and all processes of its process group are stopped, by
-SIGTERM and after --kill-after by SIGKILL, BEFORE anybody else can be given a lock that was not renewed, and the exit code is
-79. The same happens when fairhold itself is killed. What has left the process group (setsid, a daemon) is out of reach. A
-write that must not come late has to carry FAIRHOLD_TOKEN and have it checked where the data is.
+Unlike flock, the lock is a lease: it can be lost while the command runs. When no node of the cluster can be reached for too
+long, the command and everything that it started are stopped, by SIGTERM and after --kill-after by SIGKILL, BEFORE anybody
+else can be given the lock, and the exit code is 79. The same happens when fairhold itself is killed. When an administrator
+breaks the lock, the next one has it at once: the command is stopped as soon as this is known, and has half a second.
 
-What the command left running in the background, in its process group, is stopped when the command has ended: nothing of it
-works on without the lock.";
+What the command left running, in the background, in a session or process group of its own or as a daemon, is stopped when
+the command has ended: nothing of it works on without the lock. What cannot be stopped, a process of another user above all,
+is said; the lock is kept for it as long as that is possible, and where it is not the exit code is 80. So write
+`sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late has to carry
+FAIRHOLD_TOKEN and have it checked where the data is.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name, the first of several), FAIRHOLD_TOKEN (the fencing token),
   FAIRHOLD_GRANT (the grant's secret id).
 
 Exit codes: the command's own, 128+N when signal N ended it; 126 it cannot be run; 127 it is not found;
-  2 wrong usage; 69 no endpoint answered for --timeout; 75 not acquired (-E changes it); 77 denied; 79 the lock was lost.
+  2 wrong usage; 69 no endpoint answered for --timeout; 75 not acquired (-E changes it); 77 denied; 79 the lock was lost;
+  80 a process of the command cannot be stopped, and works on without the lock.
 
 Examples:
   fairhold lock nightly -n -- ./backup.sh                 run it unless it runs already somewhere (cron)
@@ -118,9 +121,10 @@ pub(crate) struct LockArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lock could not be renewed
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
-    pub(crate) kill_after: Duration,
+    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lock could not be renewed, and beside
+    /// the next holder where it was taken away [default: 5s, and 500ms where it was taken away]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) kill_after: Option<Duration>,
 
     /// What the leader is known by, where this is an election: `elect` has it.
     #[arg(skip)]

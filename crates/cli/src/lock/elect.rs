@@ -79,9 +79,10 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lead could not be renewed
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
-    kill_after: Duration,
+    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lead could not be renewed, and beside
+    /// the next leader where it was taken away [default: 5s, and 500ms where it was taken away]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    kill_after: Option<Duration>,
 
     /// The cluster.
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! Process groups and signals.
 
-use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -38,35 +38,4 @@ fn ignored() -> u64 {
 /// Sends a signal to all of a group; that nobody is left in it is no failure.
 pub(super) fn send(group: Pid, signal: Signal) {
     kill_process_group(group, signal).ok();
-}
-
-/// Whether a living process other than this one is in the group. Zombies do nothing any more.
-pub(super) fn has_others(group: Pid) -> bool {
-    let own = getpid();
-    let Ok(processes) = fs::read_dir("/proc") else { return false };
-    let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let others = numbers.filter(|number| *number != own.as_raw_nonzero().get());
-    others.into_iter().any(|number| {
-        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        is_alive_in(&stat, group.as_raw_nonzero().get())
-    })
-}
-
-/// From `/proc/N/stat`: behind the name, which may hold anything, stand the state, the parent and the group.
-fn is_alive_in(stat: &str, group: i32) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
-    let fields: Vec<&str> = rest.split_whitespace().take(3).collect();
-    let [state, _, of] = fields[..] else { return false };
-    !matches!(state, "Z" | "X") && of.parse() == Ok(group)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_found_by_its_group_whatever_its_name_is() {
-        assert!(is_alive_in("12 (a) Z 1 9 () S 1 77 77 0", 77));
-        assert!(!is_alive_in("12 (sh) Z 1 77 77 0", 77) && !is_alive_in("12 (sh) S 77 12 77 0", 77) && !is_alive_in("", 77));
-    }
 }

@@ -1,9 +1,10 @@
 //! Runs the command under the supervisor, and keeps the supervisor informed of how long the lock may be believed in.
 
 use super::{
-    EXIT_LOST,
+    EXIT_LOST, EXIT_NOT_STOPPED,
     args::{LockArgs, OnLost},
     channel::{Channel, Order, Report, millis, send_input, since_boot},
+    descendants::{Descendants, Left, describe},
     group, say,
     supervisor::exit_number,
     terminal::Terminal,
@@ -13,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_current_process_group};
 use std::{
     io::{self, IsTerminal as _},
     os::{fd::AsFd as _, fd::OwnedFd, unix::net::UnixStream},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     time::Duration,
 };
 use tokio::{
@@ -25,13 +26,32 @@ use tokio::{
 
 /// How often the supervisor is told how long the lock may be believed in.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// The supervisor acts by itself; so long after it should have, this process acts.
-const SUPERVISOR_LATE: Duration = Duration::from_millis(500);
+/// The supervisor acts by itself; so long after it should have, this process acts too. Only where the lock is lost already: as
+/// long as it may be believed in, `kill_before` says when.
+const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
 /// A suspended process knows by then that it was.
 const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
-/// A group that was killed is gone by then, but for what the kernel cannot end.
+/// What was killed is gone by then, but for what the kernel cannot or may not end.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// When somebody is told that the lock is kept for what cannot be stopped.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
+/// How often is looked who is left: at first, and at most.
+const LOOK_FIRST: Duration = Duration::from_millis(5);
+const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
+/// What the command has from SIGTERM to SIGKILL as long as the lock is held.
+const KILL_AFTER: Duration = Duration::from_secs(5);
+/// The same where the lock is another's already, after a break: so long both may work.
+const KILL_AFTER_LOSS: Duration = Duration::from_millis(500);
+/// The part of the ttl before its end in which everything is killed and gone, and its bounds: to find all processes takes time, a
+/// millisecond for each hundred of the machine.
+const KILL_BEFORE_PER_TTL: u32 = 20;
+const KILL_BEFORE_MIN: Duration = Duration::from_millis(50);
+const KILL_BEFORE_MAX: Duration = Duration::from_millis(100);
+
+/// How long before the lock may pass the supervisor kills; after half of it this process does, should the supervisor not run.
+fn kill_before(ttl: Duration) -> Duration {
+    (ttl / KILL_BEFORE_PER_TTL).clamp(KILL_BEFORE_MIN, KILL_BEFORE_MAX)
+}
 
 /// The command, as it runs.
 struct Running<'a> {
@@ -40,28 +60,36 @@ struct Running<'a> {
     channel: Channel,
     supervisor: Child,
     group: Pid,
+    descendants: Descendants,
     continued: Arrivals,
     /// How the lock was lost.
     lost: Option<Lost>,
-    /// When this process kills the group, should the supervisor not have.
+    /// When this process kills what is left after a loss, should the supervisor not have.
     kill_at: Option<Instant>,
+    /// The lock was about to pass and the supervisor did not act.
+    is_killed: bool,
     /// How the command ended.
     code: Option<u8>,
 }
 
-/// Runs it, and says with which exit code to end. Afterwards nothing of its process group is left.
+/// Runs it, and says with which exit code to end. Afterwards nothing that it started is left, or that is said.
+///
+/// # Errors
+/// Why it could not be started.
 pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
     let mut running = Running::start(args, held)?;
     let ended = running.follow(signals).await;
-    running.clear().await;
-    ended?;
-    let code = running.code.unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
-    if running.lost.is_none() {
-        running.lost = running.held.left().err();
+    let left = running.clear(signals).await;
+    let by_itself = ended.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+    let code = running.code.or(by_itself).unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
+    let name = running.held.lock();
+    if !left.is_empty() {
+        say(&format!("{}; it works on without the lock {name}", describe(&left)));
+        return Ok(EXIT_NOT_STOPPED);
     }
-    match running.lost {
+    match running.lost.or_else(|| running.held.left().err()) {
         Some(lost) if args.on_lost != OnLost::Ignore => {
-            say(&format!("the lock {} was lost while the command ran: {lost}", running.held.lock()));
+            say(&format!("the lock {name} was lost while the command ran: {lost}"));
             Ok(EXIT_LOST)
         }
         Some(_) | None => Ok(code),
@@ -72,14 +100,17 @@ impl<'a> Running<'a> {
     fn start(args: &'a LockArgs, held: Held) -> io::Result<Running<'a>> {
         // Should the supervisor die, its orphans come here and are seen.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let descendants = Descendants::from_now_on();
         let (ours, theirs) = UnixStream::pair()?;
+        let kill_after = args.kill_after.unwrap_or(KILL_AFTER);
         let grace = match args.on_lost {
-            OnLost::Term => args.kill_after.min(args.ttl / 3),
+            OnLost::Term => kill_after.min(args.ttl / 3),
             OnLost::Kill | OnLost::Ignore => Duration::ZERO,
         };
         let mut command = Command::new("/proc/self/exe");
         command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &millis(grace).to_string()]);
-        command.args(["--kill-after-ms", &millis(args.kill_after).to_string(), "--"]).args(&args.command);
+        command.args(["--kill-after-ms", &millis(kill_after).to_string()]);
+        command.args(["--kill-before-ms", &millis(kill_before(args.ttl)).to_string(), "--"]).args(&args.command);
         command.env("FAIRHOLD_LOCK", held.lock().as_str()).env("FAIRHOLD_GRANT", held.id().to_string());
         let token = held.token().map_or_else(|_| String::new(), |token| token.0.to_string());
         command.env("FAIRHOLD_TOKEN", token).process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -95,25 +126,29 @@ impl<'a> Running<'a> {
         }
         send_input(&ours, io::stdin().as_fd())?;
         let (channel, continued) = (Channel::new(ours)?, signal(SignalKind::from_raw(Signal::CONT.as_raw()))?);
-        Ok(Running { args, held, channel, supervisor, group, continued, lost: None, kill_at: None, code: None })
+        let (lost, kill_at, is_killed, code) = (None, None, false, None);
+        Ok(Running { args, held, channel, supervisor, group, descendants, continued, lost, kill_at, is_killed, code })
     }
 
-    /// Until the supervisor has ended.
-    async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> io::Result<()> {
+    /// Until the supervisor has ended; says how.
+    async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> ExitStatus {
         let (held, mut is_heard, mut told) = (self.held.clone(), true, Instant::now());
         self.tell_time().await;
         loop {
+            let last_moment = self.last_moment();
             tokio::select! {
                 biased;
+                () = sleep(last_moment.unwrap_or_default()), if last_moment.is_some() => self.kill_in_the_last_moment(),
                 report = self.channel.hear(), if is_heard => match report {
                     Some(report) => self.take(report).await,
                     None => is_heard = false,
                 },
                 lost = held.lost(), if self.lost.is_none() => self.lose(lost).await,
-                ended = self.supervisor.wait(), if !is_heard => return ended.map(|_| ()),
+                // It is a child of this process, and nobody else waits for it.
+                ended = self.supervisor.wait(), if !is_heard => return ended.unwrap_or_default(),
                 Some(signal) = signals.recv() => self.channel.say(Order::Signal(signal.as_raw())).await,
                 () = sleep_until(self.kill_at.unwrap_or(told)), if self.kill_at.is_some() => {
-                    group::send(self.group, Signal::KILL);
+                    self.kill();
                     self.kill_at = Some(Instant::now() + SUPERVISOR_LATE);
                 }
                 () = sleep_until(told + TELL_EVERY) => {
@@ -122,6 +157,30 @@ impl<'a> Running<'a> {
                 }
             }
         }
+    }
+
+    /// How long it is until the lock may pass, less what it takes to kill: by then the supervisor has killed, if it runs. Nothing
+    /// where that was done, or is not wanted.
+    fn last_moment(&self) -> Option<Duration> {
+        if self.is_killed || self.args.on_lost == OnLost::Ignore {
+            return None;
+        }
+        self.held.left().ok().map(|left| left.saturating_sub(kill_before(self.args.ttl) / 2))
+    }
+
+    fn kill_in_the_last_moment(&mut self) {
+        // A renewal may have come meanwhile.
+        if self.last_moment().is_some_and(|moment| moment.is_zero()) {
+            self.is_killed = true;
+            self.lost.get_or_insert(Lost::CutOff);
+            self.kill();
+        }
+    }
+
+    /// Kills the group, and with it the supervisor, and all who are not in it.
+    fn kill(&self) {
+        group::send(self.group, Signal::KILL);
+        self.descendants.kill();
     }
 
     /// How long the lock may be believed in, in time that does not stand still.
@@ -141,8 +200,6 @@ impl<'a> Running<'a> {
             Report::Ended(code) => self.code = Some(code),
             Report::OutOfTime => {
                 self.lost = Some(Lost::CutOff);
-                let limit = self.args.kill_after.min(self.args.ttl / 3);
-                self.kill_at = Some(Instant::now() + limit + SUPERVISOR_LATE);
                 say(&format!("the lock {} cannot be renewed: stopping the command before another may have it", self.held.lock()));
             }
             Report::Suspended(by) => self.suspended(by).await,
@@ -158,7 +215,7 @@ impl<'a> Running<'a> {
             }
             // The supervisor has had its time already.
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
-            (OnLost::Term, _) => self.args.kill_after,
+            (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
         self.channel.say(Order::Stop(millis(grace))).await;
         self.kill_at = Some(Instant::now() + grace + SUPERVISOR_LATE);
@@ -188,12 +245,54 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Nobody is left in the group, whatever became of the supervisor.
-    async fn clear(&self) {
-        let begun = Instant::now();
-        while group::has_others(self.group) && begun.elapsed() < GONE_WITHIN {
-            group::send(self.group, Signal::KILL);
-            sleep(LOOK_EVERY).await;
+    /// Nobody is left, whatever became of the supervisor. As long as the lock is held it is kept for those who cannot be stopped,
+    /// until they have ended by themselves; says who is left without it.
+    async fn clear(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Left> {
+        let (mut begun, mut pause, mut is_said) = (Instant::now(), LOOK_FIRST, false);
+        loop {
+            let left = self.descendants.kill_and_reap();
+            if left.is_empty() {
+                return left;
+            }
+            if self.lost.is_none() && self.held.left().is_err() {
+                self.lost = self.held.left().err();
+                begun = Instant::now();
+            }
+            match self.lost {
+                Some(_) if begun.elapsed() >= GONE_WITHIN => return left,
+                None if begun.elapsed() >= STUCK_AFTER && !is_said => {
+                    say(&format!("{}; the lock {} is kept until it has ended", describe(&left), self.held.lock()));
+                    is_said = true;
+                }
+                Some(_) | None => {}
+            }
+            tokio::select! {
+                biased;
+                Some(signal) = signals.recv() => {
+                    self.descendants.signal_each(signal);
+                    is_said = false;
+                }
+                () = sleep(pause) => pause = (pause * 2).min(LOOK_EVERY_MAX),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_client::margin;
+
+    #[test]
+    fn both_lines_of_defence_are_before_the_end_of_the_lease_for_every_ttl() {
+        for seconds in 1..=3_600 {
+            let ttl = Duration::from_secs(seconds);
+            let believed = ttl - margin(ttl);
+            let (first, second) = (believed - kill_before(ttl), believed - kill_before(ttl) / 2);
+            assert!(first < second && second < believed && believed < ttl, "{ttl:?}");
+            assert!(ttl - second >= Duration::from_millis(45), "{ttl:?}: what is killed has time to end");
+            // There is time for SIGTERM, and before that for renewals, which begin at a third of the ttl.
+            assert!(first.saturating_sub(ttl / 3) > ttl / 2, "{ttl:?}");
         }
     }
 }

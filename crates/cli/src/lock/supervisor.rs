@@ -1,16 +1,22 @@
 //! The process between `fairhold lock` and the command: it leads the command's process group, reaps what the command leaves
-//! behind, and stops the group in time, also when `fairhold lock` is suspended or was killed.
+//! behind, and stops all that the command started in time, also when `fairhold lock` is suspended or was killed.
 //!
-//! It is in the group itself, so that its last act, SIGKILL to the group, ends it too: nobody can be left out between looking
-//! and killing. All signals that a terminal or the command may send to the group it takes and passes over.
+//! It is the parent of everything whose own parent has ended, so it knows from the kernel whether anybody is left: exactly while
+//! it has a child. It begins in the command's group, whose terminal it gives back, and leaves it before it kills. All signals
+//! that a terminal or the command may send to the group it takes and passes over.
 
 use super::{
     channel::{Channel, Order, Report, receive_input, since_boot},
+    descendants::{Descendants, Left, describe},
     group,
     terminal::Terminal,
 };
-use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, waitpid,
+use rustix::{
+    io::Errno,
+    process::{
+        Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
+        setpgid, wait,
+    },
 };
 use std::{
     ffi::OsString,
@@ -25,7 +31,7 @@ use tokio::{
 };
 
 /// The command cannot be run.
-const EXIT_CANNOT_RUN: u8 = 126;
+pub(super) const EXIT_CANNOT_RUN: u8 = 126;
 /// The command is not there.
 const EXIT_NOT_FOUND: u8 = 127;
 /// Signals that would end or suspend this process, and that are meant for the command.
@@ -43,8 +49,10 @@ const PASSED_OVER: [Signal; 10] = [
 ];
 /// How often is looked for what neither a signal nor the socket tells.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The group is dead so long before the lock may pass.
-const KILL_BEFORE: Duration = Duration::from_millis(20);
+/// The same while it kills: what is found anew is killed anew.
+const KILL_EVERY: Duration = Duration::from_millis(2);
+/// What was killed is gone by then, but for what the kernel cannot or may not end.
+const STUCK_AFTER: Duration = Duration::from_millis(500);
 
 /// What the supervisor was told.
 #[derive(Debug, clap::Args)]
@@ -52,9 +60,12 @@ pub(crate) struct SupervisorArgs {
     /// How long before the lock may pass SIGTERM is sent
     #[arg(long)]
     grace_ms: u64,
-    /// How long the group has from SIGTERM to SIGKILL where `fairhold lock` is gone
+    /// How long it has from SIGTERM to SIGKILL where the command has ended or `fairhold lock` is gone
     #[arg(long)]
     kill_after_ms: u64,
+    /// How long before the lock may pass SIGKILL is sent
+    #[arg(long)]
+    kill_before_ms: u64,
     /// The command
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
@@ -89,13 +100,13 @@ pub(crate) fn main(args: &SupervisorArgs) -> ExitCode {
     match supervise(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            writeln!(io::stderr(), "fairhold: the command cannot be supervised: {error}").ok();
-            group::send(getpid(), Signal::KILL);
+            writeln!(io::stderr(), "fairhold: the command cannot be started: {error}").ok();
             ExitCode::from(EXIT_CANNOT_RUN)
         }
     }
 }
 
+/// Fails only where the command was not started.
 fn supervise(args: &SupervisorArgs) -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     let starter = getppid();
@@ -105,26 +116,29 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
         // Before the command starts: it may signal its group at once.
         let _passed_over = group::listen(&PASSED_OVER)?;
         let mut children = signal(SignalKind::child())?;
+        let descendants = Descendants::from_now_on();
         let Some(input) = receive_input(&socket)? else { return Ok(()) };
+        let channel = Channel::new(socket)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("fairhold").args(["lock-exec", "--parent", &getpid().as_raw_nonzero().to_string(), "--"]);
         let child = command.args(&args.command).stdin(Stdio::from(input)).spawn()?;
         let mut supervisor = Supervisor {
-            channel: Channel::new(socket)?,
+            channel,
             starter,
+            group: getpid(),
             command: i32::try_from(child.id()).ok().and_then(Pid::from_raw),
+            descendants,
             grace: Duration::from_millis(args.grace_ms),
             kill_after: Duration::from_millis(args.kill_after_ms),
+            kill_before: Duration::from_millis(args.kill_before_ms),
             believe_until: None,
             kill_at: None,
+            killing_since: None,
+            has_left: false,
             code: None,
             is_alone: false,
         };
-        loop {
-            supervisor.reap().await;
-            if supervisor.is_over() {
-                break;
-            }
+        while supervisor.reap().await && !supervisor.kill_if_due() {
             let look = supervisor.next_look();
             tokio::select! {
                 biased;
@@ -141,13 +155,21 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
 struct Supervisor {
     channel: Channel,
     starter: Option<Pid>,
+    /// The command's.
+    group: Pid,
     command: Option<Pid>,
+    descendants: Descendants,
     grace: Duration,
     kill_after: Duration,
+    kill_before: Duration,
     /// Since boot.
     believe_until: Option<Duration>,
     /// Since boot: SIGTERM was sent, and SIGKILL comes then.
     kill_at: Option<Duration>,
+    /// Since boot: SIGKILL was sent.
+    killing_since: Option<Duration>,
+    /// It is in another group than the command's.
+    has_left: bool,
     /// How the command ended.
     code: Option<u8>,
     /// `fairhold lock` is gone.
@@ -155,27 +177,31 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes all who have ended, the command and whatever it left.
-    async fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = waitpid(None, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if Some(pid) != self.command {
-                continue;
+    /// Takes all who have ended, the command and whatever it left. Says whether anybody is left: the kernel knows it exactly, as
+    /// every descendant has an ancestor that is a child of this process.
+    async fn reap(&mut self) -> bool {
+        let is_left = loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if Some(pid) == self.command => {
+                    if let Some(suspended_by) = status.stopping_signal() {
+                        self.suspended(suspended_by).await;
+                    } else {
+                        self.code = Some(exit_code(status));
+                    }
+                }
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break true,
+                Err(_) => break false,
             }
-            if let Some(suspended_by) = status.stopping_signal() {
-                self.suspended(suspended_by).await;
-            } else {
-                self.code = Some(exit_code(status));
-            }
-        }
-        if self.code.is_some() && self.kill_at.is_none() && group::has_others(getpid()) {
+        };
+        if is_left && self.code.is_some() && self.kill_at.is_none() {
             self.stop(self.kill_after);
         }
+        is_left
     }
 
     async fn suspended(&mut self, signal: i32) {
-        if let (Some(terminal), Some(starter)) = (Terminal::open(), self.starter) {
-            give_back(&terminal, starter);
-        }
+        self.give_terminal_back();
         self.channel.say(Report::Suspended(signal)).await;
     }
 
@@ -184,11 +210,11 @@ impl Supervisor {
             Some(Order::BelieveUntil(millis)) => self.believe_until = Some(Duration::from_millis(millis)),
             Some(Order::Signal(number)) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
-                    group::send(getpid(), signal);
+                    self.descendants.signal(self.group, &[signal]);
                 }
             }
             Some(Order::Stop(grace)) => self.stop(Duration::from_millis(grace)),
-            Some(Order::Continue) => group::send(getpid(), Signal::CONT),
+            Some(Order::Continue) => group::send(self.group, Signal::CONT),
             None => {
                 self.is_alone = true;
                 self.stop(self.kill_after);
@@ -199,17 +225,19 @@ impl Supervisor {
     /// SIGTERM now, and SIGKILL after the grace, or before the lock may pass where that is sooner.
     fn stop(&mut self, grace: Duration) {
         let wanted = since_boot().saturating_add(grace);
-        let limit = self.believe_until.map_or(wanted, |until| until.saturating_sub(KILL_BEFORE));
+        let limit = self.believe_until.map_or(wanted, |until| until.saturating_sub(self.kill_before));
         let kill_at = wanted.min(limit);
         if self.kill_at.is_none() {
-            group::send(getpid(), Signal::TERM);
-            // What is suspended acts on it only when it goes on.
-            group::send(getpid(), Signal::CONT);
+            // What is suspended acts on the first only when it goes on.
+            self.descendants.signal(self.group, &[Signal::TERM, Signal::CONT]);
         }
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
     }
 
     fn next_look(&self) -> Instant {
+        if self.killing_since.is_some() {
+            return Instant::now() + KILL_EVERY;
+        }
         let now = since_boot();
         let stop_at = self.believe_until.filter(|_| self.kill_at.is_none()).map(|until| until.saturating_sub(self.before()));
         let due = [stop_at, self.kill_at].into_iter().flatten().map(|at| at.saturating_sub(now)).min();
@@ -217,9 +245,9 @@ impl Supervisor {
         Instant::now() + due.map_or(idle, |due| due.min(idle))
     }
 
-    /// How long before the lock may pass the group is told.
+    /// How long before the lock may pass SIGTERM is sent.
     fn before(&self) -> Duration {
-        self.grace + KILL_BEFORE
+        self.grace + self.kill_before
     }
 
     async fn look_at_the_clock(&mut self) {
@@ -232,31 +260,49 @@ impl Supervisor {
         }
     }
 
-    /// Nobody but this process is left in the group, or nobody may be any more.
-    fn is_over(&self) -> bool {
-        let must_be = self.kill_at.is_some_and(|at| since_boot() >= at);
-        must_be || (self.code.is_some() && !group::has_others(getpid()))
+    /// Kills, once it is time; says whether nothing more can be done.
+    fn kill_if_due(&mut self) -> bool {
+        let now = since_boot();
+        if self.kill_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        let since = *self.killing_since.get_or_insert(now);
+        if !self.has_left {
+            // Out of its group it can kill the group in one step, which no fork outruns.
+            self.give_terminal_back();
+            let group = self.starter.and_then(|starter| getpgid(Some(starter)).ok());
+            self.has_left = group.is_some_and(|group| setpgid(None, Some(group)).is_ok());
+        }
+        if self.has_left {
+            group::send(self.group, Signal::KILL);
+        }
+        self.descendants.kill();
+        now.saturating_sub(since) >= STUCK_AFTER
     }
 
     async fn end(mut self) {
-        if let (Some(terminal), Some(starter)) = (Terminal::open(), self.starter) {
-            give_back(&terminal, starter);
-        }
-        // Those who do not go by themselves: first their end, then the news of it.
+        self.give_terminal_back();
         let code = self.code.unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
         if !self.is_alone {
+            // Who is left is the affair of `fairhold lock`, which has the lock.
             self.channel.say(Report::Ended(code)).await;
+        } else if self.killing_since.is_some() {
+            let left: Vec<Left> = self.descendants.kill();
+            if !left.is_empty() {
+                writeln!(io::stderr(), "fairhold: {}; it works on without the lock", describe(&left)).ok();
+            }
         }
-        if group::has_others(getpid()) {
-            group::send(getpid(), Signal::KILL);
+        if self.killing_since.is_some() && !self.has_left {
+            // The last act where it cannot leave: it ends too, and so nobody who is born meanwhile is left out.
+            group::send(self.group, Signal::KILL);
         }
     }
-}
 
-/// Gives the foreground back to the group of `fairhold lock`.
-fn give_back(terminal: &Terminal, starter: Pid) {
-    if let Ok(group) = rustix::process::getpgid(Some(starter)) {
-        terminal.hand_to(group);
+    /// Gives the foreground back to the group of `fairhold lock`.
+    fn give_terminal_back(&self) {
+        if let (Some(terminal), Some(Ok(group))) = (Terminal::open(), self.starter.map(|starter| getpgid(Some(starter)))) {
+            terminal.hand_to(group);
+        }
     }
 }
 

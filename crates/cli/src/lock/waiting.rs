@@ -1,12 +1,8 @@
 //! What is said on stderr while the lock is waited for.
 
-use crate::remote::{
-    Api, Request,
-    api::encode,
-    form::{cell, harmless},
-};
-use fairhold_client::QueuePlace;
-use serde_json::Value;
+use crate::remote::form::harmless;
+use fairhold_client::{Client, QueuePlace};
+use futures_util::future::select_ok;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
@@ -23,19 +19,22 @@ const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 const CLEAR: &str = "\r\x1b[K";
 /// How long a question for the holder may take.
 const HOLDER_WITHIN: Duration = Duration::from_secs(2);
-/// How often is asked whether anybody is there, as a part of the time in which nobody may be.
+/// How often is asked whether anybody is there, as a part of the time in which nobody may be; and at the least.
 const LOOKS_PER_TIMEOUT: u32 = 4;
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// How long a look may take, however short that time is.
+const LOOK_TAKES_MIN: Duration = Duration::from_millis(100);
 
 /// Tells of the place in the queue until it is dropped; never returns.
-pub(super) async fn tell(api: &Api, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
+pub(super) async fn tell(client: &Client, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
     let Some(first) = places.recv().await else { return std::future::pending().await };
-    let mut line = describe(api, name, &first).await;
+    let mut line = describe(client, name, &first).await;
     if !io::stderr().is_terminal() {
         say(&format!("fairhold: {line}\n"));
         loop {
             let Some(place) = places.recv().await else { return std::future::pending().await };
             if is_verbose {
-                say(&format!("fairhold: {}\n", describe(api, name, &place).await));
+                say(&format!("fairhold: {}\n", describe(client, name, &place).await));
             }
         }
     }
@@ -45,7 +44,7 @@ pub(super) async fn tell(api: &Api, name: &str, mut places: mpsc::Receiver<Queue
     loop {
         tokio::select! {
             biased;
-            Some(place) = places.recv() => line = describe(api, name, &place).await,
+            Some(place) = places.recv() => line = describe(client, name, &place).await,
             _ = spins.tick() => {
                 turn = (turn + 1) % SPINNER.len();
                 let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col.max(20));
@@ -71,12 +70,11 @@ fn say(text: &str) {
     stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
 }
 
-async fn describe(api: &Api, name: &str, place: &QueuePlace) -> String {
-    let asked = timeout(HOLDER_WITHIN, api.call(&Request::get(format!("/v1/locks/{}?consistency=local", encode(name))))).await;
-    let lock: Option<Value> = asked.ok().and_then(Result::ok).and_then(|reply| reply.read().ok());
-    let holder = lock.as_ref().and_then(|lock| lock["holders"].as_array()?.first());
-    let held = holder.map(|holder| {
-        format!("held by {} (#{}) for {}", harmless(&cell(holder, "owner")), cell(holder, "number"), cell(holder, "held_for"))
+async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
+    let looked = timeout(HOLDER_WITHIN, client.locks().local().get(name)).await;
+    let held = looked.ok().and_then(Result::ok).and_then(|lock| lock.value.holders.into_iter().next()).map(|holder| {
+        let held_for = holder.held_for.unwrap_or_else(|| "-".to_owned());
+        format!("held by {} (#{}) for {held_for}", harmless(&holder.owner), holder.number)
     });
     let held = held.unwrap_or_else(|| "not held now".to_owned());
     let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
@@ -95,16 +93,21 @@ fn rough(span: Duration) -> String {
     }
 }
 
-/// Waits until no endpoint has answered for as long as the caller allows.
-pub(super) async fn nobody_answers(api: &Api) {
-    let every = (api.timeout() / LOOKS_PER_TIMEOUT).min(Duration::from_secs(5));
-    let mut answered = Instant::now();
+/// Waits until no node has answered for as long as the caller allows: neither those that were named nor those that are known from
+/// them, neither to the request for the lock nor to a plain question. Says what went wrong last.
+pub(super) async fn nobody_answers(client: &Client, within: Duration) -> String {
+    let every = (within / LOOKS_PER_TIMEOUT).min(LOOK_EVERY_MAX);
+    let cluster = &client.cluster();
     loop {
         let begun = Instant::now();
-        if api.anybody_answers(every.max(Duration::from_millis(100))).await {
-            answered = Instant::now();
-        } else if answered.elapsed() >= api.timeout() {
-            return;
+        let asked = client
+            .endpoints()
+            .into_iter()
+            .map(|url| Box::pin(async move { if matches!(cluster.is_alive(&url).await, Ok(true)) { Ok(()) } else { Err(()) } }));
+        let answered = timeout(every.max(LOOK_TAKES_MIN), select_ok(asked)).await;
+        let contact = client.contact();
+        if !matches!(answered, Ok(Ok(_))) && contact.silent_for >= within {
+            return contact.failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
         }
         sleep(every.saturating_sub(begun.elapsed())).await;
     }

@@ -8,7 +8,11 @@ use reqwest::{
     header::{self, HeaderMap, HeaderValue},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use std::{error::Error, time::Duration};
+use std::{
+    error::Error,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::time::{Instant, sleep};
 
 /// How long a connection may take to stand.
@@ -19,6 +23,10 @@ const TRY_MAX: Duration = Duration::from_secs(5);
 const ANSWER_GRACE: Duration = Duration::from_millis(200);
 /// The pause after every endpoint was asked.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Names the cluster in every answer of a node, once the cluster has formed.
+const CLUSTER: &str = "fairhold-cluster";
+/// Has every answer of a node.
+const REQUEST_ID: &str = "fairhold-request-id";
 /// What stands in a URL as it is.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -186,6 +194,8 @@ pub(crate) struct Api {
     http: Client,
     endpoints: Vec<String>,
     timeout: Duration,
+    /// The cluster that was named, or the first that answered.
+    cluster: Arc<OnceLock<HeaderValue>>,
 }
 
 /// What came of asking one endpoint.
@@ -195,6 +205,8 @@ enum Tried {
     Nothing(String),
     /// It may have been done, or may yet be.
     Unknown(String),
+    /// Who answers there is no node of the cluster. Something in between may have passed the request on.
+    Stranger(String),
 }
 
 impl Api {
@@ -211,9 +223,12 @@ impl Api {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let builder = Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN.min(connect.timeout)).default_headers(headers);
+        let builder = builder.redirect(reqwest::redirect::Policy::none());
         let http = builder.build().map_err(|error| Failure::Usage(format!("no HTTP client could be made: {error}")))?;
         let endpoints: Result<Vec<String>, Failure> = connect.endpoint.iter().map(|url| endpoint(url)).collect();
-        Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout })
+        let cluster = connect.cluster_id.and_then(|id| HeaderValue::try_from(id.to_hex()).ok());
+        let cluster = Arc::new(cluster.map_or_else(OnceLock::new, OnceLock::from));
+        Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout, cluster })
     }
 
     /// How long to try.
@@ -228,6 +243,7 @@ impl Api {
         let (until, mut left) = (Instant::now() + whole, whole);
         let (mut last, mut may_be_done) = (String::new(), false);
         loop {
+            let mut strangers = 0;
             for url in &self.endpoints {
                 if left.is_zero() {
                     let (within, advice) = (duration::format(whole), request.advice(may_be_done));
@@ -241,20 +257,24 @@ impl Api {
                         may_be_done = true;
                         why
                     }
+                    Tried::Stranger(why) => {
+                        (may_be_done, strangers) = (true, strangers + 1);
+                        why
+                    }
                 };
                 last = format!("{url}: {why}");
                 left = until.saturating_duration_since(Instant::now());
             }
+            if strangers == self.endpoints.len() {
+                // A wrong address does not become right by waiting.
+                return Err(Failure::Unavailable(format!(
+                    "{last}: is -e its address for clients?{}",
+                    request.advice(may_be_done)
+                )));
+            }
             sleep(PAUSE.min(left)).await;
             left = until.saturating_duration_since(Instant::now());
         }
-    }
-
-    /// Whether anybody answers, whatever it says.
-    pub(crate) async fn anybody_answers(&self, within: Duration) -> bool {
-        let asked = self.endpoints.iter().map(|url| self.http.get(format!("{url}/livez")).timeout(within).send());
-        let asked = asked.map(|answer| Box::pin(async { answer.await.map_err(|_| ()) }));
-        futures_util::future::select_ok(asked).await.is_ok()
     }
 
     /// Asks once, where so much of the caller's time is left.
@@ -264,6 +284,10 @@ impl Api {
         let limit = left.saturating_sub(waited).min(TRY_MAX);
         let mut asked = self.http.request(request.method.clone(), format!("{url}{}", request.target(wait)));
         asked = asked.header("fairhold-timeout", duration::format(limit.max(Duration::from_millis(1))));
+        if let Some(cluster) = self.cluster.get() {
+            // A node of another one does nothing then.
+            asked = asked.header(CLUSTER, cluster);
+        }
         for (name, value) in &request.headers {
             asked = asked.header(*name, value);
         }
@@ -272,7 +296,10 @@ impl Api {
         }
         let within = (waited + limit + CONNECT_WITHIN).min(left + ANSWER_GRACE);
         match whole(asked.timeout(within)).await {
-            Ok((status, body)) => match (status, problem(status, &body)) {
+            Ok((status, headers, _)) if !self.is_known(&headers) => {
+                Tried::Stranger(format!("the answer is {status}, and not one of a node of this cluster"))
+            }
+            Ok((status, _, body)) => match (status, problem(status, &body)) {
                 (StatusCode::SERVICE_UNAVAILABLE, Problem { detail, .. }) => Tried::Nothing(detail),
                 (StatusCode::GATEWAY_TIMEOUT, Problem { outcome: Some(Effect::None), detail, .. }) => Tried::Nothing(detail),
                 (StatusCode::GATEWAY_TIMEOUT, Problem { detail, .. }) => Tried::Unknown(detail),
@@ -282,13 +309,21 @@ impl Api {
             Err(error) => Tried::Unknown(cause(&error)),
         }
     }
+
+    /// Whether a node of the cluster answered that answered first; or one whose cluster has not formed yet.
+    fn is_known(&self, headers: &HeaderMap) -> bool {
+        match headers.get(CLUSTER) {
+            Some(named) => self.cluster.get_or_init(|| named.clone()) == named,
+            None => headers.contains_key(REQUEST_ID),
+        }
+    }
 }
 
 /// An answer with all of its body.
-async fn whole(asked: RequestBuilder) -> Result<(StatusCode, Vec<u8>), reqwest::Error> {
-    let response = asked.send().await?;
-    let status = response.status();
-    Ok((status, response.bytes().await?.to_vec()))
+async fn whole(asked: RequestBuilder) -> Result<(StatusCode, HeaderMap, Vec<u8>), reqwest::Error> {
+    let mut response = asked.send().await?;
+    let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+    Ok((status, headers, response.bytes().await?.to_vec()))
 }
 
 /// What a node says that does not do it.
@@ -324,7 +359,7 @@ pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
     let trimmed = url.trim().trim_end_matches('/');
     let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
     match reqwest::Url::parse(&full) {
-        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" => Ok(full),
+        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
         Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: http://HOST:PORT is expected"))),
     }
 }

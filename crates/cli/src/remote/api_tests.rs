@@ -15,12 +15,12 @@ struct Server {
 }
 
 const BREAKS: &str = "";
-const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone";
-const BREAKS_IN_ITS_BODY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndo";
-const NO_QUORUM: &str = "HTTP/1.1 503 X\r\n\r\n{\"code\":\"no_quorum\",\"detail\":\"no quorum\"}";
-const TOO_LATE: &str = "HTTP/1.1 504 X\r\n\r\n{\"detail\":\"late\",\"outcome\":\"unknown\"}";
-const NOT_IN_TIME: &str = "HTTP/1.1 504 X\r\n\r\n{\"detail\":\"late\",\"outcome\":\"none\"}";
-const NO_SESSION: &str = "HTTP/1.1 404 X\r\n\r\n{\"code\":\"session_not_found\",\"detail\":\"none\"}";
+const DONE: &str = "HTTP/1.1 200 OK\r\nfairhold-cluster: 7\r\ncontent-length: 4\r\n\r\ndone";
+const BREAKS_IN_ITS_BODY: &str = "HTTP/1.1 200 OK\r\nfairhold-cluster: 7\r\ncontent-length: 4\r\n\r\ndo";
+const NO_QUORUM: &str = "HTTP/1.1 503 X\r\nfairhold-cluster: 7\r\n\r\n{\"code\":\"no_quorum\",\"detail\":\"no quorum\"}";
+const TOO_LATE: &str = "HTTP/1.1 504 X\r\nfairhold-cluster: 7\r\n\r\n{\"detail\":\"late\",\"outcome\":\"unknown\"}";
+const NOT_IN_TIME: &str = "HTTP/1.1 504 X\r\nfairhold-cluster: 7\r\n\r\n{\"detail\":\"late\",\"outcome\":\"none\"}";
+const NO_SESSION: &str = "HTTP/1.1 404 X\r\nfairhold-cluster: 7\r\n\r\n{\"code\":\"session_not_found\",\"detail\":\"none\"}";
 
 impl Server {
     async fn start(answers: &'static [&'static str]) -> Server {
@@ -64,9 +64,12 @@ async fn answer(mut stream: TcpStream, answers: &[&str], heads: &Mutex<Vec<Strin
     stream.write_all(answer.as_bytes()).await.ok();
 }
 
+fn connect(endpoint: Vec<String>, timeout: Duration) -> ConnectArgs {
+    ConnectArgs { endpoint, cluster_id: None, timeout, auth_token_file: None, quiet: false, verbose: false }
+}
+
 fn api(url: &str, timeout: Duration) -> Api {
-    let endpoint = vec![url.to_owned()];
-    Api::new(&ConnectArgs { endpoint, timeout, auth_token_file: None, quiet: false, verbose: false }).unwrap()
+    Api::new(&connect(vec![url.to_owned()], timeout)).unwrap()
 }
 
 /// How long the server was asked to wait.
@@ -161,4 +164,54 @@ async fn what_an_unanswered_try_has_ended_is_ended_and_what_was_not_there_before
         let none = Server::start(answers).await.call(10 * SECOND, &end).await;
         assert!(matches!(none, Err(Failure::Refused { status: 404, .. })), "{none:?}");
     }
+}
+
+const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>";
+const LOGIN: &str = "HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n";
+const OTHER_CLUSTER: &str = "HTTP/1.1 404 X\r\nfairhold-cluster: 8\r\n\r\n{\"code\":\"no_node\",\"detail\":\"none\"}";
+const UNFORMED: &str = "HTTP/1.1 200 OK\r\nfairhold-request-id: 1-a-1\r\ncontent-length: 4\r\n\r\ndone";
+
+#[tokio::test]
+async fn who_is_no_node_of_the_cluster_answers_for_nothing() {
+    for stranger in [&[PORTAL] as &'static [&'static str], &[LOGIN], &[OTHER_CLUSTER]] {
+        let (stranger, node) = (Server::start(stranger).await, Server::start(&[DONE]).await);
+        let api = Api::new(&connect(vec![stranger.url.clone(), node.url.clone()], 10 * SECOND)).unwrap();
+        // So that it knows its cluster, whoever is asked first then.
+        assert!(api.is_known(&HeaderMap::from_iter([(CLUSTER.parse().unwrap(), HeaderValue::from_static("7"))])));
+        let reply = api.call(&Request::get("/v1/locks")).await.unwrap();
+        assert_eq!((reply.body, stranger.heads().len()), (b"done".to_vec(), 1));
+        assert!(node.heads()[0].contains("\r\nfairhold-cluster: 7\r\n"), "{:?}", node.heads());
+    }
+}
+
+#[tokio::test]
+async fn where_only_strangers_answer_that_is_said_at_once() {
+    for stranger in [&[PORTAL] as &'static [&'static str], &[LOGIN]] {
+        let (server, begun) = (Server::start(stranger).await, Instant::now());
+        let failure = server.call(60 * SECOND, &Request::get("/v1/locks")).await.unwrap_err();
+        assert!(begun.elapsed() < 10 * SECOND, "a wrong address does not become right by waiting");
+        let said = failure.to_string();
+        assert!(failure.code() == 69 && said.contains(&server.url) && said.contains("is -e its address"), "{said}");
+    }
+    let reply = Server::start(&[UNFORMED]).await.call(10 * SECOND, &Request::get("/livez")).await.unwrap();
+    assert_eq!(reply.body, b"done", "a node whose cluster has not formed yet can be looked at");
+}
+
+#[test]
+fn what_is_left_behind_holds_up_no_command() {
+    let connect = connect(vec!["http://127.0.0.1:1".to_owned()], SECOND);
+    let args = crate::remote::RemoteArgs { connect, output: None };
+    // As a name server that does not answer holds up whoever looks a name up.
+    let (answer, answered) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let command = std::thread::spawn(move || {
+        let code = crate::remote::run(&args, async |_| {
+            tokio::task::spawn_blocking(move || answered.recv());
+            Ok(())
+        });
+        tell.send(code).ok();
+    });
+    assert!(told.recv_timeout(20 * SECOND).is_ok(), "the command waits for it");
+    drop(answer);
+    command.join().unwrap();
 }

@@ -42,7 +42,7 @@ pub(crate) enum Failure {
 impl Failure {
     /// What the Rust client met.
     pub(crate) fn from_client(error: &Error) -> Failure {
-        if let Error::Refused { code, status, detail } = error {
+        if let Error::Refused { code, status, detail, .. } = error {
             let code = code.map_or("refused", Code::as_str);
             let body = serde_json::json!({ "code": code, "detail": detail }).to_string().into_bytes();
             return Failure::Refused { status: *status, body };

@@ -2,7 +2,7 @@
 
 use super::{ServeError, admin_token, again, host, process, room};
 use crate::config::ServeConfig;
-use fairhold_http::{Admin, Exposition, Listener, ServerInfo, router};
+use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
@@ -73,7 +73,7 @@ impl Parts {
         let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::look };
         host::set_data_dir(&config.data);
         let (stop, stopped) = oneshot::channel();
-        let listener = listener.with_metrics(exposition.http());
+        let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&core.node));
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
         let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };

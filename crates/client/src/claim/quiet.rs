@@ -10,6 +10,7 @@ use crate::{
     endpoints::Prefer,
     error::Error,
     exchange::{Call, Reply, Tried},
+    lease::Proof,
     lookout::News,
     queue::QueuePlace,
     session::Session,
@@ -69,6 +70,9 @@ impl Claim<'_> {
         let mut waiting = lookout.wait_for(grant.number);
         let deadline = if let Until::At(until) = until { Some(until) } else { None };
         let (mut looks, mut look_at) = (FuturesUnordered::new(), Instant::now() + pause(told, true));
+        if lookout.may_have_missed(grant.number) {
+            look_at = Instant::now();
+        }
         let mut place = None;
         let token = loop {
             tokio::select! {
@@ -100,7 +104,8 @@ impl Claim<'_> {
                 }
             }
         };
-        Ok(self.held(&grant, token, Moment::now()).await)
+        // Its session proves it alive.
+        Ok(self.held(&grant, token, Proof { sent: Moment::now(), ttl: session.ttl() }).await)
     }
 
     /// Its place, or what was granted, is no more.

@@ -57,7 +57,7 @@ pub(super) fn read(text: &[u8]) -> Result<Said, serde_json::Error> {
         "bookmark" => Said::Bookmark(revision),
         "goaway" => Said::GoAway(revision),
         "error" => failure(&fields, text),
-        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(Line { revision, what })),
+        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(Line::new(revision, what))),
     })
 }
 
@@ -146,7 +146,7 @@ mod tests {
             What::SessionEnded { session, reason: SessionEnd::Expired },
             What::SessionThere { session, ttl, name: "worker".to_owned() },
         ] {
-            let line = Line { revision: Revision(7), what };
+            let line = Line::new(Revision(7), what);
             let text = serde_json::to_vec(&line).unwrap();
             assert_eq!(read(&text).unwrap(), Said::Happened(line));
         }

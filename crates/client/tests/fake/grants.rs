@@ -2,7 +2,7 @@
 
 use crate::{
     SECOND,
-    server::{Act, Seen, Server, held, problem},
+    server::{Act, CLUSTER, Seen, Server, held, problem},
 };
 use fairhold_client::{Error, Lost};
 use fairhold_types::{Code, duration};
@@ -133,4 +133,37 @@ async fn who_waits_to_be_upgraded_is_told_of_a_loss_and_is_not_lost_by_his_old_t
     let other = client.read_lock("a").await.unwrap();
     assert!(matches!(other.put("/x", "1").await, Err(Error::StaleToken { .. })));
     assert_eq!(other.token(), Err(Error::Lost(Lost::Fenced)));
+}
+
+/// What a session's watch tells: the grant 41 is broken, and then thousands of others end.
+fn flood() -> String {
+    let ended = |number: u64, reason: &str| {
+        let mut told = json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40});
+        told["reason"] = json!(reason);
+        told
+    };
+    let others = (1_000..3_000).map(|number| ended(number, "released"));
+    std::iter::once(ended(41, "broken")).chain(others).map(|line| format!("{line}\n")).collect()
+}
+
+#[tokio::test]
+async fn the_end_of_a_grant_is_heard_of_also_where_thousands_of_other_news_came_between_it_and_the_answer() {
+    let server = Server::start(|seen, before| match &seen.line {
+        line if line.starts_with("GET /v1/watch") && before == 0 => Act::Stranger(200, CLUSTER, flood()),
+        line if line.starts_with("POST /v1/locks") => {
+            let Act::Answer(_, _, grant) = held(seen) else { unreachable!("it answers") };
+            Act::Later(SECOND / 2, grant)
+        }
+        line if line.starts_with("GET /v1/grants/") => {
+            Act::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "broken"}))
+        }
+        _ => granting(seen, Act::Hang),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let guard = session.lock("a").await.unwrap();
+    let lost = tokio::time::timeout(5 * SECOND, guard.lost()).await;
+    assert_eq!(lost, Ok(Lost::Broken));
+    assert!(session.is_alive());
 }

@@ -1,9 +1,13 @@
 //! The client against a server that fails as it is told to: what is repeated, with which key, and what the caller hears.
 
 mod batches;
+#[cfg(feature = "blocking")]
+mod blocking;
 mod grants;
 mod looking;
+mod renewals;
 mod server;
+mod strangers;
 
 use fairhold_client::{Client, Error, Lost, margin};
 use futures_util::future::poll_immediate;

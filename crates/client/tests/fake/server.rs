@@ -23,9 +23,16 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
 }
 
+/// The cluster of these servers.
+pub(crate) const CLUSTER: &str = "fairhold-cluster: 0123456789abcdef0123456789abcdef\r\n";
+
 /// What the server does with it.
 pub(crate) enum Act {
     Answer(u16, &'static str, Value),
+    /// The same after a while.
+    Later(Duration, Value),
+    /// What somebody else answers, who is no node of this cluster.
+    Stranger(u16, &'static str, String),
     Close,
     Hang,
 }
@@ -62,16 +69,24 @@ impl Server {
                 all.iter().filter(|one| one.line == seen.line).count() - 1
             };
             self.arrived.notify_waiters();
-            match script(&seen, before) {
+            let (status, headers, body) = match script(&seen, before) {
                 Act::Answer(status, headers, body) => {
                     let body = if body.is_null() { String::new() } else { body.to_string() };
-                    let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
-                    if stream.write_all(format!("{head}{body}").as_bytes()).await.is_err() {
-                        return;
-                    }
+                    (status, format!("{CLUSTER}{headers}"), body)
                 }
+                Act::Later(pause, body) => {
+                    // Not to wait for the client, but to be as slow as a server can be.
+                    let never = std::future::pending::<()>();
+                    tokio::time::timeout(pause, never).await.expect_err("nothing comes from a future that never does");
+                    (200, CLUSTER.to_owned(), body.to_string())
+                }
+                Act::Stranger(status, headers, body) => (status, headers.to_owned(), body),
                 Act::Close => return,
                 Act::Hang => std::future::pending().await,
+            };
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+            if stream.write_all(format!("{head}{body}").as_bytes()).await.is_err() {
+                return;
             }
         }
     }
@@ -121,6 +136,19 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
 
 pub(crate) fn problem(status: u16, code: &str) -> Act {
     Act::Answer(status, "", json!({"code": code, "detail": "as told"}))
+}
+
+/// A renewal is acknowledged, alone or in a batch; its grant lives so long from then on.
+pub(crate) fn renewed(seen: &Seen, ttl: &str) -> Act {
+    let of = |id: &str| json!({"id": id, "ttl": ttl, "expires_in": ttl, "expires_at": "then"});
+    match seen.body["calls"].as_array() {
+        Some(calls) => {
+            let ids = calls.iter().filter_map(|call| call["renew"]["id"].as_str());
+            let answers: Vec<Value> = ids.map(|id| json!({"status": 200, "body": of(id)})).collect();
+            Act::Answer(200, "", json!({ "answers": answers }))
+        }
+        None => Act::Answer(200, "", of(seen.line.split('/').nth(3).unwrap_or_default())),
+    }
 }
 
 pub(crate) fn held(seen: &Seen) -> Act {

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     delivery::Undelivered,
     error::Problem,
+    headers,
     hold::Streamed,
     metered::Metered,
     request::PeerAddress,
@@ -64,7 +65,7 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, wa
         tracing::debug!(%peer, %error, "a connection could not be tuned");
     }
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
-    let paced = Paced::new(Arc::clone(&stream), common.patience, Arc::clone(&common.places), Arc::clone(&calls));
+    let paced = Paced::new(Arc::clone(&stream), &common, Arc::clone(&calls));
     let metered = Metered::new(paced, common.metrics.clone());
     let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
     let service = service_fn(move |request| client.clone().serve(request));
@@ -142,7 +143,7 @@ fn find_room(response: Response, answers: &Arc<Shares>, address: IpAddr) -> (Res
         None => {
             let problem = Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later");
             let mut refused = problem.into_response();
-            for name in [crate::headers::REVISION, crate::headers::LEADER, crate::headers::REQUEST_ID] {
+            for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
                 if let Some(value) = response.headers().get(name) {
                     refused.headers_mut().insert(name, value.clone());
                 }

@@ -4,8 +4,8 @@
 //! The HTTP library has one bound for a head and for the idle time before it, which would have to be either too long for the one
 //! or too short for the other, and none for answers.
 
-use super::{Patience, connection::Calls, refusal};
-use crate::shares::Shares;
+use super::{Common, Patience, connection::Calls, refusal};
+use crate::{cluster_header::ClusterHeader, shares::Shares};
 use socket2::SockRef;
 use std::{
     future::Future,
@@ -32,6 +32,7 @@ pub(super) struct Paced {
     /// All connections: where they are many, none may idle for long.
     places: Arc<Shares>,
     calls: Arc<Calls>,
+    cluster: ClusterHeader,
     /// What reading waits for.
     reading: Reading,
     /// The requests that had begun when `reading` was decided.
@@ -52,10 +53,11 @@ enum Reading {
 }
 
 impl Paced {
-    pub(super) fn new(stream: Arc<TcpStream>, patience: Patience, places: Arc<Shares>, calls: Arc<Calls>) -> Paced {
+    pub(super) fn new(stream: Arc<TcpStream>, common: &Common, calls: Arc<Calls>) -> Paced {
+        let (patience, places, cluster) = (common.patience, Arc::clone(&common.places), common.cluster.clone());
         // Who has just connected has something to say.
         let reading = Reading::Idle { until: Instant::now() + patience.first };
-        Paced { stream, patience, places, calls, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
+        Paced { stream, patience, places, calls, cluster, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
     }
 
     /// While a request runs, or its answer, reading has no bound of its own.
@@ -113,7 +115,7 @@ impl Paced {
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
-        let words = refusal::in_words(bare)?;
+        let words = refusal::in_words(bare, &self.cluster)?;
         // Nothing else is on its way, so there is room; where there is not, the bare status has to do.
         match self.stream.try_write(&words) {
             Ok(bytes) if bytes == words.len() => Some(length),

@@ -187,13 +187,13 @@ fn renew(describe: &mut Describer) -> Operation {
             None,
             Some(json!({ "ttl": "30s" })),
         )
-        .json::<dto::Renewed>(
-            StatusCode::OK,
-            "It lives on.",
-            json!({ "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" }),
-        )
+        .json::<dto::RenewedGrant>(StatusCode::OK, "It lives on.", renewed())
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
         .done(Kind::Keyed)
+}
+
+fn renewed() -> Value {
+    json!({ "id": GRANT_ID, "ttl": "30s", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" })
 }
 
 fn downgrade(describe: &mut Describer) -> Operation {
@@ -287,12 +287,16 @@ fn batch(describe: &mut Describer) -> Operation {
         let properties = json!({ name: schema });
         json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
     };
-    let id = parameter::of("id", "The grant's secret id.", grant_id()).required();
-    let release = parameter::body(&parameter::checked(&batch::RELEASE, vec![id, released_session()]), None, None);
-    let release = release["content"]["application/json"]["schema"].clone();
+    let by_id = |known, more: Vec<parameter::Parameter>| {
+        let id = parameter::of("id", "The grant's secret id.", grant_id()).required();
+        let fields = std::iter::once(id).chain(more).collect();
+        let body = parameter::body(&parameter::checked(known, fields), None, None);
+        body["content"]["application/json"]["schema"].clone()
+    };
+    let (release, renew) = (by_id(&batch::RELEASE, vec![released_session()]), by_id(&batch::RENEW, Vec::new()));
     let calls = json!({
         "type": "array", "minItems": 1, "maxItems": BATCH_CALLS_MAX,
-        "items": { "anyOf": [one("acquire", acquire_in_batch()), one("release", release)] },
+        "items": { "anyOf": [one("acquire", acquire_in_batch()), one("release", release), one("renew", renew)] },
     });
     let schema = json!({
         "type": "object", "properties": { "calls": calls }, "required": ["calls"], "additionalProperties": false,
@@ -300,14 +304,16 @@ fn batch(describe: &mut Describer) -> Operation {
     let example = json!({ "calls": [
         { "acquire": { "id": GRANT_ID, "lock": "deploy", "session": SESSION_ID, "queue": true } },
         { "release": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAW" } },
+        { "renew": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAX" } },
     ] });
     describe
-        .call(Method::POST, "/v1/batch", "batch", TAG, "Take and give back many grants in one request.")
+        .call(Method::POST, "/v1/batch", "batch", TAG, "Take, renew and give back many grants in one request.")
         .about(
             "Each call is begun in its place, is answered as if it were made alone, and stands or fails by itself; where one \
              cannot be understood, all are refused before any is begun. The answer comes when all are done, and no call \
              waits for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
-             `GET /v1/grants/{id}` and `GET /v1/watch` tell. Sent again, with the same ids, it does nothing twice. \
+             `GET /v1/grants/{id}` and `GET /v1/watch` tell. A renewal is of a grant that has no named session, and leaves its \
+             timeout as it is. Sent again, with the same ids, it does nothing twice. \
              The headers are those of every call in it.",
         )
         .query(&batch::BATCH, vec![])
@@ -315,7 +321,7 @@ fn batch(describe: &mut Describer) -> Operation {
         .json::<Answers>(
             StatusCode::OK,
             "What each was answered.",
-            json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }] }),
+            json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
         .codes(&[Code::TooLarge])
         .done(Kind::Change)

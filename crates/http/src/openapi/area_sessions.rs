@@ -70,10 +70,10 @@ fn keepalive(describe: &mut Describer) -> Operation {
         .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
         .in_path("id", "The session's secret id; its number is refused.", session_id())
         .form(&KEEPALIVE, vec![], None, Some(json!({})))
-        .json::<dto::Renewed>(
+        .json::<dto::RenewedSession>(
             StatusCode::OK,
             "It lives on.",
-            json!({ "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
+            json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
         .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
         .done(Kind::Keyed)
@@ -89,7 +89,11 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
             None,
             Some(json!({ "ids": [ID] })),
         )
-        .json::<dto::KeptAlive>(StatusCode::OK, "Who lives on, and who has ended.", json!({ "renewed": [ID], "expired": [] }))
+        .json::<dto::KeptAlive>(
+            StatusCode::OK,
+            "Who lives on, and who has ended.",
+            json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
+        )
         .codes(&[Code::TooLarge])
         .done(Kind::Keyed)
 }

@@ -179,7 +179,8 @@ fn reads(schema: &str) -> Option<Again> {
         "Proclaimed" => again::<election::Proclaimed>,
         "Queue" => again::<dto::Queue>,
         "Readiness" => again::<dto::Readiness>,
-        "Renewed" => again::<dto::Renewed>,
+        "RenewedGrant" => again::<dto::RenewedGrant>,
+        "RenewedSession" => again::<dto::RenewedSession>,
         "Session" => again::<dto::Session>,
         "SessionPage" => again::<dto::Page<dto::Session>>,
         "SnapshotTaken" => again::<dto::SnapshotTaken>,
@@ -250,7 +251,7 @@ fn every_body_in_an_example_is_one_that_its_call_reads() {
             continue;
         }
         if id == "batch" {
-            assert_eq!(crate::batch::read(body.to_string().as_bytes()).unwrap(), 2);
+            assert_eq!(crate::batch::read(body.to_string().as_bytes()).unwrap(), 3);
             continue;
         }
         if id == "transact" {

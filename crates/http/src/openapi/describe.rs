@@ -288,7 +288,7 @@ impl Call<'_> {
             if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
                 return json!({ "description": about });
             }
-            let headers: Map<String, Value> = [headers::REVISION, headers::LEADER, headers::REQUEST_ID]
+            let headers: Map<String, Value> = [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID]
                 .into_iter()
                 .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
                 .collect();
@@ -310,6 +310,9 @@ impl Call<'_> {
             let mut header = timeout.in_query();
             header["in"] = "header".into();
             self.parameters.push(header);
+            let about = "The id of the cluster that the request is for: any other refuses it.";
+            let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
+            self = self.header("Fairhold-Cluster", about, id);
             let route = "`redirect`: answer `307` with the leader's address instead of asking the leader.";
             self.parameters.push(at("header", "Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] })));
             self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and `Fairhold-Route: redirect` was sent.");
@@ -317,6 +320,7 @@ impl Call<'_> {
             self = self.answer_header(StatusCode::TEMPORARY_REDIRECT, "Location", "The same resource at the leader.", location);
             self = self.codes(&[
                 Code::BadRequest,
+                Code::WrongCluster,
                 Code::NoQuorum,
                 Code::Overloaded,
                 Code::ShuttingDown,

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 pub(super) const GRANT_ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 /// A session's secret id.
 pub(super) const SESSION_ID: &str = "5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e";
+/// A cluster's id.
+const CLUSTER_ID: &str = "448c31b1e13a52809e0db18f63a5bda5";
 /// The value of a node.
 pub(super) const VALUE: &str = "v1.7";
 /// The first lines of `/metrics`.
@@ -20,6 +22,7 @@ pub(super) fn usual(name: &str) -> Value {
         "lock_delay" => json!("10s"),
         "max_hold" => json!("1h"),
         "Fairhold-Timeout" => json!("2s"),
+        "Fairhold-Cluster" => json!(CLUSTER_ID),
         "session" => json!(SESSION_ID),
         "grant" | "Idempotency-Key" => json!(GRANT_ID),
         "owner" => json!("ci-7"),

@@ -41,6 +41,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
         Code::Unauthenticated => said("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
         Code::Denied => said("the token is not that of this server's administrators"),
+        Code::WrongCluster => said("the request is for another cluster than that of this node, which Fairhold-Cluster names"),
         Code::NotFound => said("there is nothing at this path"),
         Code::MethodNotAllowed => said("the resource does not have this method; Allow says which it has"),
         Code::NoLeader => said("nobody leads this election"),

@@ -278,7 +278,7 @@ impl Naive {
         Outcome::Judged { objects: objects as u64 }
     }
 
-    /// What a key was used for that no acquire can have: a session's, a change of a live grant, or what is remembered of what is over.
+    /// Whether a key was used for something else than an acquire: a session, a change of a live grant, or what is remembered.
     fn is_used(&self, key: &GrantId) -> bool {
         let changes =
             self.stands.iter().filter(|stand| !stand.cooling).any(|stand| stand.changes.iter().any(|(known, _)| known == key));

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 /// The cluster, as one node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Cluster {
     /// The cluster's identity, once it has formed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +75,7 @@ pub struct Defect {
 /// A member of the cluster, as the answering node knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Member {
     /// Its id.
     pub id: NodeId,
@@ -97,6 +99,7 @@ pub struct Member {
 /// Who leads, after the leadership was handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Leader {
     /// Its id.
     pub leader: NodeId,
@@ -110,6 +113,7 @@ pub struct Leader {
 /// A snapshot that a node has taken of its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct SnapshotTaken {
     /// The node's id.
     pub id: NodeId,
@@ -120,6 +124,7 @@ pub struct SnapshotTaken {
 /// Whether the node can serve, with the reason where it cannot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Readiness {
     /// Whether it can.
     pub ready: bool,
@@ -144,6 +149,7 @@ pub struct Readiness {
 /// What a node sees of its machine, for who looks after it. What it cannot see is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Host {
     /// Its wall clock, for people. Nothing is decided by it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +171,7 @@ pub struct Host {
 /// The program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Version {
     /// Its name.
     pub name: Cow<'static, str>,

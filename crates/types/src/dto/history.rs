@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// each.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Holding {
     /// The grant's public number.
     pub number: GrantNumber,
@@ -48,6 +49,7 @@ pub struct Holding {
 /// Spans of time in buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Spans {
     /// How many there are.
     pub count: u64,
@@ -61,6 +63,7 @@ pub struct Spans {
 /// What is counted of a lock, as long as it or its history is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct LockStatistics {
     /// How long those waited who were granted.
     pub waited: Spans,

@@ -1,0 +1,264 @@
+//! Everything that a command started and that still runs, whatever process group, session or user it is of.
+//!
+//! No process can leave by its own doing: one whose parent ends becomes a child of the nearest ancestor that asked for orphans
+//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So whatever runs is a descendant, and is found in
+//! `/proc` by its parents. What is found may fork before it is killed, so they are looked for again until nobody new is there.
+
+use super::group;
+use crate::remote::form::harmless;
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs, io,
+    os::unix::fs::MetadataExt as _,
+};
+
+/// How often is looked again for new ones before the caller gets its turn: the others are in the kernel, on their way out.
+const ROUNDS_MAX: usize = 64;
+
+/// A process, as `/proc/N/stat` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    name: String,
+    state: char,
+    parent: i32,
+    group: i32,
+    threads: u32,
+    /// Since boot, in ticks: with it a number that is given out anew is told from the process that had it.
+    started: u64,
+}
+
+impl Process {
+    fn read(pid: i32) -> Option<Process> {
+        Process::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+    }
+
+    /// The name stands in parentheses and may hold anything, so the last one ends it.
+    fn parse(stat: &str) -> Option<Process> {
+        let (head, rest) = stat.rsplit_once(')')?;
+        let (pid, name) = head.split_once(" (")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        Some(Process {
+            pid: pid.parse().ok()?,
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            group: fields.get(2)?.parse().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    /// Zombies do nothing any more; but where only its first thread has ended, a process looks like one.
+    fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
+
+    fn key(&self) -> (i32, u64) {
+        (self.pid, self.started)
+    }
+
+    /// Signals this very process, and not one that has its number now.
+    fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(handle) if Process::read(self.pid).is_some_and(|now| now.key() == self.key()) => pidfd_send_signal(handle, signal),
+            // It is gone.
+            Ok(_) | Err(Errno::SRCH) => Ok(()),
+            // An old kernel, or no descriptor is left.
+            Err(_) => kill_process(pid, signal),
+        }
+    }
+}
+
+/// A process that runs on although it was killed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The kernel does not let this program stop it.
+    Denied { pid: i32, name: String, user: u32 },
+    /// It was told to end, and has not: it waits in the kernel for something that does not come.
+    Stuck { pid: i32, name: String, state: char },
+    /// There is one, and `/proc` does not show it.
+    Unseen,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Left::Denied { pid, name, user } => {
+                let user = if *user == 0 { "root".to_owned() } else { format!("user {user}") };
+                write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", harmless(name))
+            }
+            Left::Stuck { pid, name, state } => {
+                write!(f, "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})", harmless(name))
+            }
+            Left::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
+        }
+    }
+}
+
+/// In words, the first of them alone.
+pub(super) fn describe(left: &[Left]) -> String {
+    match left {
+        [] => "nobody is left".to_owned(),
+        [one] => one.to_string(),
+        [first, rest @ ..] => format!("{first}; and {} more", rest.len()),
+    }
+}
+
+/// The descendants of this process, but for those that it had before the command.
+#[derive(Debug)]
+pub(super) struct Descendants {
+    /// A program that this one took the place of (`exec fairhold lock …`) may have left it children.
+    inherited: BTreeSet<(i32, u64)>,
+}
+
+impl Descendants {
+    /// All that this process starts from now on, with theirs.
+    pub(super) fn from_now_on() -> Descendants {
+        let own = getpid().as_raw_nonzero().get();
+        let children = all().into_iter().filter(|process| process.parent == own);
+        Descendants { inherited: children.map(|process| process.key()).collect() }
+    }
+
+    fn living(&self) -> Vec<Process> {
+        let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+        for process in all() {
+            children.entry(process.parent).or_default().push(process);
+        }
+        let mut open = vec![getpid().as_raw_nonzero().get()];
+        let mut living = Vec::new();
+        while let Some(parent) = open.pop() {
+            for process in children.remove(&parent).unwrap_or_default() {
+                if !self.inherited.contains(&process.key()) {
+                    open.push(process.pid);
+                    living.push(process);
+                }
+            }
+        }
+        living.retain(Process::is_alive);
+        living
+    }
+
+    /// Signals a process group at once, and each that is not in it. What it does not reach is told at the end.
+    pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
+        let mut outside = self.living();
+        outside.retain(|process| process.group != of.as_raw_nonzero().get());
+        for signal in signals {
+            group::send(of, *signal);
+            for process in &outside {
+                process.signal(*signal).ok();
+            }
+        }
+    }
+
+    /// Signals each of them.
+    pub(super) fn signal_each(&self, signal: Signal) {
+        for process in self.living() {
+            process.signal(signal).ok();
+        }
+    }
+
+    /// Kills all of them, again as long as new ones are found; says who is there still. That can be one that is just about to go.
+    pub(super) fn kill(&self) -> Vec<Left> {
+        let mut outcomes = BTreeMap::new();
+        for _ in 0..ROUNDS_MAX {
+            let mut is_new = false;
+            let living = self.living();
+            for process in &living {
+                outcomes.entry(process.key()).or_insert_with(|| {
+                    is_new = true;
+                    process.signal(Signal::KILL)
+                });
+            }
+            if !is_new {
+                return left(living, &outcomes);
+            }
+        }
+        left(self.living(), &outcomes)
+    }
+
+    /// The same for who is left when the supervisor is gone: takes those that have ended, whose parents have. Where a child still
+    /// runs that `/proc` does not show, that is said too.
+    pub(super) fn kill_and_reap(&self) -> Vec<Left> {
+        let left = self.kill();
+        let is_unseen = left.is_empty() && has_children() && self.inherited.is_empty();
+        if is_unseen { vec![Left::Unseen] } else { left }
+    }
+}
+
+/// Those that are there still, and what became of killing them.
+fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Left> {
+    let left = |process: Process| match outcomes.get(&process.key()) {
+        Some(Err(Errno::PERM)) => {
+            let user = fs::metadata(format!("/proc/{}", process.pid)).map_or(0, |process| process.uid());
+            Left::Denied { pid: process.pid, name: process.name, user }
+        }
+        Some(Ok(()) | Err(_)) | None => Left::Stuck { pid: process.pid, name: process.name, state: process.state },
+    };
+    living.into_iter().map(left).collect()
+}
+
+/// Every process that `/proc` shows.
+fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(Process::read).collect()
+}
+
+/// Takes those that have ended, and says whether any child runs still: then somebody is left, whatever `/proc` shows.
+fn has_children() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Without `/proc`, or with that of another PID namespace, nobody can be found or started.
+pub(super) fn check() -> io::Result<()> {
+    let shown = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
+    if shown != Some(getpid().as_raw_nonzero().get()) {
+        return Err(io::Error::other("/proc is not there, or is that of another PID namespace"));
+    }
+    fs::File::open("/proc/self/exe").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAT: &str = "12 (a) Z 1 9 ()) S 7 77 78 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1";
+
+    #[test]
+    fn a_process_is_read_whatever_its_name_is() {
+        let process = Process::parse(STAT).unwrap();
+        assert_eq!((process.pid, process.name.as_str(), process.state), (12, "a) Z 1 9 ()", 'S'));
+        assert_eq!((process.parent, process.group, process.threads, process.started), (7, 77, 3, 4_711));
+        for wrong in ["", "12 (a", "12 (a) S", "x (a) S 7 77 78 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711"] {
+            assert_eq!(Process::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(Process::read(getpid().as_raw_nonzero().get()).unwrap().pid, getpid().as_raw_nonzero().get());
+    }
+
+    #[test]
+    fn one_whose_first_thread_has_ended_lives_on() {
+        let process = Process::parse(STAT).unwrap();
+        let zombie = Process { state: 'Z', threads: 1, ..process.clone() };
+        assert!(process.is_alive() && !zombie.is_alive());
+        assert!(Process { threads: 2, ..zombie }.is_alive());
+    }
+
+    #[test]
+    fn who_is_left_is_told_in_words_that_cannot_write_to_a_terminal() {
+        let denied = Left::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
+        assert!(denied.to_string().starts_with("process 7 (su\\u{1b}[2J) of root cannot be stopped"), "{denied}");
+        assert!(describe(&[denied, Left::Unseen, Left::Unseen]).ends_with("; and 2 more"));
+    }
+}

@@ -1,0 +1,41 @@
+//! The client for programs without async code, where there is async code after all.
+
+use crate::server::{Act, Server};
+use fairhold_client::{Error, blocking::Client};
+use serde_json::json;
+
+async fn server() -> Server {
+    Server::start(|_, _| Act::Answer(201, "", json!({"path": "/x", "version": 0, "revision": 7}))).await
+}
+
+fn put(client: &Client) -> Result<(), Error> {
+    client.nodes().put("/x", "1").send().map(drop)
+}
+
+fn is_refused_in_words(done: Result<(), Error>) -> bool {
+    matches!(done, Err(Error::Invalid(why)) if why.contains("async code") && why.contains("fairhold_client::Client"))
+}
+
+#[tokio::test]
+async fn in_a_task_a_call_is_refused_in_words_and_beside_it_it_works() {
+    let server = server().await;
+    let client = Client::new(&server.url).unwrap();
+    assert!(is_refused_in_words(put(&client)), "in the first task of a runtime with one thread");
+    assert!(is_refused_in_words(client.settled()));
+    let (spawned, blocking) = (client.clone(), client.clone());
+    assert!(is_refused_in_words(tokio::spawn(async move { put(&spawned) }).await.unwrap()));
+    tokio::task::spawn_blocking(move || put(&blocking)).await.unwrap().unwrap();
+    assert_eq!(server.now("PUT").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_on_a_runtime_of_many_threads() {
+    let server = server().await;
+    let client = Client::new(&server.url).unwrap();
+    assert!(is_refused_in_words(put(&client)));
+    let spawned = client.clone();
+    assert!(is_refused_in_words(tokio::spawn(async move { put(&spawned) }).await.unwrap()));
+    // A thread that has left its tasks to others for a while.
+    tokio::task::block_in_place(|| put(&client)).unwrap();
+    std::thread::spawn(move || put(&client)).join().unwrap().unwrap();
+}

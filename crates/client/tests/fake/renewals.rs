@@ -1,0 +1,136 @@
+//! What keeps guards alive: what counts as an acknowledgement, and how many travel together.
+
+use crate::{
+    SECOND,
+    server::{Act, Seen, Server, held, renewed},
+};
+use fairhold_client::Guard;
+use futures_util::future::{join_all, poll_immediate, select_all};
+use serde_json::{Value, json};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+/// Grants what is asked for, and leaves renewals to the script.
+fn besides(seen: &Seen) -> Act {
+    match &seen.line {
+        line if line.starts_with("POST /v1/locks") => held(seen),
+        line if line.starts_with("POST /v1/sessions ") => {
+            let id = "0123456789abcdef0123456789abcdef";
+            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": "60s", "expires_in": "60s"}))
+        }
+        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
+        _ => Act::Hang,
+    }
+}
+
+fn is_renewal(seen: &Seen) -> bool {
+    ["/renew ", "/keepalive ", "/batch "].iter().any(|call| seen.line.contains(call))
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_name_what_was_renewed_keeps_nothing_alive() {
+    let other = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    for body in [
+        Value::Null,
+        json!("<html>"),
+        json!({}),
+        json!({"expires_in": "30s", "expires_at": "then"}),
+        json!({"id": other, "ttl": "30s", "expires_in": "30s", "expires_at": "then"}),
+    ] {
+        let answer = body.clone();
+        let server = Server::start(move |seen, _| match is_renewal(seen) {
+            true => Act::Answer(200, "", answer.clone()),
+            false => besides(seen),
+        })
+        .await;
+        let client = server.client(10 * SECOND);
+        let (begun, guard) = (Instant::now(), client.lock("a").ttl(SECOND).await.unwrap());
+        let lost = tokio::time::timeout(3 * SECOND, guard.lost()).await;
+        assert!(lost.is_ok() && begun.elapsed() < 2 * SECOND, "{body} kept it alive");
+        assert!(server.now("POST /v1/grants").len() >= 2, "it is asked again");
+    }
+}
+
+#[tokio::test]
+async fn a_guard_lives_no_longer_than_the_answer_to_its_renewal_says() {
+    let server = Server::start(|seen, before| match is_renewal(seen) {
+        // Somebody else who has the id set a shorter timeout.
+        true if before == 0 => renewed(seen, "1s"),
+        true => Act::Hang,
+        false => besides(seen),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let guard = client.lock("a").ttl(4 * SECOND).await.unwrap();
+    server.until("POST /v1/grants", 1).await;
+    let answered = Instant::now();
+    guard.lost().await;
+    assert!(answered.elapsed() < SECOND + SECOND / 2, "it was lost only after {:?}", answered.elapsed());
+}
+
+#[tokio::test]
+async fn a_refusal_that_says_nothing_of_the_grant_does_not_end_it() {
+    let server = Server::start(|seen, before| match is_renewal(seen) {
+        true if before == 0 => Act::Answer(403, "", json!({"code": "denied", "detail": "another token"})),
+        true => renewed(seen, "2s"),
+        false => besides(seen),
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let guard = client.lock("a").ttl(2 * SECOND).await.unwrap();
+    server.until("POST /v1/grants", 3).await;
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn the_renewals_of_many_guards_travel_together() {
+    const GUARDS: usize = 300;
+    // A server that has more to do: what comes meanwhile goes in the next request.
+    let server = Server::start(|seen, _| match (is_renewal(seen), renewed(seen, "2s")) {
+        (true, Act::Answer(_, _, body)) => Act::Later(SECOND / 20, body),
+        _ => besides(seen),
+    })
+    .await;
+    let client = server.client(20 * SECOND);
+    let taken = join_all((0..GUARDS).map(|_| client.lock("a").ttl(2 * SECOND).into_future())).await;
+    let guards: Vec<Guard> = taken.into_iter().map(Result::unwrap).collect();
+    let before = server.now("POST /v1").len();
+    {
+        let any = select_all(guards.iter().map(|guard| Box::pin(guard.lost())));
+        let lost = tokio::time::timeout(4 * SECOND, any).await.map(|(lost, ..)| lost);
+        assert!(lost.is_err(), "one is lost: {lost:?}");
+    }
+    let (requests, renewals) = (server.now("POST /v1").len() - before, 5 * GUARDS);
+    assert!(requests < renewals / 4, "{requests} requests for some {renewals} renewals");
+    guards.into_iter().for_each(Guard::forget);
+}
+
+#[tokio::test]
+async fn settled_waits_for_what_was_given_back_before_and_not_for_what_comes_later() {
+    let first = Arc::new(OnceLock::<String>::new());
+    let of_first = Arc::clone(&first);
+    let server = Server::start(move |seen, before| match seen.line.starts_with("DELETE") {
+        true if of_first.get().is_some_and(|id| seen.line.contains(id)) => match before {
+            0 => Act::Close,
+            _ => Act::Answer(204, "", Value::Null),
+        },
+        true => Act::Hang,
+        false => besides(seen),
+    })
+    .await;
+    let client = server.client(20 * SECOND);
+    let (guard, later) = (client.lock("a").await.unwrap(), client.lock("b").await.unwrap());
+    first.set(guard.id().to_string()).unwrap();
+    drop(guard);
+    let mut settled = pin!(client.settled());
+    assert!(poll_immediate(&mut settled).await.is_none(), "it is not given back yet");
+    // Its release gets no answer.
+    drop(later);
+    tokio::time::timeout(5 * SECOND, &mut settled).await.expect("what was given back before is done");
+    assert_eq!(server.now(&format!("DELETE /v1/grants/{}", first.get().unwrap())).len(), 2);
+    let all = tokio::time::timeout(SECOND / 2, client.settled()).await;
+    assert!(all.is_err(), "the other is given back still");
+}

@@ -1,0 +1,61 @@
+//! What goes wrong in the log store, as errors that a person can act on.
+
+use crate::durable;
+use fairhold_codec::DecodeError;
+use std::{io, path::Path};
+
+/// The error for a value that cannot be read.
+pub(super) fn damaged_value(path: &Path, key: &[u8], error: &DecodeError) -> io::Error {
+    if let DecodeError::Version { found, expected } = error {
+        let text = format!(
+            "{}: the log was written by another version of fairhold, in format {found}; this one reads format {expected}. Start \
+             the version that wrote it, or give this node an empty directory",
+            path.display()
+        );
+        return io::Error::new(io::ErrorKind::Unsupported, text);
+    }
+    durable::damaged(path, format_args!("{}: {error}", String::from_utf8_lossy(key)))
+}
+
+/// RocksDB names the file where it knows it; where it does not, the candidates are named.
+pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
+    use rocksdb::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::Corruption => io::ErrorKind::InvalidData,
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+        ErrorKind::Busy | ErrorKind::TryAgain => io::ErrorKind::ResourceBusy,
+        ErrorKind::NotSupported => io::ErrorKind::Unsupported,
+        ErrorKind::InvalidArgument => io::ErrorKind::InvalidInput,
+        ErrorKind::MergeInProgress
+        | ErrorKind::Incomplete
+        | ErrorKind::ShutdownInProgress
+        | ErrorKind::Aborted
+        | ErrorKind::Expired
+        | ErrorKind::CompactionTooLarge
+        | ErrorKind::ColumnFamilyDropped
+        | ErrorKind::IOError
+        | ErrorKind::Unknown => io::ErrorKind::Other,
+    };
+    let text = error.to_string();
+    // The binding does not pass on RocksDB's subcodes; its text has the system's own words.
+    let kind = if text.contains("No space left on device") {
+        io::ErrorKind::StorageFull
+    } else if text.contains("Disk quota exceeded") {
+        io::ErrorKind::QuotaExceeded
+    } else {
+        kind
+    };
+    // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it says of the manifest now.
+    let unnamed = matches!(kind, io::ErrorKind::InvalidData) && !text.contains(".sst");
+    let hint = if unnamed { format!(". One of its tables is damaged: {}", table_names(path)) } else { String::new() };
+    io::Error::new(kind, format!("{}: {text}{hint}", path.display()))
+}
+
+fn table_names(path: &Path) -> String {
+    let Ok(files) = std::fs::read_dir(path) else { return "(none can be listed)".to_owned() };
+    let mut names: Vec<_> = files.filter_map(|file| file.ok()?.file_name().into_string().ok()).collect();
+    names.retain(|name| name.ends_with(".sst"));
+    names.sort();
+    names.join(", ")
+}

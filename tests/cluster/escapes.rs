@@ -1,0 +1,270 @@
+//! Ways in which a process leaves the process group, the session, the user or the parents of the command of `fairhold lock`. None
+//! of them works on when the next one holds the lock: neither after the command has ended, nor when `fairhold lock` or its
+//! supervisor is killed.
+
+use crate::{
+    client::Call,
+    harness::{Cluster, LONG, alone, eventually, pass, report, signal_pid},
+    trial,
+};
+use fairhold_types::time::WallMillis;
+use futures_util::future::join_all;
+use rustix::process::Signal;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::OnceLock,
+    time::Duration,
+};
+use tokio::process::{Child, Command};
+
+/// What must be there, on a busy machine.
+const SOON: Duration = Duration::from_secs(30);
+/// For so long is looked whether anybody works on beside the next holder: many times what is between two lines of a worker.
+const LOOK_FOR: Duration = Duration::from_millis(200);
+/// So many at a time.
+const AT_ONCE: usize = 4;
+
+/// The small program that knows the ways which no shell has, once it is compiled; or why it cannot be.
+pub(crate) fn escape() -> Result<&'static Path, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let made = PROGRAM.get_or_init(|| {
+        let source = "../../tests/cluster/escape.c";
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("escape-{}", std::process::id()));
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut run = std::process::Command::new(&compiler);
+        run.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&target).arg(source);
+        match run.output() {
+            Ok(output) if output.status.success() => Ok(target),
+            Ok(output) => panic!("{source} does not compile: {}", String::from_utf8_lossy(&output.stderr)),
+            Err(error) => Err(format!("there is no C compiler ({compiler:?}: {error})")),
+        }
+    });
+    made.as_deref().map_err(Clone::clone)
+}
+
+/// A way, as a shell writes it: `$E` is the small program, `$L` the file to which whoever is left in the end writes.
+struct Way {
+    name: &'static str,
+    script: &'static str,
+    /// What must succeed in a shell, or the way does not exist on this machine.
+    needs: &'static str,
+    /// In every run of the tests; the others in the long form.
+    always: bool,
+}
+
+const fn way(name: &'static str, script: &'static str) -> Way {
+    Way { name, script, needs: "true", always: false }
+}
+
+const fn needing(needs: &'static str, name: &'static str, script: &'static str) -> Way {
+    Way { name, script, needs, always: false }
+}
+
+const fn always(way: Way) -> Way {
+    Way { always: true, ..way }
+}
+
+const WAYS: &[Way] = &[
+    way("a child that ignores signals", "$E work $L"),
+    way("nohup", "nohup $E work $L"),
+    needing("bash -c true", "disown", "bash -c '$E work $L & disown; exit 0'"),
+    needing("bash -c true", "a job of its own (set -m)", "bash -c 'set -m; $E work $L & wait'"),
+    needing("bash -c true", "process substitution", "bash -c 'exec > >($E work $L); sleep 600'"),
+    way("two subshells, both gone", "( ( $E work $L & ) & )"),
+    way("a pipeline", "$E work $L | cat | cat"),
+    way("an empty environment", "env -i $E work $L"),
+    way("a shell that begins it again", "trap '' TERM HUP INT; while :; do timeout 1 $E polite $L; done"),
+    way("xargs, four at a time", "yes $L | head -n 4 | xargs -P 4 -n 1 $E work"),
+    always(way("timeout", "timeout 600 $E work $L")),
+    way("timeout --foreground", "timeout --foreground 600 $E work $L"),
+    always(way("setsid", "setsid $E work $L")),
+    way("setsid --fork", "setsid --fork $E work $L"),
+    way("nice", "nice -n 19 $E work $L"),
+    needing("script -qc true /dev/null", "a terminal of its own (script)", "script -qc \"$E work $L\" /dev/null"),
+    needing(
+        "command -v start-stop-daemon",
+        "start-stop-daemon",
+        "start-stop-daemon --start --background --make-pidfile --pidfile $L.pid --startas $E -- work $L",
+    ),
+    needing("command -v tmux", "a server that starts it (tmux)", "tmux -S $L.tmux -f /dev/null new-session -d \"$E work $L\""),
+    needing("strace true", "a tracer (strace -f)", "strace -f -o /dev/null $E work $L"),
+    needing("command -v perl", "perl", "perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec $ENV{E}, \"work\", $ENV{L}'"),
+    needing(
+        "command -v python3",
+        "python, a new session",
+        "python3 -c 'import os,subprocess as s; s.Popen([os.environ[\"E\"],\"work\",os.environ[\"L\"]],start_new_session=True)'",
+    ),
+    always(way("a daemon, by two forks", "$E daemon $L")),
+    way("beside a child in a session of its own", "$E session $L"),
+    always(way("a group of its own", "$E group $L")),
+    always(way("stopped by itself", "$E stopped $L")),
+    always(way("a new process each millisecond", "$E hopper $L")),
+    way("a new process as fast as can be", "$E runaway $L"),
+    way("two that start each other again", "$E phoenix $L"),
+    always(way("a swarm", "$E swarm $L")),
+    way("vfork, and the parent waits", "$E vfork $L"),
+    always(way("its first thread has ended", "$E threads $L")),
+    way("a sibling (CLONE_PARENT)", "$E sibling $L"),
+    way("a clone without a signal at its end", "$E silent-clone $L"),
+    always(way("an ancestor that takes its orphans", "$E subreaper $L")),
+    way("without a parent-death signal", "$E no-death-signal $L"),
+    way("traced", "$E traced $L"),
+    way("traced, and stopped by that", "$E traced-stop $L"),
+    way("children that nobody takes", "$E zombies $L"),
+    way("a name that looks like another state", "$E name $L"),
+    way("it kills its parent", "$E kills-parent $L"),
+    always(way("it leaves its group and kills it, with the supervisor", "$E kills-group $L")),
+    needing("unshare -r true", "a user namespace", "unshare -r $E work $L"),
+    needing("unshare -rpf true", "a PID namespace", "unshare -rpf $E session $L"),
+    needing("unshare -rpf --mount-proc true", "a PID namespace with its own /proc", "unshare -rpf --mount-proc $E work $L"),
+    needing("unshare -rmn true", "a mount and a network namespace", "unshare -rmn $E session $L"),
+    needing("chroot / true", "chroot", "chroot / $E work $L"),
+    needing("nsenter -t $$ -m true", "its mount namespace, entered anew (nsenter)", "nsenter -t $$ -m $E work $L"),
+    needing(
+        "unshare -n true && nsenter -t $$ -n true",
+        "the network namespace of another (nsenter)",
+        "unshare -n sleep 600 & sleep 0.2; nsenter -t $! -n $E session $L",
+    ),
+    needing(
+        "setpriv --reuid 65534 true",
+        "another user, started by root",
+        "touch $L; chmod 666 $L; setpriv --reuid 65534 $E session $L",
+    ),
+    needing("su nobody -s /bin/sh -c true", "su", "touch $L; chmod 666 $L; su nobody -s /bin/sh -c \"$E work $L\""),
+    needing("systemd-run --user --scope true", "a scope of systemd", "systemd-run --user --scope $E work $L"),
+];
+
+/// What happens to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The command's first process ends, and the rest is left behind.
+    Ends,
+    LockIsKilled,
+    SupervisorIsKilled,
+}
+
+impl Way {
+    /// It kills the supervisor by itself: with `fairhold lock` killed too nobody would be left to stop it, as is documented.
+    fn kills(&self) -> bool {
+        self.script.contains("kills-")
+    }
+
+    /// What may happen to it.
+    fn ends(&self) -> &'static [Then] {
+        match self.kills() {
+            true => &[Then::Ends, Then::SupervisorIsKilled],
+            false => &[Then::Ends, Then::LockIsKilled, Then::SupervisorIsKilled],
+        }
+    }
+}
+
+/// The first word of each whole line, and the time in it.
+fn lines(log: &Path) -> Vec<(String, f64)> {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let pair = |line: &str| line.split_once(' ').map(|(pid, time)| (pid.to_owned(), time.parse().expect("a time")));
+    whole.lines().filter_map(pair).collect()
+}
+
+/// The supervisor of a `fairhold lock`: its one child.
+pub(crate) fn supervisor_of(lock: u32) -> u32 {
+    let entries = fs::read_dir("/proc").expect("processes").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        parent == Some(lock)
+    };
+    entries.into_iter().find(is_child).expect("a supervisor")
+}
+
+fn start(url: &str, lock: &str, way: &Way, program: &Path, log: &Path, then: Then) -> Child {
+    let rest = if then == Then::Ends { "exit 7" } else { "sleep 600" };
+    let script = format!("{{ {}; }} & until test -s $L; do sleep 0.01; done; {rest}", way.script);
+    let mut command = crate::harness::program();
+    command.args(["lock", "-e", url, lock, "--ttl", "2s", "--kill-after", "200ms", "--", "sh", "-c", &script]);
+    command.env("E", program).env("L", log).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.kill_on_drop(true).spawn().expect("fairhold lock starts")
+}
+
+/// Goes one way; says by how much the last line was written before the next one held the lock, in seconds.
+async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder: &Path, then: Then) -> f64 {
+    let lock = format!("escape-{number}-{then:?}");
+    let log = folder.join(format!("{lock}.log"));
+    let mut child = start(&cluster.nodes[number % 3].url, &lock, way, program, &log, then);
+    let what = format!("{} begins to work", way.name);
+    let log_of = &log;
+    eventually(&what, SOON, || {
+        let is_over = child.try_wait().expect("a child can be asked").is_some();
+        async move { (is_over || !lines(log_of).is_empty()).then_some(()) }
+    })
+    .await;
+    let pid = child.id();
+    match (then, pid) {
+        (Then::LockIsKilled, Some(_)) => child.start_kill().expect("it runs"),
+        (Then::SupervisorIsKilled, Some(pid)) if !way.kills() => signal_pid(supervisor_of(pid), Signal::KILL),
+        (Then::Ends | Then::SupervisorIsKilled | Then::LockIsKilled, _) => {}
+    }
+    let call = Call::post(&format!("/v1/locks/{lock}?wait=60s&ttl=60s"));
+    let granted = cluster.client(number).send(&call).await.expect_status(200);
+    let since = WallMillis::from_rfc3339(granted.string("held_since")).expect("a time").0;
+    pass(LOOK_FOR).await;
+    let Some((last_by, last)) = lines(&log).pop() else {
+        assert!(way.kills(), "{} never worked", way.name);
+        return f64::INFINITY;
+    };
+    let ahead = Duration::from_millis(since).as_secs_f64() - last;
+    // In whole milliseconds, rounded down.
+    assert!(ahead > -0.001, "{} ({then:?}): {last_by} worked {:.3} s beside the next holder", way.name, -ahead);
+    let output = child.wait_with_output().await.expect("it ends");
+    if then == Then::Ends && !way.kills() {
+        assert_eq!(output.status.code(), Some(7), "{}: {}", way.name, String::from_utf8_lossy(&output.stderr));
+    }
+    ahead
+}
+
+async fn exists(way: &Way) -> bool {
+    let mut probe = Command::new("sh");
+    probe.args(["-c", way.needs]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    probe.status().await.is_ok_and(|status| status.success())
+}
+
+#[test]
+fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tried_to_leave() {
+    let everything = trial::size(false, true);
+    alone(LONG * 3, async {
+        let program = match escape() {
+            Ok(program) => program,
+            Err(why) => return report(&format!("not covered here: ways to escape: {why}")),
+        };
+        let cluster = Cluster::start().await;
+        // Other users write here too.
+        let folder = tempfile::Builder::new().prefix("fairhold-escapes-").tempdir_in("/tmp").expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+        let program_for_all = folder.path().join("escape");
+        fs::copy(program, &program_for_all).expect("a copy");
+        let mut ways = Vec::new();
+        for (number, way) in WAYS.iter().enumerate().filter(|(_, way)| way.always || everything) {
+            if exists(way).await {
+                ways.push((number, way));
+            } else {
+                report(&format!("not covered here: {}: `{}` fails", way.name, way.needs));
+            }
+        }
+        let mut runs = 0;
+        for some in ways.chunks(AT_ONCE) {
+            for then in [Then::Ends, Then::LockIsKilled, Then::SupervisorIsKilled] {
+                let some: Vec<_> = some.iter().filter(|(_, way)| way.ends().contains(&then)).collect();
+                let going = some.iter().map(|(number, way)| go(&cluster, *number, way, &program_for_all, folder.path(), then));
+                for ((_, way), ahead) in some.iter().zip(join_all(going).await) {
+                    runs += 1;
+                    report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+                }
+            }
+        }
+        report(&format!("{} ways, {runs} runs: nobody worked beside the next holder", ways.len()));
+        assert_eq!(runs, ways.iter().map(|(_, way)| way.ends().len()).sum::<usize>());
+    });
+}
