@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const TASKS: usize = 3;
+const SESSION: &str = "0123456789abcdef0123456789abcdef";
 
 /// Opens a session, takes what comes alone, and leaves batches to the script.
 fn besides(seen: &Seen) -> Act {
     match &seen.line {
         line if line.starts_with("POST /v1/sessions ") => {
-            let id = "0123456789abcdef0123456789abcdef";
-            Act::Answer(201, "", json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+            Act::Answer(201, "", json!({"id": SESSION, "number": 40, "ttl": "30s", "expires_in": "30s"}))
         }
         line if line.starts_with("POST /v1/locks") => held(seen),
         line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
@@ -143,4 +143,7 @@ async fn who_leaves_before_the_answer_gives_back_what_it_may_have_got() {
     asking.abort();
     let given_back = server.until("POST /v1/batch", 2).await;
     assert_eq!(ids(&given_back[1], "release"), ids(&asked[0], "acquire"));
+    // An acquire that is still on its way takes nothing for as long as the session lives.
+    let named = calls(&given_back[1]).iter().all(|call| call["release"]["session"] == SESSION);
+    assert!(named, "{:?}", given_back[1]);
 }
