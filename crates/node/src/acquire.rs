@@ -10,7 +10,7 @@ use crate::{
     look::{Look, look},
     node::Node,
     open_request::OpenRequest,
-    view,
+    positions, view,
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
@@ -174,7 +174,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         let revision = answer.revision;
         let outcome = match answer.result {
             Err(Rejection::LockHeld { holder, ahead }) => {
-                let in_the_way = self.node.0.replica.read(|state| view::front(state, self.locks(), &holder, ahead));
+                let in_the_way = view::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
                 let refused = Rejection::LockHeld { holder, ahead };
                 return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
             }
@@ -250,9 +250,7 @@ impl<RT: AsyncRuntime> Request<RT> {
 
     /// Gives up waiting, unless it was granted by then.
     pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
-        let state = self.node.0.replica.state();
-        let in_the_way = self.node.0.positions.of_grant(&state, self.locks(), standing.number).unwrap_or_default();
-        drop(state);
+        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), standing.number).unwrap_or_default();
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
         match answer.result {
@@ -309,11 +307,10 @@ impl<RT: AsyncRuntime> Request<RT> {
         let deadline = RT::Instant::now() + self.call.timeout;
         self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
         let grant = self.call.acquire.grant;
-        self.node.0.replica.read(|state| {
-            let value = view::grant_in_queue(state, &grant, &self.node.0.positions).ok_or(UNKNOWN)?;
-            let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
-            Ok(At { value: acquired, revision: state.revision() })
-        })
+        let state = self.node.0.replica.state();
+        let value = view::grant_in_queue(&state, &grant).ok_or(UNKNOWN)?;
+        let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
+        Ok(At { value: acquired, revision: state.revision() })
     }
 
     /// A grant that was given by this very request, as the request has it.

@@ -2,11 +2,13 @@
 
 mod ahead;
 mod orders;
+mod pages;
 mod sessions;
 mod tree;
 
 pub use ahead::{Ahead, InTheWay};
 pub use orders::{BreakCall, SetLockCall};
+pub use pages::{OwnedAfter, PageQuery};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -16,6 +18,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{
     command::{Acquire, HolderFacts, Meta, Rejection, Want},
+    queue_view::QueueKey,
     record::Revocation,
     statistics::Statistics,
 };
@@ -237,7 +240,7 @@ pub struct GrantView {
     pub meta: Meta,
     /// Its place, while it waits.
     pub in_the_way: Option<InTheWay>,
-    /// The number of the one it waits for, with the owner, while it waits.
+    /// The number of the one it waits for, with the owner, while it waits; none where many readers stand between the two.
     pub waits_for: Option<HolderFacts>,
     /// When it queued.
     pub queued_at: WallMillis,
@@ -268,8 +271,12 @@ pub enum GrantLookup {
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Those who hold it.
+    /// A page of those who hold it.
     pub holders: Vec<QueueItem>,
+    /// The holder behind which the next page begins; none after the last.
+    pub next: Option<GrantNumber>,
+    /// How many hold it.
+    pub holder_count: u64,
     /// How many wait.
     pub waiting: u64,
     /// Its limit.
@@ -282,6 +289,19 @@ pub struct LockInfo {
     pub last_token: Option<FencingToken>,
     /// What is counted of it.
     pub statistics: Option<Statistics>,
+}
+
+/// A page of a lock's queue, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueView {
+    /// Those who stand there, in order.
+    pub items: Vec<QueueItem>,
+    /// The place behind which the next page begins; none after the last.
+    pub next: Option<QueueKey>,
+    /// How many hold the lock.
+    pub holder_count: u64,
+    /// How many wait for it.
+    pub waiting: u64,
 }
 
 /// One who stands in a queue, as everybody may see it.

@@ -5,12 +5,11 @@
 
 use crate::{
     acquire::{Standing, UNKNOWN, expires_in, uncertain},
-    api::{At, CallError, GrantView, InTheWay},
+    api::{At, CallError, GrantView},
     clock::wall_now,
     node::Node,
     open_request::OpenRequest,
-    positions::AHEAD_MAX,
-    view,
+    positions, view,
 };
 use fairhold_state::{
     State,
@@ -136,13 +135,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         if view.value.mode == Mode::Exclusive {
             return Ok(view);
         }
-        let others = |state: &State| {
-            let holders = state.lock(&view.value.lock).holders.into_iter();
-            let others: Vec<_> = holders.filter(|holder| holder.number != view.value.number).collect();
-            let position = others.len() as u64 + 1;
-            InTheWay { position, ahead: view::first_ahead(others.into_iter().take(AHEAD_MAX)), estimate: None }
-        };
-        let in_the_way = self.0.replica.read(others);
+        let state = self.0.replica.state();
+        let in_the_way = positions::of_upgrade(&state, &view.value.lock, view.value.number);
         let holder = in_the_way.ahead.first().map(|first| first.facts.clone());
         Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
     }

@@ -11,7 +11,7 @@ use crate::{
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
-    view,
+    positions, view,
 };
 use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -231,7 +231,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
             return None;
         }
         let view = view::grant_of(&state, grant)?;
-        let in_the_way = node.0.positions.of_grant(&state, self.request.locks(), standing.number)?;
+        let in_the_way = positions::of_grant(&state, self.request.locks(), standing.number)?;
         let position = in_the_way.position;
         let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))

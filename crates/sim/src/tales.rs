@@ -1,4 +1,4 @@
-//! Stories that are told on purpose, not by a seed: each is of a fault that a seed found once.
+//! Stories that are told on purpose, not by a seed: each is of a fault that was found once.
 
 use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
 use fairhold_node::{

@@ -72,7 +72,8 @@ fn say(text: &str) {
 }
 
 async fn describe(api: &Api, name: &str, place: &QueuePlace) -> String {
-    let asked = timeout(HOLDER_WITHIN, api.call(&Request::get(format!("/v1/locks/{}?consistency=local", encode(name))))).await;
+    let asked =
+        timeout(HOLDER_WITHIN, api.call(&Request::get(format!("/v1/locks/{}?consistency=local&limit=1", encode(name))))).await;
     let lock: Option<Value> = asked.ok().and_then(Result::ok).and_then(|reply| reply.read().ok());
     let holder = lock.as_ref().and_then(|lock| lock["holders"].as_array()?.first());
     let held = holder.map(|holder| {

@@ -3,6 +3,7 @@
 mod batches;
 mod grants;
 mod looking;
+mod pages;
 mod server;
 
 use fairhold_client::{Client, Error, Lost, margin};
