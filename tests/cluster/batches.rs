@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client, Session, new_key, whole},
-    harness::{Cluster, SHORT, alone, report, together},
+    harness::{Cluster, NODES, SHORT, alone, report, together},
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -80,6 +80,29 @@ fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_beg
             assert!(refused.string("detail").starts_with("calls[1]: "), "{refused:?}");
         }
         assert_eq!(client.queue_numbers("first").await, [0_u64; 0]);
+    });
+}
+
+#[test]
+fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
+    const PAIRS: usize = 128;
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let session = cluster.client(0).open_session("60s", "pairs").await;
+        for node in 0..NODES {
+            let client = cluster.client(node);
+            for round in 0..10 {
+                let pair = |number: usize| {
+                    let (id, lock) = (new_key(), format!("pairs/{node}/{round}/{number}"));
+                    [json!({"acquire": {"id": id, "lock": lock, "session": session.id}}), json!({"release": {"id": id}})]
+                };
+                let calls: Vec<Value> = (0..PAIRS).flat_map(pair).collect();
+                let answer = client.send(&batch(&calls)).await.expect_status(200);
+                assert_eq!(statuses(&answer), [200, 204].repeat(PAIRS), "round {round} at node {}", node + 1);
+            }
+        }
+        let left = cluster.client(0).send(&Call::get(&format!("/v1/sessions/{}", session.number))).await.expect_status(200);
+        assert_eq!((left.number("grant_count"), left.json["grants"].as_array().map(Vec::len)), (0, Some(0)));
     });
 }
 
