@@ -100,6 +100,14 @@ pub enum CallError {
     Detached,
 }
 
+impl CallError {
+    /// Whether what was asked may have been done, or may yet be.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, CallError::Propose(ProposeError::Unknown(_)))
+    }
+}
+
 impl From<crate::ring::Compacted> for CallError {
     fn from(compacted: crate::ring::Compacted) -> CallError {
         CallError::Compacted { oldest: compacted.oldest }
@@ -143,11 +151,13 @@ pub struct ReadOptions {
 pub struct AcquireCall {
     /// The command, but for `if_busy` and `at`.
     pub acquire: Acquire,
+    /// Whether the caller chose the grant's id, and so may come again with it from elsewhere.
+    pub key_given: bool,
     /// How long to wait in the queue; zero: answer at once.
     pub wait: Duration,
     /// `Prefer: respond-async`: answer `Queued` instead of withdrawing when the wait is over.
     pub respond_async: bool,
-    /// How long the server may work on it, the wait not counted.
+    /// How long the server may work on it, all steps together and the time that it waits not counted.
     pub timeout: Duration,
 }
 

@@ -4,7 +4,7 @@
 //! not leave readers held back for nothing.
 
 use crate::{
-    acquire::{Standing, UNKNOWN, expires_in, uncertain},
+    acquire::{Standing, UNKNOWN, after_waiting, expires_in, uncertain},
     api::{At, CallError, GrantView},
     clock::wall_now,
     node::Node,
@@ -65,7 +65,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     async fn run_upgrade(self, grant: GrantId, wait: Duration, timeout: Duration, mut answer: oneshot::Sender<Answer>) {
-        let begun = RT::Instant::now();
+        let deadline = RT::Instant::now() + timeout;
         let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
         let proposed = self.propose(Command::Upgrade { grant, if_busy, at: wall_now() }, timeout).await;
         let committed = match proposed {
@@ -75,7 +75,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let revision = committed.revision;
         let result = match committed.result {
             Err(rejection) => Err(rejection.into()),
-            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, begun + timeout, None).await,
+            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
                 // Older than this request, in any case: so it is renewed at once.
                 let standing = Standing { number, session, attempt: attempt.saturating_add(1), token: None, revision };
@@ -83,7 +83,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 tokio::select! {
                     biased;
                     () = answer.closed() => return self.give_up_upgrade(grant, timeout).await,
-                    result = self.wait_upgrade(grant, standing, until, timeout) => result,
+                    result = self.wait_upgrade(grant, standing, until, deadline) => result,
                 }
             }
             Ok(
@@ -97,20 +97,21 @@ impl<RT: AsyncRuntime> Node<RT> {
         tell(answer, result);
     }
 
-    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, timeout: Duration) -> Answer {
+    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, deadline: RT::Instant) -> Answer {
         let begun = RT::Instant::now();
-        self.0.replica.wait_for_revision(standing.revision, begun + timeout).await.map_err(|error| uncertain(error.into()))?;
+        self.0.replica.wait_for_revision(standing.revision, deadline).await.map_err(|error| uncertain(error.into()))?;
         let own_timeout = self.0.replica.read(|state| {
             let session = state.session(standing.session).filter(|session| session.id.is_none());
             session.map(|session| Duration::from_millis(session.timeout_ms))
         });
         let open = own_timeout.map(|timeout| OpenRequest::keep(self, standing, timeout, begun));
         let proved = || open.as_ref().and_then(OpenRequest::proved);
+        let since = RT::Instant::now();
         loop {
             let mut place = self.0.hub.park(standing.number);
             let (seen, revision) = self.0.replica.read(|state| (look(state, &grant), state.revision()));
             match seen {
-                Look::Done => return self.converted(grant, revision, RT::Instant::now() + timeout, proved()).await,
+                Look::Done => return self.converted(grant, revision, after_waiting(deadline, since), proved()).await,
                 Look::GivenUp => return Err(CallError::Superseded),
                 Look::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
                 Look::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
@@ -120,14 +121,13 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.asked() => return Err(CallError::Detached),
                 () = place.woken() => {}
-                () = RT::sleep_until(until) => return self.end_upgrade(grant, timeout, proved()).await,
+                () = RT::sleep_until(until) => return self.end_upgrade(grant, after_waiting(deadline, since), proved()).await,
             }
         }
     }
 
     /// Gives up an upgrade that took too long, unless it has come about by then.
-    async fn end_upgrade(&self, grant: GrantId, timeout: Duration, proved: Option<RT::Instant>) -> Answer {
-        let deadline = RT::Instant::now() + timeout;
+    async fn end_upgrade(&self, grant: GrantId, deadline: RT::Instant, proved: Option<RT::Instant>) -> Answer {
         let command = Command::EndUpgrade { grant, at: wall_now() };
         let answer = self.propose_until_answered(command, deadline).await.map_err(|error| uncertain(error.into()))?;
         answer.result?;

@@ -1,5 +1,9 @@
 //! Stories that are told on purpose, not by a seed: each is of a fault that was found once.
 
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod untold;
+
 use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
 use fairhold_node::{
     Node,
