@@ -1,13 +1,32 @@
 //! Many calls in one request: each is what it would be alone.
 
 use crate::{
-    client::{Call, new_key},
-    harness::{Cluster, SHORT, together},
+    client::{Answer, Call, Client, Session, new_key, whole},
+    harness::{Cluster, NODES, SHORT, alone, report, together},
 };
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
-fn batch(calls: &[Value]) -> Call {
+pub(crate) fn batch(calls: &[Value]) -> Call {
     Call::post("/v1/batch").json(&json!({ "calls": calls }))
+}
+
+/// The statuses of a batch's calls, in order.
+pub(crate) fn statuses(answer: &Answer) -> Vec<u64> {
+    let answers = answer.json["answers"].as_array().unwrap_or_else(|| panic!("no answers: {answer:?}"));
+    answers.iter().map(|one| whole(one, "status")).collect()
+}
+
+/// Has a session take a lock so many times, by batches; each must be held, or wait.
+pub(crate) async fn take_often(client: &Client, session: &Session, lock: &str, mode: &str, count: usize) -> Vec<String> {
+    let ids: Vec<String> = (0..count).map(|_| new_key()).collect();
+    for some in ids.chunks(256) {
+        let acquire =
+            |id: &String| json!({"acquire": {"id": id, "lock": lock, "session": session.id, "mode": mode, "queue": true}});
+        let answer = client.send(&batch(&some.iter().map(acquire).collect::<Vec<_>>())).await.expect_status(200);
+        assert!(statuses(&answer).iter().all(|status| matches!(status, 200 | 202)), "{answer:?}");
+    }
+    ids
 }
 
 #[test]
@@ -86,5 +105,56 @@ fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_beg
             assert!(refused.string("detail").starts_with("calls[1]: "), "{refused:?}");
         }
         assert_eq!(client.queue_numbers("first").await, [0_u64; 0]);
+    });
+}
+
+#[test]
+fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
+    const PAIRS: usize = 128;
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let session = cluster.client(0).open_session("60s", "pairs").await;
+        for node in 0..NODES {
+            let client = cluster.client(node);
+            for round in 0..10 {
+                let pair = |number: usize| {
+                    let (id, lock) = (new_key(), format!("pairs/{node}/{round}/{number}"));
+                    [json!({"acquire": {"id": id, "lock": lock, "session": session.id}}), json!({"release": {"id": id}})]
+                };
+                let calls: Vec<Value> = (0..PAIRS).flat_map(pair).collect();
+                let answer = client.send(&batch(&calls)).await.expect_status(200);
+                assert_eq!(statuses(&answer), [200, 204].repeat(PAIRS), "round {round} at node {}", node + 1);
+            }
+        }
+        let left = cluster.client(0).send(&Call::get(&format!("/v1/sessions/{}", session.number))).await.expect_status(200);
+        assert_eq!((left.number("grant_count"), left.json["grants"].as_array().map(Vec::len)), (0, Some(0)));
+    });
+}
+
+#[test]
+fn a_place_behind_ten_thousand_readers_is_told_as_fast_as_one_behind_ten() {
+    const ASKED: usize = 128;
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(cluster.leader().await);
+        let mut took = Vec::new();
+        for readers in [10, 10_000] {
+            let session = client.open_session("60s", "readers").await;
+            let lock = format!("book/{readers}").replace('/', "%2F");
+            let name = format!("book/{readers}");
+            take_often(&client, &session, &name, "shared", readers).await;
+            let begun = Instant::now();
+            let ids = take_often(&client, &session, &name, "exclusive", ASKED).await;
+            took.push(begun.elapsed());
+            let last = client.send(&Call::get(&format!("/v1/grants/{}", ids[ASKED - 1]))).await.expect_status(200);
+            assert_eq!(last.number("position"), (readers + ASKED) as u64);
+            let before = client.send(&Call::get(&format!("/v1/grants/{}", ids[ASKED - 2]))).await.expect_status(200);
+            assert_eq!(whole(&last.json["waits_for"], "number"), before.number("number"), "{last:?}");
+            let shown = client.send(&Call::get(&format!("/v1/locks/{lock}"))).await.expect_status(200);
+            assert_eq!((shown.number("holder_count"), shown.number("queue_length")), (readers as u64, ASKED as u64));
+            assert_eq!(shown.json["holders"].as_array().map(Vec::len), Some(readers.min(100)));
+        }
+        report(&format!("{ASKED} places told behind ten readers in {:.0?}, behind ten thousand in {:.0?}", took[0], took[1]));
+        assert!(took[1] < took[0] * 5 + Duration::from_millis(100), "{took:?}");
     });
 }

@@ -297,8 +297,20 @@ impl Client {
 
     /// Those who stand for a lock, in order, as everybody sees them.
     pub(crate) async fn queue(&self, lock: &str) -> Vec<Value> {
-        let answer = self.send(&Call::get(&format!("/v1/locks/{lock}/queue"))).await.expect_status(200);
-        answer.json["items"].as_array().unwrap_or_else(|| panic!("no items: {answer:?}")).clone()
+        self.pages(&format!("/v1/locks/{lock}/queue"), "items").await
+    }
+
+    /// All entries of a list that comes in pages.
+    async fn pages(&self, path: &str, list: &str) -> Vec<Value> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = self.send(&Call::get(&format!("{path}?limit=1000{cursor}"))).await.expect_status(200);
+            all.extend(page.json[list].as_array().unwrap_or_else(|| panic!("no {list}: {page:?}")).iter().cloned());
+            match page.json["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return all,
+            }
+        }
     }
 
     /// The public numbers of those who stand for a lock, in order.
@@ -308,9 +320,7 @@ impl Client {
 
     /// The public numbers of those who hold a lock.
     pub(crate) async fn holders(&self, lock: &str) -> Vec<u64> {
-        let answer = self.send(&Call::get(&format!("/v1/locks/{lock}"))).await.expect_status(200);
-        let holders = answer.json["holders"].as_array().unwrap_or_else(|| panic!("no holders: {answer:?}"));
-        holders.iter().map(|holder| whole(holder, "number")).collect()
+        self.pages(&format!("/v1/locks/{lock}"), "holders").await.iter().map(|holder| whole(holder, "number")).collect()
     }
 
     /// Whether a fence lets a token pass.

@@ -1,6 +1,7 @@
 //! The client commands: what they print, what they end with, and that they explain themselves.
 
 use crate::{
+    batches::take_often,
     client::{Call, new_key},
     harness::{Cluster, LONG, SHORT, alone, free_port, report, together},
     queue::standing,
@@ -66,6 +67,33 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         client.keepalive(&session).await.expect_problem(410, "session_expired");
         said(&at(&cluster, 0, &["locks", "break", "orders/42", "--reason", "test"]).await, 0);
         assert_eq!(client.holders("orders%2F42").await, [0_u64; 0]);
+    });
+}
+
+#[test]
+fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_is_asked_for() {
+    const MANY: usize = 1_100;
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "owner").await;
+        take_often(&client, &session, "book", "shared", MANY).await;
+        take_often(&client, &session, "desk", "exclusive", 120).await;
+        let number = session.number.to_string();
+        let lines = async |arguments: &[&str]| said(&at(&cluster, 1, arguments).await, 0).lines().count();
+        assert_eq!(lines(&["locks", "show", "book"]).await, MANY, "a row for each holder");
+        assert_eq!(lines(&["locks", "show", "book", "--limit", "7"]).await, 7);
+        assert_eq!(lines(&["locks", "queue", "book"]).await, MANY);
+        assert_eq!(lines(&["locks", "queue", "desk", "-o", "ndjson"]).await, 120);
+        assert_eq!(lines(&["locks", "queue", "book", "-o", "table"]).await, MANY + 1, "and the headings, once");
+        assert_eq!(lines(&["sessions", "show", &number]).await, MANY + 120 + 1, "a row for each grant, and one for itself");
+
+        let json = |output: &Output| serde_json::from_str::<serde_json::Value>(&said(output, 0)).expect("JSON");
+        let page = json(&at(&cluster, 1, &["locks", "queue", "desk", "-o", "json"]).await);
+        let cursor = page["next_cursor"].as_str().expect("there is more");
+        assert_eq!((page["items"].as_array().map(Vec::len), &page["queue_length"]), (Some(100), &119.into()));
+        let rest = json(&at(&cluster, 1, &["locks", "queue", "desk", "-o", "json", "--cursor", cursor]).await);
+        assert_eq!((rest["items"].as_array().map(Vec::len), &rest["next_cursor"]), (Some(20), &serde_json::Value::Null));
     });
 }
 

@@ -2,9 +2,13 @@
 
 use crate::{
     client::{Call, Grant, new_key},
+    going_away::ask_with,
     harness::{Cluster, LONG, NODES, SHORT, alone, together},
     queue::standing,
 };
+use rustix::process::Signal;
+use std::time::Duration;
+use tokio::net::TcpStream;
 
 #[test]
 fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing() {
@@ -140,4 +144,66 @@ fn a_retry_on_another_node_takes_the_place_over() {
 
 fn numbers(items: &[serde_json::Value]) -> Vec<u64> {
     items.iter().map(|item| crate::client::whole(item, "number")).collect()
+}
+
+/// Asks for a lock with a key, on a connection of its own.
+async fn ask(url: &str, path: &str, key: &str) -> TcpStream {
+    ask_with(url, path, &format!("Idempotency-Key: {key}\r\n")).await
+}
+
+/// Waits until an answer has arrived, and resets the connection without reading it, as a program does that is killed.
+async fn answered_and_reset(stream: TcpStream) {
+    stream.readable().await.expect("an answer");
+    stream.set_zero_linger().expect("a socket");
+}
+
+#[test]
+fn a_duplicate_that_was_stuck_in_a_stopped_node_takes_nothing_from_the_caller_that_went_elsewhere() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let [stuck, other] = cluster.followers().await;
+        let (client, key) = (cluster.client(other), new_key());
+        cluster.nodes[stuck].signal(Signal::STOP);
+        let duplicate = ask(&cluster.nodes[stuck].url, "/v1/locks/crane?ttl=1h&owner=o", &key).await;
+        let held = client.acquire_with(&Call::post("/v1/locks/crane?ttl=1h&owner=o").key(&key)).await;
+        cluster.nodes[stuck].signal(Signal::CONT);
+        answered_and_reset(duplicate).await;
+        // What becomes of a grant whose answer nobody has read is seen with another one, later.
+        let unread = ask(&cluster.nodes[stuck].url, "/v1/locks/hook?ttl=1h&owner=o", &new_key()).await;
+        answered_and_reset(unread).await;
+        client.acquire("hook", "wait=10s").await;
+        assert_eq!(client.holders("crane").await, [held.number], "the caller was told that it holds");
+        assert!(client.fence_passes("crane", held.token).await);
+        client.release(&held.id).await;
+    });
+}
+
+#[test]
+fn a_waiter_that_a_stuck_duplicate_replaced_asks_again_and_has_its_place() {
+    alone(SHORT, async {
+        let cluster = Cluster::start().await;
+        let [stuck, other] = cluster.followers().await;
+        let (client, key) = (cluster.client(other), new_key());
+        let holder = client.acquire("crane", "ttl=60s").await;
+        let path = "/v1/locks/crane?wait=60s&ttl=60s&owner=o";
+        cluster.nodes[stuck].signal(Signal::STOP);
+        let duplicate = ask(&cluster.nodes[stuck].url, path, &key).await;
+        let waits = {
+            let (client, call) = (cluster.client(other), Call::post(path).key(&key));
+            tokio::spawn(async move { client.once(&call).await })
+        };
+        let place = standing(&client, "crane", 2).await;
+        cluster.nodes[stuck].signal(Signal::CONT);
+        waits.await.expect("the waiter's task").expect_problem(504, "deadline_exceeded");
+        drop(duplicate);
+        // As a program does that retries after a second.
+        crate::harness::pass(Duration::from_secs(1)).await;
+        let again = {
+            let (client, call) = (cluster.client(other), Call::post(path).key(&key));
+            tokio::spawn(async move { client.once(&call).await })
+        };
+        client.release(&holder.id).await;
+        let held = Grant::from_answer(&again.await.expect("the waiter's task"));
+        assert_eq!(Some(held.number), place[1]["number"].as_u64(), "the place is the old one");
+    });
 }

@@ -51,9 +51,14 @@ fn a_client_that_disconnects_while_it_waits_is_out_of_the_queue_within_a_second(
 
 /// Asks for a lock on a connection of its own, which can be hung up.
 async fn ask(url: &str, path: &str) -> TcpStream {
+    ask_with(url, path, "").await
+}
+
+/// The same with a header, which ends its line.
+pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
-    let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\n\r\n");
+    let request = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{header}Content-Length: 0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("a request can be sent");
     stream
 }

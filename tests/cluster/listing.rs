@@ -1,16 +1,25 @@
 //! Locks and sessions are listed page by page, and the pages hang together while locks come and go.
 
 use crate::{
-    client::{Answer, Call, Client},
+    batches::take_often,
+    client::{Answer, Call, Client, whole},
     harness::{Cluster, SHORT, together},
 };
 
 /// The names on all pages from that one on, by the links from page to page.
 async fn follow(client: &Client, first: &str, field: &str) -> Vec<String> {
+    follow_list(client, first, "items", field).await
+}
+
+/// The same of another list than `items`.
+async fn follow_list(client: &Client, first: &str, list: &str, field: &str) -> Vec<String> {
     let (mut path, mut names) = (first.to_owned(), Vec::new());
     loop {
         let page = client.send(&Call::get(&path)).await.expect_status(200);
-        names.extend(items(&page).iter().map(|item| item[field].to_string().trim_matches('"').to_owned()));
+        let entries = page.json[list].as_array().unwrap_or_else(|| panic!("no {list}: {page:?}"));
+        names.extend(
+            entries.iter().map(|entry| if field.is_empty() { entry } else { &entry[field] }.to_string().replace('"', "")),
+        );
         let link = page.header("link").map(str::to_owned);
         assert_eq!(link.is_some(), page.json["next_cursor"].is_string(), "{page:?}");
         let Some(link) = link else { return names };
@@ -71,5 +80,96 @@ fn sessions_are_listed_page_by_page() {
         }
         assert_eq!(follow(&client, "/v1/sessions?limit=1", "number").await, numbers);
         assert_eq!(follow(&client, "/v1/sessions?limit=3", "number").await, numbers);
+    });
+}
+
+#[test]
+fn a_queue_is_shown_page_by_page_while_it_moves() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "queued").await;
+        let readers = take_often(&client, &session, "book", "shared", 3).await;
+        let writers = take_often(&client, &session, "book", "exclusive", 5).await;
+        let behind = take_often(&client, &session, "book", "shared", 2).await;
+        let all = client.queue_numbers("book").await;
+        let numbers = |numbers: &[u64]| numbers.iter().map(u64::to_string).collect::<Vec<_>>();
+        for limit in [1, 2, 3, 100] {
+            let path = format!("/v1/locks/book/queue?limit={limit}");
+            assert_eq!(follow(&cluster.client(limit), &path, "number").await, numbers(&all), "{limit} at a time");
+            let positions: Vec<String> = (1..=10).map(|position| position.to_string()).collect();
+            assert_eq!(follow(&client, &path, "position").await, positions, "{limit} at a time");
+        }
+        let whole_queue = client.queue("book").await;
+        let by_pages = follow(&client, "/v1/locks/book/queue?limit=1", "waits_for").await;
+        let waits_for: Vec<String> = whole_queue.iter().map(|item| item["waits_for"].to_string().replace('"', "")).collect();
+        assert_eq!(by_pages, waits_for, "a page by itself says for whom each waits");
+        assert_eq!(follow_list(&client, "/v1/locks/book?limit=2", "holders", "number").await, numbers(&all[..3]));
+
+        // Those at the end of a page go, and so do some before and behind them.
+        let page = client.send(&Call::get("/v1/locks/book/queue?limit=5")).await.expect_status(200);
+        assert_eq!((page.number("holder_count"), page.number("queue_length")), (3, 7));
+        for id in [&readers[1], &writers[0], &writers[1], &writers[2]] {
+            client.release(id).await;
+        }
+        let rest = format!("/v1/locks/book/queue?cursor={}", page.string("next_cursor"));
+        assert_eq!(follow(&client, &rest, "number").await, numbers(&all[6..]));
+        assert_eq!(follow(&client, &rest, "position").await, ["3", "4", "5", "6"], "those ahead have become fewer");
+        let holders = client.send(&Call::get("/v1/locks/book?limit=1")).await.expect_status(200);
+        client.release(&readers[0]).await;
+        let rest = format!("/v1/locks/book?cursor={}", holders.string("next_cursor"));
+        assert_eq!(follow_list(&client, &rest, "holders", "number").await, numbers(&all[2..3]));
+        for (path, cursor) in [("queue", "41"), ("queue", "queued-41"), ("", "held-41")] {
+            let path = format!("/v1/locks/book/{path}?cursor={cursor}").replace("/?", "?");
+            client.send(&Call::get(&path)).await.expect_problem(400, "bad_request");
+        }
+        assert_eq!(behind.len(), 2);
+    });
+}
+
+#[test]
+fn what_a_session_owns_is_shown_page_by_page_while_it_changes() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let session = client.open_session("60s", "owner").await;
+        let several = Call::post("/v1/locks").json(&serde_json::json!({
+            "locks": [{"name": "several/a"}, {"name": "several/b"}, {"name": "several/c"}], "session": session.id,
+        }));
+        client.acquire_with(&several).await;
+        let singles = take_often(&client, &session, "book", "shared", 20).await;
+        for number in 0..4 {
+            let path = format!("/v1/nodes/node-{number}?session={}", session.id);
+            client.send(&Call::put(&path, "")).await.expect_status(201);
+        }
+        let path = format!("/v1/sessions/{}", session.number);
+        let shown = client.send(&Call::get(&path)).await.expect_status(200);
+        assert_eq!((shown.number("grant_count"), shown.number("ephemeral_count")), (21, 4));
+        assert_eq!(shown.json["next_cursor"], serde_json::Value::Null, "ordinary sizes are on one page");
+        let grants = follow_list(&client, &path, "grants", "lock").await;
+        assert_eq!((grants.len(), &grants[..4]), (23, &["several/a", "several/b", "several/c", "book"].map(str::to_owned)[..]));
+        for limit in [1, 2, 7] {
+            let path = format!("{path}?limit={limit}");
+            assert_eq!(follow_list(&cluster.client(1), &path, "grants", "lock").await, grants, "{limit} at a time");
+            let nodes = follow_list(&client, &path, "ephemeral_nodes", "").await;
+            assert_eq!(nodes, ["/node-0", "/node-1", "/node-2", "/node-3"], "{limit} at a time");
+        }
+        let page = client.send(&Call::get(&format!("{path}?limit=5"))).await.expect_status(200);
+        let last = whole(&page.json["grants"][4], "number");
+        client.release(&singles[1]).await;
+        client.release(&singles[2]).await;
+        let rest = format!("{path}?cursor={}", page.string("next_cursor"));
+        let rest = follow_list(&client, &rest, "grants", "number").await;
+        assert!(
+            rest.len() == 17 && rest.iter().all(|number| number.parse::<u64>().is_ok_and(|number| number > last)),
+            "{rest:?}"
+        );
+
+        let listed = client.send(&Call::get("/v1/sessions")).await.expect_status(200);
+        let row = items(&listed).iter().find(|row| whole(row, "number") == session.number).expect("it is listed");
+        let counts = [&row["grants"], &row["ephemeral_nodes"]].map(|list| list.as_array().map(Vec::len));
+        assert_eq!((counts, whole(row, "grant_count")), ([Some(16), Some(4)], 19), "{row}");
+        let rest = format!("{path}?cursor={}", row["next_cursor"].as_str().expect("there is more"));
+        assert_eq!(follow_list(&client, &rest, "grants", "lock").await.len(), 21 - 16);
     });
 }

@@ -93,7 +93,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
             for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
                 table.row(vec![name.clone(), cell(&cluster, name)]);
             }
-            form::write(&table.text(Form::of(asked)))
+            form::write(&table.take(Form::of(asked)))
         }
         ClusterCommand::Members => {
             let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR"]);
@@ -104,7 +104,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
                 let cells = ["id", "role", "url", "peer", "lag", "silent_for"].map(|field| cell(member, field));
                 table.row(cells.to_vec());
             }
-            if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
+            if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.take(Form::of(asked))) }
         }
     }
 }

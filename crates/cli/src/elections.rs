@@ -98,7 +98,7 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
         table.row(vec!["leader".to_owned(), cell(&answer["leader"], "owner")]);
         table.row(vec!["held_for".to_owned(), cell(&answer["leader"], "held_for")]);
     }
-    form::write(&table.text(Form::of(asked)))
+    form::write(&table.take(Form::of(asked)))
 }
 
 /// Writes a line for each thing seen, until nobody reads.

@@ -3,7 +3,7 @@
 mod take;
 
 use crate::{
-    locks::{Fields, show_one},
+    pages::{Fields, show_one},
     remote::{
         self, Api, Failure, ReadArgs, RemoteArgs, Request,
         api::{Reply, encode},

@@ -1,10 +1,13 @@
 //! `fairhold locks`: which locks there are, who holds them and who waits; and asking for one back, breaking one, and what it
 //! allows.
 
-use crate::remote::{
-    self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
-    api::encode,
-    form::{self, Form, Table, cell},
+use crate::{
+    pages::{self, Fields, PageArgs, list},
+    remote::{
+        self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
+        api::encode,
+        form::{self, Form, Table, cell},
+    },
 };
 use clap::Subcommand;
 use reqwest::Method;
@@ -50,6 +53,9 @@ enum LocksCommand {
     Show {
         /// The lock
         name: String,
+        /// The page to show.
+        #[command(flatten)]
+        page: PageArgs,
         /// Newer than what.
         #[command(flatten)]
         news: NewsArgs,
@@ -60,6 +66,9 @@ enum LocksCommand {
     Queue {
         /// The lock
         name: String,
+        /// The page to show.
+        #[command(flatten)]
+        page: PageArgs,
         /// Newer than what.
         #[command(flatten)]
         news: NewsArgs,
@@ -134,17 +143,6 @@ enum LocksCommand {
     },
 }
 
-/// Which page of a listing.
-#[derive(Debug, clap::Args)]
-pub(crate) struct PageArgs {
-    /// Show one page of at most so many [default: all; one page with -o json]
-    #[arg(long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-    /// Begin where an earlier page ended: its next_cursor
-    #[arg(long, value_name = "CURSOR")]
-    pub(crate) cursor: Option<String>,
-}
-
 /// Asks and writes.
 pub(crate) fn main(args: &LocksArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
@@ -162,22 +160,21 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             );
             list(api, &read.of(request), page, asked, &fields).await
         }
-        LocksCommand::Show { name, news } => {
-            show(&api.call(&news.of(Request::get(format!("/v1/locks/{}", encode(name))))).await?, asked)
+        LocksCommand::Show { name, page, news } => {
+            show(api, &news.of(Request::get(format!("/v1/locks/{}", encode(name)))), page, asked).await
         }
         LocksCommand::Fence { name, token, grant, read } => {
             let request = Request::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
             let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
             if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
-        LocksCommand::Queue { name, news } => {
+        LocksCommand::Queue { name, page, news } => {
             let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
-            let reply = api.call(&news.of(request)).await?;
             let fields = Fields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
-            show_items(&reply, asked, &fields)
+            list(api, &news.of(request), page, asked, &fields).await
         }
         LocksCommand::History { name, at, page, read } => {
             let request = Request::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
@@ -213,87 +210,20 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
 }
 
 /// Who holds it: a row each.
-fn show(reply: &remote::api::Reply, asked: Option<Form>) -> Result<(), Failure> {
-    if Form::is_body(asked) {
-        return form::write_body(reply);
-    }
-    let lock: Value = reply.read()?;
+async fn show(api: &Api, request: &Request, page: &PageArgs, asked: Option<Form>) -> Result<(), Failure> {
     let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
-    let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
-    for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
-        let of = |field| cell(&holder, field);
-        let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
-        table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
-    }
-    form::write(&table.text(Form::of(asked)))
-}
-
-/// Headings, and the field below each; a dot goes one level down.
-pub(crate) struct Fields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
-
-impl Fields {
-    fn add(&self, table: &mut Table, item: &Value) {
-        let find = |field: &&str| match field.split_once('.') {
-            Some((outer, inner)) => cell(&item[outer], inner),
-            None => cell(item, field),
-        };
-        table.row(self.1.iter().map(find).collect());
-    }
-}
-
-/// Writes one answer as one row.
-pub(crate) fn show_one(reply: &remote::api::Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
-    if Form::is_body(asked) {
-        return form::write_body(reply);
-    }
-    let mut table = Table::new(fields.0);
-    fields.add(&mut table, &reply.read()?);
-    form::write(&table.text(Form::of(asked)))
-}
-
-/// Writes the items of one answer.
-pub(crate) fn show_items(reply: &remote::api::Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
-    if asked == Some(Form::Json) {
-        return form::write_body(reply);
-    }
-    let body: Value = reply.read()?;
-    let mut table = Table::new(fields.0);
-    for item in body["items"].as_array().into_iter().flatten() {
-        if asked == Some(Form::Ndjson) {
-            form::write_line(item)?;
-        } else {
-            fields.add(&mut table, item);
+    pages::follow(api, request, page, asked, |reply| {
+        if Form::is_body(asked) {
+            return form::write_body(reply);
         }
-    }
-    if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
-}
-
-/// Writes a listing: page after page, or the one that was asked for.
-pub(crate) async fn list(
-    api: &Api,
-    request: &Request,
-    page: &PageArgs,
-    asked: Option<Form>,
-    fields: &Fields,
-) -> Result<(), Failure> {
-    let (mut cursor, mut table, mut request) = (page.cursor.clone(), Table::new(fields.0), request.clone());
-    loop {
-        let reply = api.call(&request.clone().parameter("limit", page.limit).parameter("cursor", cursor.as_ref())).await?;
-        request = request.next_page();
-        if asked == Some(Form::Json) {
-            return form::write_body(&reply);
+        let lock: Value = reply.read()?;
+        let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
+        for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
+            let of = |field| cell(&holder, field);
+            let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
+            table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
         }
-        let body: Value = reply.read()?;
-        for item in body["items"].as_array().into_iter().flatten() {
-            match asked {
-                Some(Form::Ndjson) => form::write_line(item)?,
-                Some(Form::Table | Form::Plain | Form::Json) | None => fields.add(&mut table, item),
-            }
-        }
-        cursor = body["next_cursor"].as_str().map(str::to_owned);
-        if cursor.is_none() || page.limit.is_some() {
-            break;
-        }
-    }
-    if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.text(Form::of(asked))) }
+        form::write(&table.take(Form::of(asked)))
+    })
+    .await
 }

@@ -18,6 +18,7 @@ mod locks;
 mod member;
 mod node;
 mod output;
+mod pages;
 mod remote;
 mod serve;
 mod sessions;

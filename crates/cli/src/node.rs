@@ -1,8 +1,8 @@
 //! `fairhold node`: the tree of nodes, read and written.
 
 use crate::{
-    locks::{Fields, PageArgs, list, show_one},
     output,
+    pages::{Fields, PageArgs, list, show_one},
     remote::{
         self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
         api::node_path,
@@ -209,7 +209,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
             for name in stat.as_object().into_iter().flatten().map(|(name, _)| name) {
                 table.row(vec![name.clone(), cell(&stat, name)]);
             }
-            form::write(&table.text(Form::of(asked)))
+            form::write(&table.take(Form::of(asked)))
         }
         NodeCommand::Watch { path, from } => {
             let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);

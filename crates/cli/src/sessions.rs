@@ -2,7 +2,7 @@
 
 use crate::{
     grants::RENEWED,
-    locks::{Fields, PageArgs, list, show_one},
+    pages::{self, Fields, PageArgs, list, show_one},
     remote::{
         self, Api, Failure, ReadArgs, RemoteArgs, Request,
         api::encode,
@@ -44,6 +44,9 @@ enum SessionsCommand {
         /// Its number, or its secret id
         #[arg(value_name = "NUMBER|ID")]
         session: String,
+        /// The page to show.
+        #[command(flatten)]
+        page: PageArgs,
         /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
@@ -106,21 +109,8 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
             );
             list(api, &read.of(Request::get("/v1/sessions")), page, asked, &fields).await
         }
-        SessionsCommand::Show { session, read } => {
-            let reply = api.call(&read.of(Request::get(format!("/v1/sessions/{}", encode(session))))).await?;
-            if Form::is_body(asked) {
-                return form::write_body(&reply);
-            }
-            let session: Value = reply.read()?;
-            let mut table = Table::new(&["WHAT", "NAME", "STATE"]);
-            table.row(vec!["session".to_owned(), cell(&session, "name"), cell(&session, "ttl")]);
-            for grant in session["grants"].as_array().into_iter().flatten() {
-                table.row(vec![format!("grant {}", cell(grant, "number")), cell(grant, "lock"), cell(grant, "state")]);
-            }
-            for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
-                table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
-            }
-            form::write(&table.text(Form::of(asked)))
+        SessionsCommand::Show { session, page, read } => {
+            show(api, &read.of(Request::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await
         }
         SessionsCommand::Open { ttl, name, meta } => {
             let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
@@ -144,6 +134,28 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
     }
 }
 
+/// What it owns: a row each, of one page after the other.
+async fn show(api: &Api, request: &Request, page: &PageArgs, asked: Option<Form>) -> Result<(), Failure> {
+    let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
+    pages::follow(api, request, page, asked, |reply| {
+        if Form::is_body(asked) {
+            return form::write_body(reply);
+        }
+        let session: Value = reply.read()?;
+        if std::mem::take(&mut is_first) {
+            table.row(vec!["session".to_owned(), cell(&session, "name"), cell(&session, "ttl")]);
+        }
+        for grant in session["grants"].as_array().into_iter().flatten() {
+            table.row(vec![format!("grant {}", cell(grant, "number")), cell(grant, "lock"), cell(grant, "state")]);
+        }
+        for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
+            table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
+        }
+        form::write(&table.take(Form::of(asked)))
+    })
+    .await
+}
+
 /// One by its own call, which says for how long it lives; several by one call.
 async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<(), Failure> {
     if let [id] = ids {
@@ -162,7 +174,7 @@ async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<()
                 table.row(vec![id.as_str().unwrap_or("-").to_owned(), state.to_owned()]);
             }
         }
-        form::write(&table.text(Form::of(asked)))?;
+        form::write(&table.take(Form::of(asked)))?;
     }
     match kept["expired"].as_array().map_or(0, Vec::len) {
         0 => Ok(()),

@@ -21,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 /// How many locks are looked at.
 const LOCKS_MAX: usize = 50;
+/// How many of the chosen lock's queue are.
+const QUEUE_MAX: usize = 100;
 
 /// What `top` was told.
 #[derive(Debug, clap::Args)]
@@ -136,13 +138,15 @@ async fn look_at(api: &Api, before: &Look, chosen: usize) -> Look {
 
 async fn ask(api: &Api, chosen: usize) -> Result<Look, Failure> {
     let cluster = api.call(&Request::get("/v1/cluster")).await?.read()?;
-    let request = Request::get("/v1/locks?sort=longest_wait&consistency=local");
+    let request = Request::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
     let listed: Value = api.call(&request).await?.read()?;
-    let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
-    locks.truncate(LOCKS_MAX);
+    let locks = listed["items"].as_array().cloned().unwrap_or_default();
     let name = locks.get(chosen.min(locks.len().saturating_sub(1))).and_then(|lock| lock["lock"].as_str());
     let queue: Value = match name {
-        Some(name) => api.call(&Request::get(format!("/v1/locks/{}/queue?consistency=local", encode(name)))).await?.read()?,
+        Some(name) => {
+            let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
+            api.call(&Request::get(path)).await?.read()?
+        }
         None => Value::Null,
     };
     let queue = queue["items"].as_array().cloned().unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::{
     endpoints::Endpoint,
     error::Error,
     exchange::{Call, Reply, Tried},
-    reading::{Reading, freshness},
+    reading::{PAGE, Reading, freshness, page},
     url::encode,
 };
 use fairhold_types::{Code, NodeId, SessionNumber, dto};
@@ -154,7 +154,7 @@ fn definite(tried: Tried) -> Result<Reply, Error> {
 freshness!(Sessions);
 
 impl Sessions {
-    /// All of them, by number.
+    /// All of them, by number, each with the first of what it owns.
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no answer came in the client's time.
@@ -162,12 +162,35 @@ impl Sessions {
         self.client.pages("/v1/sessions", self.reading).await
     }
 
-    /// One of them, with what it owns. Nothing where none has this number, or it has ended.
+    /// One of them, with all that it owns. Nothing where none has this number, or it has ended. What it owns is read page after
+    /// page where there is very much of it.
     ///
     /// # Errors
     /// As [`list`](Sessions::list).
     pub async fn get(&self, number: SessionNumber) -> Result<Option<dto::Session>, Error> {
-        let reply = self.client.send(&self.reading.of(get(&format!("/v1/sessions/{number}")))).await?;
+        let Some(mut session) = self.get_page(number, PAGE, None).await? else { return Ok(None) };
+        while let Some(cursor) = session.next_cursor.take() {
+            let Some(more) = self.get_page(number, PAGE, Some(&cursor)).await? else { return Ok(None) };
+            session.grants.extend(more.grants);
+            session.ephemeral_nodes.extend(more.ephemeral_nodes);
+            session.next_cursor = more.next_cursor;
+        }
+        Ok(Some(session))
+    }
+
+    /// The same with one page of at most so many of its grants, and of its nodes, 1 to 1,000, beginning where an earlier one
+    /// ended.
+    ///
+    /// # Errors
+    /// As [`list`](Sessions::list).
+    pub async fn get_page(
+        &self,
+        number: SessionNumber,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Option<dto::Session>, Error> {
+        let path = page(&format!("/v1/sessions/{number}"), limit, cursor);
+        let reply = self.client.send(&self.reading.of(get(&path))).await?;
         match reply.problem().code {
             Some(Code::SessionNotFound) => Ok(None),
             _ => reply.json().map(Some),

@@ -5,7 +5,7 @@ use crate::{
     error::Error,
     exchange::{Call, Reply},
     news::News,
-    reading::{AsOf, Reading, freshness},
+    reading::{AsOf, PAGE, Reading, freshness, page},
     url::{encode, with_query},
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// let locks = client.locks();
 /// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   page after page, or .page(…)
 /// let lock = locks.get("deploy").await?.value; //                  who holds it, and how many wait
-/// let queue = locks.queue("deploy").await?; //                     who waits, for whom, and when that was so
+/// let queue = locks.queue("deploy").await?; //                     who waits, for whom, and when that was so; or queue_page(…)
 /// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   what came since
 /// let past = locks.history("deploy", None).await?; //              who held it, and how that ended
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a held grant has that token
@@ -66,20 +66,47 @@ impl Locks {
         ListLocks { locks: self.clone(), query: Vec::new() }
     }
 
-    /// Who holds a lock, and how many wait; a lock that was never used has no holders.
+    /// Who holds a lock, all of them, and how many wait; a lock that was never used has no holders. Where there are very many,
+    /// they are read page after page, and the revision is that of the first page.
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
     pub async fn get(&self, name: &str) -> Result<AsOf<dto::Lock>, Error> {
-        self.read(url(name, "")?).await?.as_of()
+        let AsOf { revision, value: mut lock } = self.get_page(name, PAGE, None).await?;
+        if let Some(cursor) = lock.next_cursor.take() {
+            let take = |page: dto::Lock| {
+                lock.holders.extend(page.holders);
+                page.next_cursor
+            };
+            self.client.follow(&url(name, "")?, self.reading, Some(cursor), take).await?;
+        }
+        Ok(AsOf { revision, value: lock })
     }
 
-    /// All who stand in a lock, in order, holders first.
+    /// The same with one page of at most so many holders, 1 to 1,000, beginning where an earlier one ended.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get).
+    pub async fn get_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<AsOf<dto::Lock>, Error> {
+        self.read(page(&url(name, "")?, limit, cursor)).await?.as_of()
+    }
+
+    /// All who stand in a lock, in order, holders first. Where there are very many, they are read page after page, and the
+    /// revision is that of the first page.
     ///
     /// # Errors
     /// As [`get`](Locks::get).
     pub async fn queue(&self, name: &str) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
-        items(&self.read(url(name, "/queue")?).await?)
+        let first = self.queue_page(name, PAGE, None).await?;
+        self.whole_queue(name, first).await
+    }
+
+    /// One page of those who stand in a lock, at most so many, 1 to 1,000, beginning where an earlier one ended.
+    ///
+    /// # Errors
+    /// As [`get`](Locks::get).
+    pub async fn queue_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<AsOf<dto::Queue>, Error> {
+        self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
     }
 
     /// The same, once somebody's place has changed since a revision, or since now; nothing where none has in that time. It is
@@ -94,8 +121,12 @@ impl Locks {
         after: Option<Revision>,
         wait: Duration,
     ) -> Result<Option<AsOf<Vec<dto::QueueItem>>>, Error> {
-        let news = News { path: &url(name, "/queue")?, reading: self.reading, after, wait: Some(wait) };
-        self.client.news(&news).await?.as_ref().map(items).transpose()
+        let path = page(&url(name, "/queue")?, PAGE, None);
+        let news = News { path: &path, reading: self.reading, after, wait: Some(wait) };
+        match self.client.news(&news).await? {
+            Some(reply) => self.whole_queue(name, reply.as_of()?).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Who held a lock, the newest first and those who hold it now before all; only who held it then, where a revision or a
@@ -126,7 +157,7 @@ impl Locks {
     /// # Errors
     /// As [`get`](Locks::get).
     pub async fn last_token(&self, name: &str) -> Result<Option<FencingToken>, Error> {
-        Ok(self.get(name).await?.value.last_token)
+        Ok(self.get_page(name, 1, None).await?.value.last_token)
     }
 
     /// For administrators: asks those who hold a lock to give it back. Nothing ends by it.
@@ -150,6 +181,19 @@ impl Locks {
     /// For administrators: what a lock allows. Say what, and `.await` it; what is not said stays as it is.
     pub fn set(&self, name: &str) -> SetLock {
         SetLock { locks: self.clone(), name: name.to_owned(), what: Map::new() }
+    }
+
+    /// Adds to the first page what follows it.
+    async fn whole_queue(&self, name: &str, first: AsOf<dto::Queue>) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
+        let AsOf { revision, value: dto::Queue { mut items, next_cursor, .. } } = first;
+        if next_cursor.is_some() {
+            let take = |page: dto::Queue| {
+                items.extend(page.items);
+                page.next_cursor
+            };
+            self.client.follow(&url(name, "/queue")?, self.reading, next_cursor, take).await?;
+        }
+        Ok(AsOf { revision, value: items })
     }
 
     async fn read(&self, path: String) -> Result<Reply, Error> {
@@ -200,12 +244,7 @@ impl ListLocks {
     /// # Errors
     /// As [`Locks::get`]; [`Error::Refused`] where something that was said is not known.
     pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<dto::ListedLock>, Error> {
-        let listing = self.with("limit", &limit.to_string());
-        let listing = match cursor {
-            Some(cursor) => listing.with("cursor", cursor),
-            None => listing,
-        };
-        listing.locks.read(listing.path()).await?.json()
+        self.locks.read(page(&self.path(), limit, cursor)).await?.json()
     }
 }
 
@@ -262,11 +301,6 @@ impl IntoFuture for SetLock {
             self.locks.client.send(&call).await?.json()
         })
     }
-}
-
-fn items(reply: &Reply) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
-    let AsOf { revision, value: queue } = reply.as_of::<dto::Queue>()?;
-    Ok(AsOf { revision, value: queue.items })
 }
 
 fn url(name: &str, what: &str) -> Result<String, Error> {

@@ -11,6 +11,7 @@ use crate::{
     error::{Error, Lost},
     exchange::Call,
     lease::Lease,
+    reading::{PAGE, page},
     terms::Terms,
     watch::Tidings,
 };
@@ -229,11 +230,13 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
     }
 }
 
-/// Looks which grants are left, where it can no longer be told which ended.
+/// Looks which grants are left, where it can no longer be told which ended. They come page by page, in the order of their
+/// numbers: one that was there before and is on no page has ended.
 async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease: &Lease) {
     let (inner, guarded, mut backoff) = (client.inner(), lookout.guarded(), Backoff::new());
-    let call = Call::new(Method::GET, format!("/v1/sessions/{session}"));
+    let (mut left, mut cursor) = (BTreeSet::new(), None::<String>);
     loop {
+        let call = Call::new(Method::GET, page(&format!("/v1/sessions/{session}"), PAGE, cursor.as_deref()));
         let reply = match inner.renewals.send(&call, Patience::within(inner.timeout)).await {
             Ok(reply) => reply,
             Err(error) => {
@@ -243,7 +246,14 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
             }
         };
         match reply.json::<dto::Session>() {
-            Ok(listed) => lookout.keep(&guarded, &listed.grants.iter().map(|grant| grant.number).collect()),
+            Ok(listed) => {
+                left.extend(listed.grants.iter().map(|grant| grant.number));
+                cursor = listed.next_cursor;
+                if cursor.is_some() {
+                    continue;
+                }
+                lookout.keep(&guarded, &left);
+            }
             Err(_) if reply.problem().code == Some(Code::SessionNotFound) => drop(lease.end(Lost::Expired)),
             Err(error) => tracing::warn!(%error, "the grants of a session cannot be listed"),
         }

@@ -70,16 +70,40 @@ pub(crate) use freshness;
 impl Client {
     /// All of a listing, page after page.
     pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: Reading) -> Result<Vec<T>, Error> {
-        let first = with_query(path, &format!("limit={PAGE}"));
-        let (mut all, mut next) = (Vec::new(), first.clone());
-        loop {
-            let page: dto::Page<T> = self.send(&reading.of(Call::new(Method::GET, next))).await?.json()?;
+        let mut all = Vec::new();
+        let take = |page: dto::Page<T>| {
             all.extend(page.items);
-            match page.next_cursor {
-                Some(cursor) => next = with_query(&first, &format!("cursor={}", encode(&cursor))),
-                None => return Ok(all),
+            page.next_cursor
+        };
+        self.follow(path, reading, None, take).await?;
+        Ok(all)
+    }
+
+    /// Page after page of an answer that comes in pages, from a cursor on. `take` has each, and says where the next one begins.
+    pub(crate) async fn follow<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        reading: Reading,
+        cursor: Option<String>,
+        mut take: impl FnMut(T) -> Option<String>,
+    ) -> Result<(), Error> {
+        let mut next = page(path, PAGE, cursor.as_deref());
+        loop {
+            let read: T = self.send(&reading.of(Call::new(Method::GET, next))).await?.json()?;
+            match take(read) {
+                Some(cursor) => next = page(path, PAGE, Some(&cursor)),
+                None => return Ok(()),
             }
         }
+    }
+}
+
+/// The path of a page of at most so many entries.
+pub(crate) fn page(path: &str, limit: usize, cursor: Option<&str>) -> String {
+    let path = with_query(path, &format!("limit={limit}"));
+    match cursor {
+        Some(cursor) => with_query(&path, &format!("cursor={}", encode(cursor))),
+        None => path,
     }
 }
 

@@ -173,8 +173,8 @@ pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
     }
 }
 
-/// A session, as everybody may see it.
-pub(crate) fn session(view: SessionView) -> dto::Session {
+/// A session, as everybody may see it, with the cursor of its next page.
+pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Session {
     let grants = view.grants.into_iter().map(|(number, lock, token)| dto::SessionGrant {
         number,
         lock,
@@ -188,9 +188,11 @@ pub(crate) fn session(view: SessionView) -> dto::Session {
         anonymous: view.anonymous,
         opened_at: view.opened_at.to_rfc3339(),
         grants: grants.collect(),
+        grant_count: view.grant_count,
         ephemeral_nodes: view.ephemeral_nodes,
         ephemeral_count: view.ephemeral_count,
         meta: view.meta,
+        next_cursor,
     }
 }
 

@@ -4,6 +4,9 @@
 //! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, a
 //! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a
 //! call that cannot be understood is refused before any of it is begun.
+//!
+//! Calls with different ids are made at the same time, and have no order. Those with one id are made one after the other, as the
+//! request has them: what goes first in a node's queue, as a release does, would overtake its acquire.
 
 use crate::{
     answer,
@@ -23,14 +26,16 @@ use fairhold_node::{
 };
 use fairhold_state::command::{Acquire, Claimant};
 use fairhold_types::{
-    GrantId, Revision, SessionId,
+    Code, GrantId, Revision, SessionId,
     batch::{Answer, Answers, Body},
     limits::{BATCH_CALLS_MAX, LOCK_NAME_BYTES_MAX},
+    problem::{Effect, Facts},
 };
 use futures_util::future::join_all;
 use http::StatusCode;
-use openraft_rt::AsyncRuntime;
+use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
+use std::{collections::BTreeMap, time::Duration};
 
 pub(crate) const BATCH: Known = Known { now: &[], later: &[] };
 /// What an acquire says here. It has no `wait`: it takes a place in the queue with `queue`, or is refused.
@@ -59,7 +64,7 @@ pub(crate) const RENEW: Known = Known { now: &["id"], later: &[] };
 const RETRY_AFTER: u64 = 1;
 const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session":…}},{"release":{"id":…}}]}"#;
 
-/// The calls, in the order in which they are begun.
+/// The calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Calls {
@@ -81,6 +86,15 @@ enum Understood {
     Renew(GrantId),
 }
 
+impl Understood {
+    fn id(&self) -> GrantId {
+        match self {
+            Understood::Acquire(call) => call.acquire.grant,
+            Understood::Release(id, _) | Understood::Renew(id) => *id,
+        }
+    }
+}
+
 /// What came of a call, and the revision that it shows.
 type Done = (Answer, Option<Revision>);
 
@@ -92,10 +106,40 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         .zip(calls(&received.body)?)
         .map(|(index, call): (usize, Call)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
         .collect::<Result<_, _>>()?;
-    let done = join_all(calls.into_iter().map(|call| answer_to(&node, &received, call))).await;
-    let revision = done.iter().filter_map(|(_, revision)| *revision).max().unwrap_or_else(|| node.revision());
-    let answers = done.into_iter().map(|(answer, _)| answer).collect();
+    let deadline = RT::Instant::now() + received.timeout;
+    let made = chains(calls).into_iter().map(|chain| make_in_order(&node, deadline, chain));
+    let mut done: Vec<(usize, Done)> = join_all(made).await.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(index, _)| *index);
+    let revision = done.iter().filter_map(|(_, (_, revision))| *revision).max().unwrap_or_else(|| node.revision());
+    let answers = done.into_iter().map(|(_, (answer, _))| answer).collect();
     answer::json(StatusCode::OK, revision, &Answers { answers })
+}
+
+/// The calls with their places in the request: those of one id together, in order.
+fn chains(calls: Vec<Understood>) -> Vec<Vec<(usize, Understood)>> {
+    let (mut chains, mut of_ids): (Vec<Vec<_>>, BTreeMap<GrantId, usize>) = (Vec::new(), BTreeMap::new());
+    for (index, call) in calls.into_iter().enumerate() {
+        let chain = *of_ids.entry(call.id()).or_insert(chains.len());
+        match chains.get_mut(chain) {
+            Some(chain) => chain.push((index, call)),
+            None => chains.push(vec![(index, call)]),
+        }
+    }
+    chains
+}
+
+/// Makes calls one after the other, each when the one before is answered, all of them by that time.
+async fn make_in_order<RT: AsyncRuntime>(
+    node: &Node<RT>,
+    deadline: RT::Instant,
+    chain: Vec<(usize, Understood)>,
+) -> Vec<(usize, Done)> {
+    let mut done = Vec::with_capacity(chain.len());
+    for (index, call) in chain {
+        let left = deadline.saturating_duration_since(RT::Instant::now());
+        done.push((index, answer_to(node, left, call).await));
+    }
+    done
 }
 
 fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
@@ -125,11 +169,13 @@ fn misunderstood(index: usize, problem: Problem) -> Problem {
     Problem::bad_request(format!("calls[{index}]: {}", said.detail))
 }
 
-async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, call: Understood) -> Done {
+async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: Understood) -> Done {
     let done = match call {
-        Understood::Acquire(call) => acquire(node, *call).await,
-        Understood::Release(id, session) => release(node, received, id, session).await,
-        Understood::Renew(id) => renew(node, received, id).await,
+        _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the calls before it with this id took all the time")
+            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })),
+        Understood::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
+        Understood::Release(id, session) => release(node, timeout, id, session).await,
+        Understood::Renew(id) => renew(node, timeout, id).await,
     };
     done.unwrap_or_else(|problem| {
         let problem = fairhold_types::problem::Problem::from(problem);
@@ -170,16 +216,16 @@ fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Prob
 
 async fn release<RT: AsyncRuntime>(
     node: &Node<RT>,
-    received: &Received,
+    timeout: Duration,
     id: GrantId,
     session: Option<SessionId>,
 ) -> Result<Done, Problem> {
-    let revision = node.release(id, session, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = node.release(id, session, timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
-async fn renew<RT: AsyncRuntime>(node: &Node<RT>, received: &Received, id: GrantId) -> Result<Done, Problem> {
-    let renewed = node.renew_grant(id, None, None, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId) -> Result<Done, Problem> {
+    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
     Ok((Answer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
 }
@@ -240,6 +286,16 @@ mod tests {
         ] {
             assert!(acquire_of(wrong.clone()).await.is_err(), "{wrong} was taken");
         }
+    }
+
+    #[test]
+    fn calls_of_one_id_are_a_chain_in_the_order_of_the_request() {
+        let id = |number| GrantId::from_ulid(number);
+        let calls = [2, 1, 2, 3, 2, 1].map(|number| Understood::Release(id(number), None));
+        let chains = chains(calls.into());
+        let places: Vec<Vec<usize>> = chains.iter().map(|chain| chain.iter().map(|(index, _)| *index).collect()).collect();
+        assert_eq!(places, [vec![0, 2, 4], vec![1, 5], vec![3]]);
+        assert!(chains.iter().flatten().map(|(_, call)| call.id()).eq([2, 2, 2, 1, 1, 3].map(id)));
     }
 
     #[test]

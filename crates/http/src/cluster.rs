@@ -30,7 +30,10 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
     let wants_digest = Params::parse(query.as_deref(), &[], &CLUSTER)?.flag("digest")?;
-    let digest = wants_digest.then(|| node.digest());
+    let digest = match wants_digest {
+        true => Some(node.digest().await.map_err(|error| Problem::of(error, Asked::Read))?),
+        false => None,
+    };
     let view = node.cluster();
     let raft = view.raft;
     let leader_url = raft.leader.and_then(|leader| raft.members.iter().find(|member| member.id == leader));

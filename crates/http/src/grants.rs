@@ -11,7 +11,7 @@ use crate::{
 };
 use axum::{
     extract::{Request, State},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use fairhold_node::{
     Node,
@@ -85,7 +85,14 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
-    let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now }))?;
+    let acquired = match answer {
+        Ok(acquired) => acquired,
+        Err(error) => {
+            let unknown_to_all = error.is_unknown() && !given;
+            let problem = Problem::of(error, Asked::Acquire { id, given, now });
+            return if unknown_to_all { Ok(known_by_answer(node, id, problem)) } else { Err(problem) };
+        }
+    };
     match acquired.value {
         Acquired::Held(view) => {
             let leaves_with_caller = view.leaves_with_caller;
@@ -104,6 +111,14 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
             Ok(response)
         }
     }
+}
+
+/// The answer to an acquire whose outcome is not known. It names the id that the server made: where it does not arrive, nobody
+/// can ask again with that id, and nobody can hold by it.
+fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Problem) -> Response {
+    let (mut response, node) = (problem.into_response(), node.clone());
+    response.extensions_mut().insert(Undelivered::then(move || node.release_unknown_soon(id)));
+    response
 }
 
 /// `POST /v1/locks`

@@ -15,7 +15,8 @@ use axum::{
 use bytes::Bytes;
 use fairhold_node::Node;
 use fairhold_state::{
-    history::{HistoryEntry, HistoryKey, HistoryQuery, When},
+    history::HistoryKey,
+    history_page::{HistoryEntry, HistoryQuery, When},
     statistics::{Histogram, Statistics},
 };
 use fairhold_types::{Code, GrantNumber, Revision, dto, limits::PAGE_MAX, time::WallMillis};

@@ -20,7 +20,7 @@ use fairhold_node::{
 };
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
 use fairhold_types::{
-    FencingToken, GrantId, LockName, dto, duration,
+    FencingToken, GrantId, GrantNumber, LockName, dto, duration,
     limits::{LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, PERMITS_MAX, REASON_BYTES_MAX, WAITERS_MAX},
     time::WallMillis,
 };
@@ -32,8 +32,8 @@ pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit"
 pub(crate) const BREAK: Known = Known { now: &["reason"], later: &[] };
 pub(crate) const SET: Known = Known { now: &["limit", "max_waiters", "max_hold"], later: &[] };
 pub(crate) const REVOKE: Known = Known { now: &["reason"], later: &[] };
-pub(crate) const SHOW: Known = Known { now: &["wait", "after", "consistency"], later: &[] };
-pub(crate) const QUEUE: Known = Known { now: &["wait", "after", "consistency"], later: &["limit", "cursor"] };
+pub(crate) const SHOW: Known = Known { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
+pub(crate) const QUEUE: Known = Known { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
 pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
 
 /// `GET /v1/locks`
@@ -133,26 +133,30 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let name = lock_name(&received.segment()?)?;
     let mut params = received.params(&SHOW)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
+    let after = params.integer("cursor", 0..=u64::MAX)?.map(GrantNumber);
+    let page = paging::page(&mut params, after)?;
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.lock(&name, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
-    let now = node.wall_now();
-    let info = found.value;
-    let lock = lock_dto(name, info, now);
-    answer::json(StatusCode::OK, found.revision, &lock)
+    let found = node.lock(&name, page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let lock = lock_dto(name, found.value, node.wall_now());
+    let mut response = answer::json(StatusCode::OK, found.revision, &lock)?;
+    paging::link_next(&mut response, received.uri(), lock.next_cursor.as_deref())?;
+    Ok(response)
 }
 
 fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
     dto::Lock {
         lock: name,
         holders: info.holders.into_iter().map(|item| answer::queue_item(item, now)).collect(),
+        holder_count: info.holder_count,
         queue_length: info.waiting,
         limit: info.limit,
         max_waiters: info.max_waiters,
         max_hold: info.max_hold.map(duration::format),
         last_token: info.last_token,
         statistics: info.statistics.map(history::statistics),
+        next_cursor: info.next.map(|last| last.to_string()),
     }
 }
 
@@ -162,13 +166,23 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let name = lock_name(&received.segment()?)?;
     let mut params = received.params(&QUEUE)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
+    let after = paging::queue_key(&mut params)?;
+    let page = paging::page(&mut params, after)?;
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.queue(&name, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
-    let now = node.wall_now();
-    let items = found.value.into_iter().map(|item| answer::queue_item(item, now)).collect();
-    answer::json(StatusCode::OK, found.revision, &dto::Queue { lock: name, items })
+    let found = node.queue(&name, page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let (queue, now) = (found.value, node.wall_now());
+    let queue = dto::Queue {
+        lock: name,
+        items: queue.items.into_iter().map(|item| answer::queue_item(item, now)).collect(),
+        holder_count: queue.holder_count,
+        queue_length: queue.waiting,
+        next_cursor: queue.next.map(paging::queue_cursor),
+    };
+    let mut response = answer::json(StatusCode::OK, found.revision, &queue)?;
+    paging::link_next(&mut response, received.uri(), queue.next_cursor.as_deref())?;
+    Ok(response)
 }
 
 /// `GET /v1/locks/{name}/fence?token=42`

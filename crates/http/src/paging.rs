@@ -1,22 +1,51 @@
 //! Listings in pages: the cursor in which the caller is told where the next one begins, and the link to it.
 
-use crate::{answer, error::Problem, params::Params, params::expected};
+use crate::{
+    answer,
+    error::Problem,
+    params::{Params, digits, expected},
+};
 use axum::response::Response;
-use fairhold_state::listing::{LockKey, LockSort};
+use fairhold_node::api::{OwnedAfter, PageQuery};
+use fairhold_state::{
+    listing::{LockKey, LockSort},
+    owned::OwnedKey,
+    queue_view::QueueKey,
+};
 use fairhold_types::{
-    LockName,
-    limits::{PAGE_DEFAULT, PAGE_MAX},
+    GrantNumber, LockName, Path,
+    limits::{LOCK_NAME_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PATH_BYTES_MAX},
 };
 use http::{Uri, header};
 use std::fmt::Write;
 
-/// The longest cursor: the order's letter, a rank and a name, two digits a byte.
-const CURSOR_BYTES_MAX: usize = 2 * (1 + 20 + 1 + fairhold_types::limits::LOCK_NAME_BYTES_MAX);
+/// The longest cursor among locks: the order's letter, a rank and a name, two digits a byte.
+const LOCK_CURSOR_BYTES_MAX: usize = 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX);
+/// The longest cursor in a queue: a word, a priority and a number.
+const QUEUE_CURSOR_BYTES_MAX: usize = 7 + 11 + 1 + 20;
+/// The longest cursor among what a session owns: a number, the place of a lock, and a path, two digits a byte.
+const OWNED_CURSOR_BYTES_MAX: usize = 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX);
+
+/// How a queue's cursor reads: a holder by its number, a waiter by the priority by which it stands and its number.
+pub(crate) const QUEUE_CURSOR: &str = "^(held-[0-9]{1,20}|queued-(-?[0-9]{1,10})-[0-9]{1,20})$";
+/// How a cursor reads that is written as hexadecimal digits.
+pub(crate) const HEX_CURSOR: &str = "^([0-9a-f]{2})+$";
 
 /// How many entries a page may have.
 pub(crate) fn limit(params: &mut Params<'_>) -> Result<usize, Problem> {
     let limit = params.integer("limit", 1..=PAGE_MAX as u64)?;
     Ok(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT))
+}
+
+/// The page that is asked for, with what was read as its cursor.
+pub(crate) fn page<K>(params: &mut Params<'_>, after: Option<K>) -> Result<PageQuery<K>, Problem> {
+    Ok(PageQuery { after, limit: limit(params)? })
+}
+
+/// The cursor of a listing, where one was given, as the place that it was made of.
+fn cursor<K>(params: &mut Params<'_>, bytes_max: usize, read: impl FnOnce(&str) -> Option<K>) -> Result<Option<K>, Problem> {
+    let Some(cursor) = params.text("cursor", bytes_max)? else { return Ok(None) };
+    read(&cursor).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of a page of the same listing"))
 }
 
 /// `Link: <…>; rel="next"`: the same listing from that cursor on.
@@ -35,32 +64,84 @@ pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>
 
 /// A place among the locks as text, good for the order in which it was given.
 pub(crate) fn lock_cursor(sort: LockSort, key: &LockKey) -> String {
-    let text = format!("{}{}:{}", letter(sort), key.rank, key.name.as_str());
-    text.bytes().fold(String::with_capacity(2 * text.len()), |mut cursor, byte| {
-        // Writing to a text cannot fail.
-        let _written = write!(cursor, "{byte:02x}");
-        cursor
-    })
+    to_hex(&format!("{}{}:{}", letter(sort), key.rank, key.name.as_str()))
 }
 
 /// The place among the locks that a page gave as its cursor, in the same order.
 pub(crate) fn lock_key(params: &mut Params<'_>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
-    let Some(cursor) = params.text("cursor", CURSOR_BYTES_MAX)? else { return Ok(None) };
-    match read_lock_cursor(&cursor, sort) {
-        Some(key) => Ok(Some(key)),
-        None => Err(expected("cursor", "the next_cursor of a page of the same listing")),
-    }
+    cursor(params, LOCK_CURSOR_BYTES_MAX, |cursor| read_lock_cursor(cursor, sort))
 }
 
 fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
-    let digits = cursor.as_bytes();
+    let text = from_hex(cursor)?;
+    let (rank, name) = text.strip_prefix(letter(sort))?.split_once(':')?;
+    Some(LockKey { rank: digits(rank)?, name: LockName::parse(name).ok()? })
+}
+
+/// A place in a queue as text.
+pub(crate) fn queue_cursor(key: QueueKey) -> String {
+    match key {
+        QueueKey::Holder(number) => format!("held-{number}"),
+        QueueKey::Waiter { standing, number } => format!("queued-{standing}-{number}"),
+    }
+}
+
+/// The place in a queue that a page gave as its cursor.
+pub(crate) fn queue_key(params: &mut Params<'_>) -> Result<Option<QueueKey>, Problem> {
+    cursor(params, QUEUE_CURSOR_BYTES_MAX, read_queue_cursor)
+}
+
+fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
+    let number = |text: &str| digits(text).map(GrantNumber);
+    match cursor.split_once('-')? {
+        ("held", text) => number(text).map(QueueKey::Holder),
+        ("queued", text) => {
+            let (standing, text) = text.rsplit_once('-')?;
+            let standing = standing.parse().ok().filter(|_| !standing.starts_with('+'))?;
+            Some(QueueKey::Waiter { standing, number: number(text)? })
+        }
+        _ => None,
+    }
+}
+
+/// A place among what a session owns as text.
+pub(crate) fn owned_cursor(after: &OwnedAfter) -> String {
+    let grant = after.grant.map_or_else(String::new, |key| format!("{}-{}", key.number, key.lock));
+    to_hex(&format!("{grant}:{}", after.node.as_ref().map_or("", Path::as_str)))
+}
+
+/// The place among what a session owns that a page gave as its cursor.
+pub(crate) fn owned_after(params: &mut Params<'_>) -> Result<Option<OwnedAfter>, Problem> {
+    cursor(params, OWNED_CURSOR_BYTES_MAX, read_owned_cursor)
+}
+
+fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {
+    let text = from_hex(cursor)?;
+    let (grant, node) = text.split_once(':')?;
+    let key = |(number, lock): (&str, &str)| {
+        Some(OwnedKey { number: GrantNumber(digits(number)?), lock: usize::try_from(digits(lock)?).ok()? })
+    };
+    Some(OwnedAfter {
+        grant: if grant.is_empty() { None } else { Some(grant.split_once('-').and_then(key)?) },
+        node: if node.is_empty() { None } else { Some(Path::parse(node).ok()?) },
+    })
+}
+
+fn to_hex(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(2 * text.len()), |mut hex, byte| {
+        // Writing to a text cannot fail.
+        let _written = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+fn from_hex(hex: &str) -> Option<String> {
+    let digits = hex.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
     let bytes = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    let text = String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()?;
-    let (rank, name) = text.strip_prefix(letter(sort))?.split_once(':')?;
-    Some(LockKey { rank: crate::params::digits(rank)?, name: LockName::parse(name).ok()? })
+    String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()
 }
 
 fn letter(sort: LockSort) -> char {
@@ -93,9 +174,54 @@ mod tests {
     }
 
     #[test]
+    fn a_place_in_a_queue_comes_back_from_its_cursor() {
+        let waiter = |standing| QueueKey::Waiter { standing, number: GrantNumber(u64::MAX) };
+        for key in [QueueKey::Holder(GrantNumber(41)), waiter(0), waiter(i32::MIN), waiter(i32::MAX)] {
+            let cursor = queue_cursor(key);
+            assert!(cursor.len() <= QUEUE_CURSOR_BYTES_MAX, "{cursor}");
+            assert_eq!(read_queue_cursor(&cursor), Some(key), "{cursor}");
+        }
+        for wrong in [
+            "",
+            "held",
+            "held-",
+            "held--1",
+            "held-a",
+            "queued-1",
+            "queued-1-",
+            "queued--57",
+            "queued-0-1-2",
+            "queued-+1-2",
+            "x-1",
+        ] {
+            assert_eq!(read_queue_cursor(wrong), None, "{wrong} was taken");
+        }
+    }
+
+    #[test]
+    fn a_place_among_what_a_session_owns_comes_back_from_its_cursor() {
+        let grant = Some(OwnedKey { number: GrantNumber(u64::MAX), lock: usize::MAX });
+        let path = |bytes: usize| Some(Path::parse(&format!("/{}", "a".repeat(bytes - 1))).unwrap());
+        for after in [
+            OwnedAfter::default(),
+            OwnedAfter { grant, node: None },
+            OwnedAfter { grant: None, node: Some(Path::parse("/a:b/café").unwrap()) },
+            OwnedAfter { grant, node: path(PATH_BYTES_MAX) },
+        ] {
+            let cursor = owned_cursor(&after);
+            assert!(cursor.len() <= OWNED_CURSOR_BYTES_MAX, "{cursor}");
+            assert_eq!(read_owned_cursor(&cursor), Some(after), "{cursor}");
+        }
+        for wrong in ["", "x", "zz", "41", &to_hex("1:/a"), &to_hex("1-:/a"), &to_hex("1-2:a"), &to_hex("1-2"), &to_hex("-2:/a")]
+        {
+            assert_eq!(read_owned_cursor(wrong), None, "{wrong} was taken");
+        }
+    }
+
+    #[test]
     fn the_longest_name_has_a_cursor() {
         let key = LockKey { rank: u64::MAX, name: LockName::parse(&"x".repeat(512)).unwrap() };
-        assert_eq!(lock_cursor(LockSort::Waiters, &key).len(), CURSOR_BYTES_MAX);
+        assert_eq!(lock_cursor(LockSort::Waiters, &key).len(), LOCK_CURSOR_BYTES_MAX);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use axum::{
 };
 use fairhold_node::{
     Node,
-    api::{OpenSessionCall, SessionRef},
+    api::{OpenSessionCall, SessionRef, SessionView},
 };
 use fairhold_state::command::Rejection;
 use fairhold_types::{
@@ -29,7 +29,7 @@ pub(crate) const OPEN: Known = Known { now: &["ttl", "name", "meta"], later: &[]
 pub(crate) const KEEPALIVE: Known = Known { now: &[], later: &[] };
 pub(crate) const KEEPALIVE_MANY: Known = Known { now: &["ids"], later: &[] };
 pub(crate) const LIST: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
-pub(crate) const SHOW: Known = Known { now: &["consistency"], later: &[] };
+pub(crate) const SHOW: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
 pub(crate) const CLOSE: Known = Known { now: &["reason"], later: &[] };
 
 /// `POST /v1/sessions`
@@ -93,15 +93,11 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let received = Received::without_body(request)?;
     let mut params = received.params(&LIST)?;
     let read = received.read_options(&mut params)?;
-    let most = paging::limit(&mut params)?;
-    let cursor = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
-    // One more than the page holds tells whether there is a next page.
-    let found = node.sessions(cursor, most + 1, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
-    let mut views = found.value;
-    let more = views.len() > most;
-    views.truncate(most);
-    let next_cursor = views.last().filter(|_| more).map(|last| last.number.to_string());
-    let page = dto::Page { items: views.into_iter().map(answer::session).collect(), next_cursor };
+    let after = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
+    let page = paging::page(&mut params, after)?;
+    let found = node.sessions(page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let (views, next) = found.value;
+    let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
     let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
     paging::link_next(&mut response, received.uri(), page.next_cursor.as_deref())?;
     Ok(response)
@@ -110,12 +106,17 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `GET /v1/sessions/{id or number}`
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let read = received.read_options(&mut received.params(&SHOW)?)?;
-    let found = node.session(which(&received.segment()?)?, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
-    match found.value {
-        Some(view) => answer::json(StatusCode::OK, found.revision, &answer::session(view)),
-        None => Err(Problem::of(Rejection::NoSession.into(), Asked::Read)),
-    }
+    let mut params = received.params(&SHOW)?;
+    let read = received.read_options(&mut params)?;
+    let after = paging::owned_after(&mut params)?;
+    let page = paging::page(&mut params, after)?;
+    let found = node.session(which(&received.segment()?)?, &page, read).await;
+    let found = found.map_err(|error| Problem::of(error, Asked::Read))?;
+    let Some(view) = found.value else { return Err(Problem::of(Rejection::NoSession.into(), Asked::Read)) };
+    let session = shown(view);
+    let mut response = answer::json(StatusCode::OK, found.revision, &session)?;
+    paging::link_next(&mut response, received.uri(), session.next_cursor.as_deref())?;
+    Ok(response)
 }
 
 /// `DELETE /v1/sessions/{id or number}`: by its id its owner closes it, by its number an administrator ends it.
@@ -139,6 +140,11 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     };
     let revision = ended.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
+}
+
+fn shown(view: SessionView) -> dto::Session {
+    let next_cursor = view.next.as_ref().map(paging::owned_cursor);
+    answer::session(view, next_cursor)
 }
 
 fn which(text: &str) -> Result<SessionRef, Problem> {

@@ -4,32 +4,25 @@
 //! queue can it take it out again.
 
 use crate::{
+    abandon::Claim,
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     clock::wall_now,
     keepalive::Renewed,
     look::{Look, look},
     node::Node,
     open_request::OpenRequest,
-    view,
+    positions, view,
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
-    command::{Acquire, Answer as CommandAnswer, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
+    command::{Acquire, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, failpoint};
+use fairhold_types::{EndReason, FencingToken, GrantNumber, Revision, SessionNumber, failpoint};
 use futures_util::FutureExt;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::Future, time::Duration};
 use tokio::sync::oneshot;
-
-/// How long a caller that went away may take to come back on another connection before its place is given up. It leaves
-/// within a second, commit included.
-pub(crate) const ABANDON_AFTER: Duration = Duration::from_millis(400);
-/// How long to wait before a command is repeated that got no answer.
-const REPEAT_PAUSE: Duration = Duration::from_millis(50);
-/// How long giving up a place may take, across a change of leader.
-const ABANDON_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) type Answer = Result<At<Acquired>, CallError>;
 
@@ -50,6 +43,13 @@ pub(crate) struct Standing {
     pub(crate) token: Option<FencingToken>,
     /// The revision of the answer.
     pub(crate) revision: Revision,
+}
+
+impl Standing {
+    /// Whether the grant was held before this request was committed: an earlier one may have been answered so.
+    pub(crate) fn was_held(self) -> bool {
+        self.attempt > 1 && self.token.is_some()
+    }
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
@@ -75,51 +75,6 @@ impl<RT: AsyncRuntime> Node<RT> {
             None => Err(CallError::Detached),
         }
     }
-
-    /// Ends a grant whose answer did not reach its caller, in the background.
-    pub fn abandon_soon(&self, grant: GrantId, attempt: u64) {
-        let node = self.clone();
-        self.0.tasks.spawn::<RT>(async move { node.abandon(grant, attempt).await });
-    }
-
-    /// Ends a grant whose caller went away, unless it has come again since.
-    pub(crate) async fn abandon(&self, grant: GrantId, attempt: u64) {
-        tokio::select! {
-            biased;
-            // A server that stops by itself drops nobody from a queue.
-            () = self.0.stop.asked() => {}
-            () = RT::sleep(ABANDON_AFTER) => self.abandon_at_once(grant, attempt).await,
-        }
-    }
-
-    /// The same for a caller that is not waited for.
-    pub(crate) async fn abandon_at_once(&self, grant: GrantId, attempt: u64) {
-        let command = Command::Abandon { grant, attempt, at: wall_now() };
-        let answered = tokio::select! {
-            biased;
-            () = self.0.stop.asked() => return,
-            answered = self.propose_until_answered(command, RT::Instant::now() + ABANDON_TIMEOUT) => answered,
-        };
-        if let Err(error) = answered {
-            tracing::warn!(%error, "a caller went away and its grant could not be ended; it ends with its ttl");
-        }
-    }
-
-    /// Proposes a command that may be repeated, again and again, until it is answered or the time is up.
-    pub(crate) async fn propose_until_answered(
-        &self,
-        command: Command,
-        deadline: RT::Instant,
-    ) -> Result<CommandAnswer, ProposeError> {
-        loop {
-            match self.0.replica.propose(command.clone(), deadline).await {
-                Err(error) if error != NotProposed::ShuttingDown.into() && RT::Instant::now() < deadline => {
-                    RT::sleep(REPEAT_PAUSE).await;
-                }
-                answered => return answered,
-            }
-        }
-    }
 }
 
 pub(crate) struct Request<RT: AsyncRuntime> {
@@ -130,14 +85,16 @@ pub(crate) struct Request<RT: AsyncRuntime> {
 impl<RT: AsyncRuntime> Request<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let begun = RT::Instant::now();
-        let (claimed, gone) = self.claim_while_wanted(begun, answer.closed()).await;
-        let (result, attempt) = match claimed {
-            // Nothing stands in the queue, or it is not known: then its session's timeout takes care of it.
-            Err(error) => (Some(Err(error)), None),
-            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
-            // later: then whoever stands there now is left alone.
-            Ok(standing) if gone && standing.attempt > 1 => return,
-            Ok(standing) => (self.after_claim(standing, begun, &mut answer).await, Some(standing.attempt)),
+        let deadline = begun + self.call.timeout;
+        let (claimed, gone) = self.claim_while_wanted(deadline, answer.closed()).await;
+        let (result, claim) = match claimed {
+            Err(error) => {
+                let claim = if error.is_unknown() { Claim::Unknown } else { Claim::Nothing };
+                (Some(Err(error)), claim)
+            }
+            // Its caller may have come again elsewhere, and been the first to arrive.
+            Ok(standing) if gone && standing.attempt > 1 => (None, Claim::Nothing),
+            Ok(standing) => (self.after_claim(standing, begun, deadline, &mut answer).await, Claim::Committed(standing)),
         };
         let outcome = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
         self.node.0.hub.metrics.note_acquire(outcome);
@@ -145,18 +102,18 @@ impl<RT: AsyncRuntime> Request<RT> {
             Some(result) => deliver(answer, result).await,
             None => false,
         };
-        if let Some(attempt) = attempt.filter(|_| !delivered && self.leaves_with_caller()) {
-            self.node.abandon(self.call.acquire.grant, attempt).await;
+        if !delivered {
+            self.give_up(claim).await;
         }
     }
 
     /// Commits the acquire, and notes whether the caller went away before its outcome was known.
     pub(crate) async fn claim_while_wanted(
         &self,
-        begun: RT::Instant,
+        deadline: RT::Instant,
         gone: impl Future<Output = ()>,
     ) -> (Result<Standing, CallError>, bool) {
-        let mut claim = std::pin::pin!(self.claim(begun + self.call.timeout));
+        let mut claim = std::pin::pin!(self.claim(deadline));
         tokio::select! {
             biased;
             claimed = &mut claim => (claimed, false),
@@ -174,7 +131,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         let revision = answer.revision;
         let outcome = match answer.result {
             Err(Rejection::LockHeld { holder, ahead }) => {
-                let in_the_way = self.node.0.replica.read(|state| view::front(state, self.locks(), &holder, ahead));
+                let in_the_way = view::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
                 let refused = Rejection::LockHeld { holder, ahead };
                 return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
             }
@@ -204,6 +161,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         &self,
         standing: Standing,
         begun: RT::Instant,
+        deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<Answer> {
         let result = match standing.token {
@@ -211,25 +169,35 @@ impl<RT: AsyncRuntime> Request<RT> {
             Some(token) if standing.attempt == 1 => {
                 Ok(At { value: Acquired::Held(self.view_of_new(standing, token)), revision: standing.revision })
             }
-            Some(_) => self.answer_held(standing, standing.revision, None).await,
-            None => self.wait(standing, begun, answer).await?,
+            Some(_) => self.answer_held(standing, standing.revision, None, deadline).await,
+            None => self.wait(standing, begun, deadline, answer).await?,
         };
         Some(result.map_err(uncertain))
     }
 
     /// Waits for the grant; `None` where the caller went away first.
-    async fn wait(&self, standing: Standing, begun: RT::Instant, answer: &mut oneshot::Sender<Delivery>) -> Option<Answer> {
-        let until = RT::Instant::now() + self.call.wait;
+    async fn wait(
+        &self,
+        standing: Standing,
+        begun: RT::Instant,
+        deadline: RT::Instant,
+        answer: &mut oneshot::Sender<Delivery>,
+    ) -> Option<Answer> {
+        let since = RT::Instant::now();
+        let until = since + self.call.wait;
         let open = self.own_timeout().map(|timeout| OpenRequest::keep(&self.node, standing, timeout, begun));
         let proved = || open.as_ref().and_then(OpenRequest::proved);
         loop {
             let mut place = self.node.0.hub.park(standing.number);
             match self.node.0.replica.read(|state| look(state, &self.call.acquire.grant, standing)) {
-                Look::Held => return Some(self.answer_held(standing, standing.revision, proved()).await),
+                Look::Held => {
+                    let deadline = after_waiting(deadline, since);
+                    return Some(self.answer_held(standing, standing.revision, proved(), deadline).await);
+                }
                 Look::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
                 Look::Superseded => return Some(Err(CallError::Superseded)),
                 Look::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
-                    return Some(self.answer_queued(standing).await);
+                    return Some(self.answer_queued(standing, deadline).await);
                 }
                 Look::Waiting => {}
             }
@@ -239,10 +207,11 @@ impl<RT: AsyncRuntime> Request<RT> {
                 () = answer.closed() => return None,
                 () = place.woken() => {}
                 () = RT::sleep_until(until) => {
+                    let deadline = after_waiting(deadline, since);
                     return Some(if self.call.respond_async {
-                        self.answer_queued(standing).await
+                        self.answer_queued(standing, deadline).await
                     } else {
-                        self.withdraw(standing, proved()).await
+                        self.withdraw(standing, proved(), deadline).await
                     });
                 }
             }
@@ -250,18 +219,16 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// Gives up waiting, unless it was granted by then.
-    pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>) -> Answer {
-        let state = self.node.0.replica.state();
-        let in_the_way = self.node.0.positions.of_grant(&state, self.locks(), standing.number).unwrap_or_default();
-        drop(state);
+    pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>, deadline: RT::Instant) -> Answer {
+        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), standing.number).unwrap_or_default();
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
-        let answer = self.node.propose_until_answered(command, RT::Instant::now() + self.call.timeout).await?;
+        let answer = self.node.propose_until_answered(command, deadline).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| view::holder(state, lock)));
                 Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
             }
-            Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved).await,
+            Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved, deadline).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
             Ok(
                 outcome @ (Outcome::Queued(_)
@@ -278,8 +245,13 @@ impl<RT: AsyncRuntime> Request<RT> {
 
     /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this
     /// request is renewed first; and it is read again from the state, because its session may have ended in the same batch.
-    pub(crate) async fn answer_held(&self, standing: Standing, revision: Revision, proved: Option<RT::Instant>) -> Answer {
-        let deadline = RT::Instant::now() + self.call.timeout;
+    pub(crate) async fn answer_held(
+        &self,
+        standing: Standing,
+        revision: Revision,
+        proved: Option<RT::Instant>,
+        deadline: RT::Instant,
+    ) -> Answer {
         let proved = match proved {
             Some(proved) => proved,
             None if self.is_anonymous() => self.renew(standing, deadline).await?,
@@ -291,7 +263,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             Look::Held => {
                 let mut value = view::grant_of(state, &grant).ok_or(UNKNOWN)?;
                 value.expires_in = expires_in::<RT>(state, &value, proved);
-                value.leaves_with_caller = self.leaves_with_caller().then_some(standing.attempt);
+                value.leaves_with_caller = Some(standing.attempt).filter(|_| self.leaves_with_caller() && !standing.was_held());
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
             Look::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
@@ -310,15 +282,12 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    async fn answer_queued(&self, standing: Standing) -> Answer {
-        let deadline = RT::Instant::now() + self.call.timeout;
+    async fn answer_queued(&self, standing: Standing, deadline: RT::Instant) -> Answer {
         self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
-        let grant = self.call.acquire.grant;
-        self.node.0.replica.read(|state| {
-            let value = view::grant_in_queue(state, &grant, &self.node.0.positions).ok_or(UNKNOWN)?;
-            let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
-            Ok(At { value: acquired, revision: state.revision() })
-        })
+        let state = self.node.0.replica.state();
+        let value = view::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
+        let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
+        Ok(At { value: acquired, revision: state.revision() })
     }
 
     /// A grant that was given by this very request, as the request has it.
@@ -347,7 +316,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    fn is_anonymous(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self.call.acquire.claimant, Claimant::Anonymous { .. })
     }
 
@@ -359,12 +328,6 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    /// Whether the grant ends when the caller goes away: not where it asked to be answered later, or has a session to come
-    /// back with.
-    fn leaves_with_caller(&self) -> bool {
-        self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_asked()
-    }
-
     pub(crate) fn locks(&self) -> impl Iterator<Item = &fairhold_types::LockName> + Clone {
         self.call.acquire.wants.iter().map(|want| &want.lock)
     }
@@ -372,6 +335,11 @@ impl<RT: AsyncRuntime> Request<RT> {
 
 /// It may have happened: what an answer says that should have come and did not.
 pub(crate) const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
+
+/// Until when the server may work on a request that has waited since that moment: waiting is no work.
+pub(crate) fn after_waiting<I: Instant>(deadline: I, since: I) -> I {
+    deadline + I::now().saturating_duration_since(since)
+}
 
 /// Hands an answer over, and says whether the caller was there to take it.
 async fn deliver(caller: oneshot::Sender<Delivery>, answer: Answer) -> bool {

@@ -2,11 +2,13 @@
 
 mod ahead;
 mod orders;
+mod pages;
 mod sessions;
 mod tree;
 
 pub use ahead::{Ahead, InTheWay};
 pub use orders::{BreakCall, RevokeCall, SetLockCall};
+pub use pages::{OwnedAfter, PageQuery};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -17,6 +19,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{
     command::{Acquire, HolderFacts, Meta, Rejection, Want},
+    queue_view::QueueKey,
     record::Revocation,
     statistics::Statistics,
 };
@@ -98,6 +101,14 @@ pub enum CallError {
     Detached,
 }
 
+impl CallError {
+    /// Whether what was asked may have been done, or may yet be.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, CallError::Propose(ProposeError::Unknown(_)))
+    }
+}
+
 impl From<crate::ring::Compacted> for CallError {
     fn from(compacted: crate::ring::Compacted) -> CallError {
         CallError::Compacted { oldest: compacted.oldest }
@@ -145,7 +156,7 @@ pub struct AcquireCall {
     pub wait: Duration,
     /// `Prefer: respond-async`: answer `Queued` instead of withdrawing when the wait is over.
     pub respond_async: bool,
-    /// How long the server may work on it, the wait not counted.
+    /// How long the server may work on it, all steps together and the time that it waits not counted.
     pub timeout: Duration,
 }
 
@@ -238,7 +249,7 @@ pub struct GrantView {
     pub meta: Meta,
     /// Its place, while it waits.
     pub in_the_way: Option<InTheWay>,
-    /// The number of the one it waits for, with the owner, while it waits.
+    /// The number of the one it waits for, with the owner, while it waits; none where many readers stand between the two.
     pub waits_for: Option<HolderFacts>,
     /// When it queued.
     pub queued_at: WallMillis,
@@ -269,8 +280,12 @@ pub enum GrantLookup {
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
-    /// Those who hold it.
+    /// A page of those who hold it.
     pub holders: Vec<QueueItem>,
+    /// The holder behind which the next page begins; none after the last.
+    pub next: Option<GrantNumber>,
+    /// How many hold it.
+    pub holder_count: u64,
     /// How many wait.
     pub waiting: u64,
     /// Its limit.
@@ -283,6 +298,19 @@ pub struct LockInfo {
     pub last_token: Option<FencingToken>,
     /// What is counted of it.
     pub statistics: Option<Statistics>,
+}
+
+/// A page of a lock's queue, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueView {
+    /// Those who stand there, in order.
+    pub items: Vec<QueueItem>,
+    /// The place behind which the next page begins; none after the last.
+    pub next: Option<QueueKey>,
+    /// How many hold the lock.
+    pub holder_count: u64,
+    /// How many wait for it.
+    pub waiting: u64,
 }
 
 /// One who stands in a queue, as everybody may see it.

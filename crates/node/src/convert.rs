@@ -4,13 +4,13 @@
 //! not leave readers held back for nothing.
 
 use crate::{
-    acquire::{ABANDON_AFTER, Standing, UNKNOWN, expires_in, uncertain},
-    api::{At, CallError, GrantView, InTheWay},
+    abandon::ABANDON_AFTER,
+    acquire::{Standing, UNKNOWN, after_waiting, expires_in, uncertain},
+    api::{At, CallError, GrantView},
     clock::wall_now,
     node::Node,
     open_request::OpenRequest,
-    positions::AHEAD_MAX,
-    view,
+    positions, view,
     writes::write_key,
 };
 use fairhold_state::{
@@ -81,7 +81,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     async fn run_upgrade(&self, upgrade: &Upgrade, mut answer: oneshot::Sender<Answer>) {
         let Upgrade { grant, key, wait, timeout } = *upgrade;
-        let begun = RT::Instant::now();
+        let deadline = RT::Instant::now() + timeout;
         let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
         let proposed = self.propose(Command::Upgrade { grant, if_busy, key, at: wall_now() }, timeout).await;
         let committed = match proposed {
@@ -91,18 +91,18 @@ impl<RT: AsyncRuntime> Node<RT> {
         let revision = committed.revision;
         let result = match committed.result {
             Err(rejection) => Err(rejection.into()),
-            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, begun + timeout, None).await,
+            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
                 let standing = Standing { number, session, attempt, token: None, revision };
                 let until = RT::Instant::now() + wait;
                 tokio::select! {
                     biased;
                     () = answer.closed() => return self.give_up_upgrade(grant, attempt, timeout).await,
-                    result = self.wait_upgrade(grant, standing, until, timeout) => result,
+                    result = self.wait_upgrade(grant, standing, until, deadline) => result,
                 }
             }
             // It was given up before, by a try with the same key.
-            Ok(Outcome::Nothing) => self.still_shared(grant, revision, begun + timeout, None).await,
+            Ok(Outcome::Nothing) => self.still_shared(grant, revision, deadline, None).await,
             Ok(
                 outcome @ (Outcome::Done
                 | Outcome::SessionOpened { .. }
@@ -114,9 +114,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         tell(answer, result);
     }
 
-    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, timeout: Duration) -> Answer {
+    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, deadline: RT::Instant) -> Answer {
         let begun = RT::Instant::now();
-        self.0.replica.wait_for_revision(standing.revision, begun + timeout).await.map_err(|error| uncertain(error.into()))?;
+        self.0.replica.wait_for_revision(standing.revision, deadline).await.map_err(|error| uncertain(error.into()))?;
         let own_timeout = self.0.replica.read(|state| {
             let session = state.session(standing.session).filter(|session| session.id.is_none());
             session.map(|session| Duration::from_millis(session.timeout_ms))
@@ -125,11 +125,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         let renewed = Standing { attempt: standing.attempt.max(2), ..standing };
         let open = own_timeout.map(|timeout| OpenRequest::keep(self, renewed, timeout, begun));
         let proved = || open.as_ref().and_then(OpenRequest::proved);
+        let since = RT::Instant::now();
         loop {
             let mut place = self.0.hub.park(standing.number);
             let (seen, revision) = self.0.replica.read(|state| (look(state, &grant, standing.attempt), state.revision()));
             match seen {
-                Look::Done => return self.converted(grant, revision, RT::Instant::now() + timeout, proved()).await,
+                Look::Done => return self.converted(grant, revision, after_waiting(deadline, since), proved()).await,
                 Look::Superseded => return Err(CallError::Superseded),
                 Look::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
                 Look::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
@@ -139,14 +140,15 @@ impl<RT: AsyncRuntime> Node<RT> {
                 biased;
                 () = self.0.stop.asked() => return Err(CallError::Detached),
                 () = place.woken() => {}
-                () = RT::sleep_until(until) => return self.end_upgrade(grant, standing.attempt, timeout, proved()).await,
+                () = RT::sleep_until(until) => {
+                    return self.end_upgrade(grant, standing.attempt, after_waiting(deadline, since), proved()).await;
+                }
             }
         }
     }
 
     /// Gives up an upgrade that took too long, unless it has come about by then.
-    async fn end_upgrade(&self, grant: GrantId, attempt: u64, timeout: Duration, proved: Option<RT::Instant>) -> Answer {
-        let deadline = RT::Instant::now() + timeout;
+    async fn end_upgrade(&self, grant: GrantId, attempt: u64, deadline: RT::Instant, proved: Option<RT::Instant>) -> Answer {
         let command = Command::EndUpgrade { grant, attempt, at: wall_now() };
         let answer = self.propose_until_answered(command, deadline).await.map_err(|error| uncertain(error.into()))?;
         match answer.result? {
@@ -174,13 +176,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         if view.value.mode == Mode::Exclusive {
             return Ok(view);
         }
-        let others = |state: &State| {
-            let holders = state.lock(&view.value.lock).holders.into_iter();
-            let others: Vec<_> = holders.filter(|holder| holder.number != view.value.number).collect();
-            let position = others.len() as u64 + 1;
-            InTheWay { position, ahead: view::first_ahead(others.into_iter().take(AHEAD_MAX)), estimate: None }
-        };
-        let in_the_way = self.0.replica.read(others);
+        let state = self.0.replica.state();
+        let in_the_way = positions::of_upgrade(&state, &view.value.lock, view.value.number);
         let holder = in_the_way.ahead.first().map(|first| first.facts.clone());
         Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
     }

@@ -5,13 +5,14 @@
 //! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
 
 use crate::{
-    acquire::{Request, Standing, UNKNOWN, uncertain},
+    abandon::Claim,
+    acquire::{Request, Standing, UNKNOWN, after_waiting, uncertain},
     api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
     look::{Look, look},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
-    view,
+    positions, view,
 };
 use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
 use openraft_rt::{AsyncRuntime, Instant};
@@ -93,9 +94,11 @@ impl<RT: AsyncRuntime> Holder<RT> {
     async fn run(self) {
         let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
         let begun = RT::Instant::now();
-        let (claimed, gone) = self.request.claim_while_wanted(begun, self.events.closed()).await;
+        let deadline = begun + self.request.call.timeout;
+        let (claimed, gone) = self.request.claim_while_wanted(deadline, self.events.closed()).await;
         let standing = match claimed {
             Ok(standing) => standing,
+            Err(error) if gone && error.is_unknown() => return self.request.give_up(Claim::Unknown).await,
             Err(error) => return self.tell_now(HoldEvent::Failed(error)),
         };
         let end = match gone {
@@ -103,7 +106,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
             // later: then whoever stands there now is left alone.
             true if standing.attempt > 1 => End::Told,
             true => End::Gone { held: false },
-            false => self.follow(standing, begun).await.unwrap_or_else(|error| {
+            false => self.follow(standing, begun, deadline).await.unwrap_or_else(|error| {
                 let error = uncertain(error);
                 self.tell_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
             }),
@@ -113,16 +116,17 @@ impl<RT: AsyncRuntime> Holder<RT> {
             End::Told => {}
             End::Gone { .. } if self.silence.is_noted() => {}
             // Others wait for what it held, and it was said to end with the connection. A place in a queue holds nobody up: its
-            // caller may come again on another connection.
-            End::Gone { held: true } => node.abandon_at_once(grant, standing.attempt).await,
-            End::Gone { held: false } => node.abandon(grant, standing.attempt).await,
+            // caller may come again on another connection, as may one whose stream was ended by this one.
+            End::Gone { held: true } if standing.attempt == 1 => node.abandon_at_once(grant, standing.attempt).await,
+            End::Gone { .. } => node.abandon(grant, standing.attempt).await,
         }
     }
 
     /// Tells what becomes of the grant, until there is nothing more to tell.
-    async fn follow(&self, standing: Standing, begun: RT::Instant) -> Result<End, CallError> {
+    async fn follow(&self, standing: Standing, begun: RT::Instant, deadline: RT::Instant) -> Result<End, CallError> {
         let Request { node, call } = &self.request;
-        let until = RT::Instant::now() + call.wait;
+        let mut since = RT::Instant::now();
+        let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
         let open = OpenRequest::keep(node, standing, timeout, begun);
         let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
@@ -137,10 +141,12 @@ impl<RT: AsyncRuntime> Holder<RT> {
                 (Look::Superseded, _) => return Err(CallError::Superseded),
                 (Look::Held, Told::Nothing | Told::Queued) => {
                     position = None;
-                    self.tell_held(self.request.answer_held(standing, standing.revision, open.proved()).await?)
+                    let deadline = after_waiting(deadline, since);
+                    self.tell_held(self.request.answer_held(standing, standing.revision, open.proved(), deadline).await?)
                 }
                 (Look::Waiting, Told::Nothing) => {
-                    position = self.tell_queued(standing).await?;
+                    position = self.tell_queued(standing, deadline).await?;
+                    since = RT::Instant::now();
                     if position.is_some() { Told::Queued } else { Told::Nothing }
                 }
                 (Look::Held, Told::Held) | (Look::Waiting, Told::Queued | Told::Held) => told,
@@ -157,7 +163,8 @@ impl<RT: AsyncRuntime> Holder<RT> {
                 () = self.events.closed() => return Ok(End::Gone { held: told == Told::Held }),
                 () = place.woken() => {}
                 () = RT::sleep_until(until), if told == Told::Queued => {
-                    told = self.tell_held(self.request.withdraw(standing, open.proved()).await?);
+                    let deadline = after_waiting(deadline, since);
+                    told = self.tell_held(self.request.withdraw(standing, open.proved(), deadline).await?);
                 }
                 () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
                     // Cut off from the others, this node cannot know: whoever asks another one learns it.
@@ -211,9 +218,8 @@ impl<RT: AsyncRuntime> Holder<RT> {
 
     /// Tells where it stands in the queue, as soon as this node knows, and gives that position; nothing where it waits no more by
     /// then.
-    async fn tell_queued(&self, standing: Standing) -> Result<Option<u64>, CallError> {
-        let Request { node, call } = &self.request;
-        node.0.replica.wait_for_revision(standing.revision, RT::Instant::now() + call.timeout).await?;
+    async fn tell_queued(&self, standing: Standing, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
+        self.request.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
         let queued = self.queued(standing);
         let position = queued.as_ref().map(|(position, _)| *position);
         if let Some((_, event)) = queued {
@@ -231,7 +237,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
             return None;
         }
         let view = view::grant_of(&state, grant)?;
-        let in_the_way = node.0.positions.of_grant(&state, self.request.locks(), standing.number)?;
+        let in_the_way = positions::of_grant(&state, self.request.locks(), standing.number)?;
         let position = in_the_way.position;
         let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))

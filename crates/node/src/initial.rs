@@ -3,6 +3,7 @@
 use crate::{api::CallError, change::Subject, node::Node, scope::Scope};
 use fairhold_state::{
     State,
+    owned::OwnedKey,
     record::{Contender, Role},
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber, dto::Standing, limits::INITIAL_WITHIN};
@@ -14,7 +15,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Nodes or sessions that are looked at for one page.
+/// Nodes, sessions or grants that are looked at for one page.
 const PAGE: usize = 256;
 
 /// Something that was there when a watch began.
@@ -72,10 +73,14 @@ enum Part {
         from: Path,
         after: Option<Path>,
     },
-    /// With the grants of one session, but for those that another scope tells of.
     Sessions {
         scope: Scope,
         after: SessionNumber,
+    },
+    /// The grants of one session, but for those that another scope tells of.
+    Grants {
+        session: SessionNumber,
+        after: Option<OwnedKey>,
         others: Vec<Scope>,
     },
 }
@@ -93,7 +98,7 @@ impl Initial {
                 () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().unwrap_or_else(PoisonError::into_inner).take()),
             }
         });
-        Initial { state, left: scopes.iter().map(|scope| Part::new(scope, &scopes)).collect(), _reading: reading }
+        Initial { state, left: scopes.iter().flat_map(|scope| Part::of(scope, &scopes)).collect(), _reading: reading }
     }
 
     /// The next page, which may be empty; `None` at the end.
@@ -110,20 +115,20 @@ impl Initial {
 }
 
 impl Part {
-    fn new(scope: &Scope, all: &[Scope]) -> Part {
+    fn of(scope: &Scope, all: &[Scope]) -> Vec<Part> {
         let scope = scope.clone();
         let from = match &scope {
             Scope::Node(path) | Scope::Children(path) | Scope::Subtree(path) => path.clone(),
             Scope::Lock(lock) | Scope::LocksBelow(lock) | Scope::Leader(lock) => lock.path(),
             Scope::Locks => Path::root().child("locks"),
-            Scope::Session(number) => {
-                let after = SessionNumber(number.0.saturating_sub(1));
+            Scope::Session(session) => {
+                let (session, after) = (*session, SessionNumber(session.0.saturating_sub(1)));
                 let others = all.iter().filter(|other| **other != scope).cloned().collect();
-                return Part::Sessions { scope, after, others };
+                return vec![Part::Sessions { scope, after }, Part::Grants { session, after: None, others }];
             }
-            Scope::Sessions => return Part::Sessions { scope, after: SessionNumber(0), others: Vec::new() },
+            Scope::Sessions => return vec![Part::Sessions { scope, after: SessionNumber(0) }],
         };
-        Part::Tree { scope, from, after: None }
+        vec![Part::Tree { scope, from, after: None }]
     }
 
     /// Its next page, and whether there is more.
@@ -150,7 +155,7 @@ impl Part {
                 }
                 (page, seen == PAGE && !matches!(scope, Scope::Node(_)))
             }
-            Part::Sessions { scope, after, others } => {
+            Part::Sessions { scope, after } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
                 for session in state.sessions_after(*after).take(PAGE) {
                     seen += 1;
@@ -158,21 +163,25 @@ impl Part {
                     if scope.covers(Subject::Session(session.number)) {
                         let timeout = Duration::from_millis(session.timeout_ms);
                         page.push(There::Session { number: session.number, timeout, name: session.name.to_string() });
-                        page.extend(grants_of(state, scope, others));
                     }
                 }
                 (page, seen == PAGE && matches!(scope, Scope::Sessions))
             }
+            Part::Grants { session, after, others } => {
+                let (mut page, mut seen) = (Vec::new(), 0);
+                for (key, grant, _) in state.grants_after(*session, *after).take(PAGE) {
+                    seen += 1;
+                    *after = Some(key);
+                    // A grant of several locks is told once, with its first.
+                    let is_told = others.iter().any(|other| other.covers(Subject::Lock(&grant.lock)));
+                    if key.lock == 0 && !is_told {
+                        page.push(There::Contender(ThereContender::of(grant)));
+                    }
+                }
+                (page, seen == PAGE)
+            }
         }
     }
-}
-
-/// The grants of a session, where that one alone is watched.
-fn grants_of<'a>(state: &'a State, scope: &Scope, others: &'a [Scope]) -> impl Iterator<Item = There> + 'a {
-    let session = if let Scope::Session(session) = scope { Some(*session) } else { None };
-    let grants = session.into_iter().flat_map(|session| state.contenders_of(session));
-    let elsewhere = |lock: &LockName| others.iter().any(move |other| other.covers(Subject::Lock(lock)));
-    grants.filter(move |grant| !elsewhere(&grant.lock)).map(|grant| There::Contender(ThereContender::of(grant)))
 }
 
 impl ThereContender {
@@ -190,6 +199,88 @@ impl ThereContender {
             token,
             session: contender.session,
             owner: contender.owner.text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_state::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Outcome, Owner, Want};
+    use fairhold_types::{GrantId, Mode, SessionId, time::WallMillis};
+
+    const AT: WallMillis = WallMillis(1);
+    const ID: SessionId = SessionId(7);
+
+    fn applied(state: &mut State, command: Command) -> Outcome {
+        state.apply(command).answer.result.unwrap()
+    }
+
+    /// A session that holds so many locks.
+    fn holder_of(locks: u32) -> (State, SessionNumber) {
+        let mut state = State::new();
+        let (name, meta) = (String::new(), Meta::new());
+        let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
+        let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
+        for lock in 0..locks {
+            let acquire = Acquire {
+                grant: GrantId::from_ulid(u128::from(lock) << 64 | 1),
+                id_given: true,
+                wants: vec![Want { lock: LockName::parse(&format!("l/{lock:06}")).unwrap(), mode: Mode::Exclusive }],
+                claimant: Claimant::Session(ID),
+                if_busy: IfBusy::Queue,
+                limit: None,
+                permits: 1,
+                priority: 0,
+                owner: Owner { text: String::new(), given: false },
+                meta: Meta::new(),
+                lock_delay_ms: 0,
+                reentrant: false,
+                max_hold_ms: None,
+                value: None,
+                at: AT,
+            };
+            applied(&mut state, Command::Acquire(acquire));
+        }
+        (state, number)
+    }
+
+    /// All that is told, page by page.
+    fn told(state: &State, scopes: &[Scope]) -> Vec<There> {
+        let mut all = Vec::new();
+        for mut part in scopes.iter().flat_map(|scope| Part::of(scope, scopes)) {
+            loop {
+                let (page, more) = part.page(state);
+                assert!(page.len() <= PAGE, "a page of {}", page.len());
+                all.extend(page);
+                if !more {
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_session_with_many_grants_is_told_page_by_page_each_grant_once() {
+        for locks in [0, 1, 255, 256, 257, 1_000] {
+            let (state, number) = holder_of(locks);
+            let all = told(&state, &[Scope::Session(number)]);
+            assert!(
+                matches!(all.first(), Some(There::Session { number: told, .. }) if *told == number),
+                "the session comes first"
+            );
+            let names: Vec<&str> = all[1..]
+                .iter()
+                .map(|there| match there {
+                    There::Contender(contender) => contender.lock.as_str(),
+                    There::Node { .. } | There::Session { .. } => panic!("{there:?}"),
+                })
+                .collect();
+            let expected: Vec<String> = (0..locks).map(|lock| format!("l/{lock:06}")).collect();
+            assert_eq!(names, expected);
+            let elsewhere = told(&state, &[Scope::Session(number), Scope::LocksBelow(LockName::parse("l").unwrap())]);
+            assert_eq!(elsewhere.len(), all.len(), "what another scope tells of is told once");
         }
     }
 }

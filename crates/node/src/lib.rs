@@ -1,6 +1,7 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
-//! - `acquire`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it).
+//! - `acquire`, `abandon`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it). `view`,
+//!   `positions`: what it is shown; `turns`: how a long walk lets others run.
 //! - `elections`: who leads, and telling it.
 //! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
@@ -9,6 +10,7 @@
 //!
 //! Generic over the runtime: time and tasks come from it alone, so that a simulator can run a node.
 
+mod abandon;
 mod acquire;
 mod admin;
 pub mod api;
@@ -39,6 +41,7 @@ mod tasks;
 #[cfg(test)]
 mod test_clock;
 mod tree;
+mod turns;
 mod verdicts;
 mod view;
 pub mod watch;

@@ -1,20 +1,24 @@
 //! A node: the parts that run behind every door, started and stopped together.
 
 use crate::{
-    api::{CallError, ClusterView},
+    api::{At, CallError, ClusterView, Freshness, ReadOptions},
     clock::wall_now,
     expiry::{self, LeaderClock},
     hub::Hub,
     keepalive::{KeepaliveService, Keepalives},
     metrics,
-    positions::Positions,
     stop::Stop,
     tasks::Tasks,
+    turns::Walks,
     writes::write_key,
 };
 use fairhold_metrics::Registry;
-use fairhold_raft::{Audience, Replica};
-use fairhold_types::{ClusterId, GrantId, NodeId, Revision, SessionId, limits::EVENT_RING_BYTES, time::WallMillis};
+use fairhold_raft::{Audience, Replica, let_others_run};
+use fairhold_types::{
+    ClusterId, GrantId, NodeId, Revision, SessionId,
+    limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
+    time::WallMillis,
+};
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{
@@ -71,9 +75,9 @@ pub(crate) struct Parts<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,
     pub(crate) hub: Arc<Hub<RT>>,
     pub(crate) keepalives: Keepalives,
-    pub(crate) positions: Positions<RT>,
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
+    pub(crate) walks: Walks,
     pub(crate) warning: Mutex<Option<String>>,
 }
 
@@ -125,8 +129,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                 () = expiry::run(clock, clock_replica) => {}
             }
         });
-        let (positions, warning) = (Positions::new(), Mutex::default());
-        (Node(Arc::new(Parts { replica, hub, keepalives, positions, tasks, stop, warning })), ticking)
+        let (walks, warning) = (Walks::new(), Mutex::default());
+        (Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, walks, warning })), ticking)
     }
 
     /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.
@@ -222,11 +226,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         metrics::register(&self.0, registry);
     }
 
-    /// A digest of the whole state here, equal exactly where two states are equal. It walks the state.
-    #[must_use]
-    pub fn digest(&self) -> crate::api::At<String> {
-        let state = self.0.replica.state();
-        crate::api::At { value: state.digest(), revision: state.revision() }
+    /// A digest of the whole state here, equal exactly where two states are equal. It walks the state, part by part.
+    pub async fn digest(&self) -> Result<At<String>, CallError> {
+        let walked = self.walk(ReadOptions { freshness: Freshness::Local, timeout: TIMEOUT_DEFAULT }).await?;
+        let mut digest = walked.state.digest_in_parts();
+        while !digest.add_part() {
+            let_others_run().await;
+        }
+        Ok(At { value: digest.finish(), revision: walked.state.revision() })
     }
 
     /// A new grant's id, for a caller that brought none.

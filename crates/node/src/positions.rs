@@ -1,93 +1,39 @@
-//! Where everybody stands in a queue: a long one is counted once for all who wait here, and not again for a while, because
-//! every count walks all of it.
+//! Where a waiter stands, and who stands ahead of it. It is counted for everyone who asks, from the nearer end of the queue.
 
 use crate::{
-    api::{Ahead, InTheWay},
+    api::InTheWay,
     view::{self, Usual},
 };
 use fairhold_state::State;
 use fairhold_types::{GrantNumber, LockName};
-use openraft_rt::{AsyncRuntime, Instant};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
 
 /// How many of those ahead are named.
 pub(crate) const AHEAD_MAX: usize = 16;
-/// A queue with no more waiters than this is counted for everyone who asks.
-const SHORT_QUEUE_MAX: usize = 64;
-/// How old the count of a longer one may be.
-const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// The counts of long queues; at most one for each lock that somebody here asked for within the last second.
-pub(crate) struct Positions<RT: AsyncRuntime>(Mutex<BTreeMap<LockName, Counted<RT::Instant>>>);
-
-struct Counted<I> {
-    at: I,
-    queue: Arc<Standings>,
+/// The lock of a waiting grant in whose queue most are ahead of it, with its position there.
+pub(crate) fn farthest<'a>(
+    state: &State,
+    locks: impl Iterator<Item = &'a LockName>,
+    number: GrantNumber,
+) -> Option<(&'a LockName, u64)> {
+    let positions = locks.filter_map(|lock| Some((lock, state.position(lock, number)?)));
+    positions.max_by_key(|(_, position)| *position)
 }
 
-/// A queue, counted.
-struct Standings {
-    /// The position of each.
-    positions: BTreeMap<GrantNumber, u64>,
-    /// The first ones, in order.
-    first: Vec<Ahead>,
-    usual: Usual,
+/// Who stands ahead of a waiting grant in that queue.
+pub(crate) fn of_grant<'a>(state: &State, locks: impl Iterator<Item = &'a LockName>, number: GrantNumber) -> Option<InTheWay> {
+    farthest(state, locks, number).map(|(lock, position)| of(state, lock, position))
 }
 
-impl Standings {
-    fn count(state: &State, lock: &LockName) -> Standings {
-        let queue = state.queue(lock);
-        Standings {
-            positions: queue.iter().map(|entry| (entry.contender.number, entry.position)).collect(),
-            first: view::first_ahead(queue.iter().take(AHEAD_MAX).map(|entry| entry.contender)),
-            usual: Usual::of(state, lock),
-        }
-    }
-
-    fn of(&self, number: GrantNumber) -> Option<InTheWay> {
-        let position = *self.positions.get(&number)?;
-        let ahead = self.first.iter().take_while(|ahead| ahead.facts.number != number).cloned().collect();
-        Some(InTheWay { position, ahead, estimate: self.usual.estimate(position) })
-    }
+/// Who stands ahead of a position in a lock's queue.
+pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
+    let count = usize::try_from(position.saturating_sub(1)).unwrap_or(usize::MAX).min(AHEAD_MAX);
+    InTheWay { position, ahead: view::first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
 }
 
-impl<RT: AsyncRuntime> Positions<RT> {
-    pub(crate) fn new() -> Self {
-        Positions(Mutex::default())
-    }
-
-    /// The same for a grant of several locks: in the queue in which most are ahead of it.
-    pub(crate) fn of_grant<'a>(
-        &self,
-        state: &State,
-        locks: impl Iterator<Item = &'a LockName>,
-        number: GrantNumber,
-    ) -> Option<InTheWay> {
-        locks.filter_map(|lock| self.of(state, lock, number)).max_by_key(|in_the_way| in_the_way.position)
-    }
-
-    /// The position of a grant, and the first of those ahead. In a long queue it may be as old as the last count; a grant that
-    /// came after that has it counted anew.
-    pub(crate) fn of(&self, state: &State, lock: &LockName, number: GrantNumber) -> Option<InTheWay> {
-        if state.lock(lock).waiting <= SHORT_QUEUE_MAX {
-            return Standings::count(state, lock).of(number);
-        }
-        let now = RT::Instant::now();
-        let known = {
-            let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            counted.retain(|_, counted| now.saturating_duration_since(counted.at) < COUNT_EVERY);
-            counted.get(lock).map(|counted| Arc::clone(&counted.queue))
-        };
-        if let Some(found) = known.and_then(|queue| queue.of(number)) {
-            return Some(found);
-        }
-        let queue = Arc::new(Standings::count(state, lock));
-        let found = queue.of(number);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(lock.clone(), Counted { at: now, queue });
-        found
-    }
+/// Who holds a lock beside a holder that waits to be the only one.
+pub(crate) fn of_upgrade(state: &State, lock: &LockName, number: GrantNumber) -> InTheWay {
+    let others = state.front(lock, AHEAD_MAX + 1).filter(|holder| holder.number != number && holder.granted_at.is_some());
+    let position = state.lock_summary(lock).holders.max(1) as u64;
+    InTheWay { position, ahead: view::first_ahead(others.take(AHEAD_MAX)), estimate: None }
 }

@@ -1,31 +1,52 @@
-//! Reads: made fresh enough first, then answered from the state here.
+//! Reads: made fresh enough first, then answered from the state here. A look-up is made in it, a listing from a copy.
 
 use crate::{
-    api::{At, CallError, Freshness, GrantLookup, LockInfo, NodeView, QueueItem, ReadOptions, SessionRef, SessionView},
+    api::{
+        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
+        SessionView,
+    },
     node::Node,
-    positions::Positions,
+    turns::{count_in_turns, find_in_turns, look_in_turns},
     view,
 };
 use fairhold_state::{
     State,
     command::Rejection,
-    history::{HistoryPage, HistoryQuery},
-    listing::{LockPage, LockQuery},
+    history_page::{HistoryPage, HistoryQuery},
+    listing::{LockPage, LockQuery, LockSort},
+    queue_view::{Before, QueueKey},
     read::GrantStatus,
 };
-use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A lock: who holds it, how many wait. A lock that was never used has nobody.
-    pub async fn lock(&self, name: &LockName, read: ReadOptions) -> Result<At<LockInfo>, CallError> {
-        self.read(read, |state| view::lock(state, name)).await
+    /// A lock with a page of its holders; a lock that was never used has nobody.
+    pub async fn lock(
+        &self,
+        name: &LockName,
+        page: PageQuery<GrantNumber>,
+        read: ReadOptions,
+    ) -> Result<At<LockInfo>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let count = match page.after.map(QueueKey::Holder) {
+            Some(key) => before(&state, name, key).await.count,
+            None => 0,
+        };
+        Ok(At { value: view::lock_page(&state, name, page, count), revision: state.revision() })
     }
 
-    /// All who stand in a lock, in order.
-    pub async fn queue(&self, name: &LockName, read: ReadOptions) -> Result<At<Vec<QueueItem>>, CallError> {
-        self.read(read, |state| view::queue(state, name)).await
+    /// A page of those who stand in a lock, in order.
+    pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let before = match page.after {
+            Some(key) => before(&state, name, key).await,
+            None => Before::default(),
+        };
+        Ok(At { value: view::queue_page(&state, name, page, before), revision: state.revision() })
     }
 
     /// Passes exactly while a held grant of the lock has that token, and is that grant where one is named.
@@ -36,9 +57,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         grant: Option<GrantId>,
         read: ReadOptions,
     ) -> Result<Revision, CallError> {
-        let verified = self.read(read, |state| state.verify_fence(name, token, grant.as_ref())).await?;
-        verified.value?;
-        Ok(verified.revision)
+        let state = self.fresh_copy(read).await?;
+        state.verify_fence(name, token, grant.as_ref())?;
+        Ok(state.revision())
     }
 
     /// A grant by its id; where it waits, the answer may wait for its turn.
@@ -48,8 +69,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         loop {
             // Parked before the look, so that whatever happens after it is noticed.
             let mut place = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.park(number));
-            let look = |state: &State| At { value: lookup(state, &id, &self.0.positions), revision: state.revision() };
-            let found = self.0.replica.read(look);
+            let state = self.0.replica.state();
+            let found = At { value: lookup(&state, &id), revision: state.revision() };
+            drop(state);
             let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
             let (Some(place), true) = (place.as_mut(), waits && RT::Instant::now() < until) else {
                 return Ok(found);
@@ -63,18 +85,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// One page of the locks. It is gathered from a copy of the state, which costs nothing, so that apply goes on meanwhile.
+    /// One page of the locks.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
-        self.freshen(read).await?;
-        let state = self.0.replica.state();
-        Ok(At { value: state.locks_page(query), revision: state.revision() })
+        let looks_at_all = query.sort != LockSort::Name;
+        if looks_at_all {
+            let walked = self.walk(read).await?;
+            return Ok(page_of_locks(&walked.state, query).await);
+        }
+        Ok(page_of_locks(&self.fresh_copy(read).await?, query).await)
     }
 
-    /// One page of a lock's history, gathered from a copy of the state.
+    /// One page of a lock's history.
     pub async fn history(&self, query: &HistoryQuery, read: ReadOptions) -> Result<At<HistoryPage>, CallError> {
-        self.freshen(read).await?;
-        let state = self.0.replica.state();
-        Ok(At { value: state.history(query), revision: state.revision() })
+        let looks_at_all = query.when.is_some();
+        if looks_at_all {
+            let walked = self.walk(read).await?;
+            return Ok(page_of_history(&walked.state, query).await);
+        }
+        Ok(page_of_history(&self.fresh_copy(read).await?, query).await)
     }
 
     /// The refusal of a grant that has ended so, with what is known of it here.
@@ -82,28 +110,40 @@ impl<RT: AsyncRuntime> Node<RT> {
         Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
     }
 
-    /// The sessions after a number, by number.
+    /// A page of the sessions, by number, each with the first of what it owns.
     pub async fn sessions(
         &self,
-        after: Option<SessionNumber>,
-        limit: usize,
+        page: PageQuery<SessionNumber>,
         read: ReadOptions,
-    ) -> Result<At<Vec<SessionView>>, CallError> {
-        let (after, limit) = (after.unwrap_or_default(), limit.min(limits::PAGE_MAX + 1));
-        self.read(read, |state| state.sessions_after(after).take(limit).map(|session| view::session(state, session)).collect())
-            .await
+    ) -> Result<At<(Vec<SessionView>, Option<SessionNumber>)>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
+        let next = sessions.last().filter(|_| has_more).map(|last| last.number);
+        let (mut left, mut views) = (sessions.into_iter(), Vec::new());
+        let shown = PageQuery { after: None, limit: SESSION_ROW_MAX };
+        look_in_turns(|count| {
+            // Each of them is a page by itself.
+            let turn = left.by_ref().take((count / SESSION_ROW_MAX).max(1));
+            views.extend(turn.map(|session| view::session(&state, session, &shown)));
+            left.len() == 0
+        })
+        .await;
+        Ok(At { value: (views, next), revision: state.revision() })
     }
 
-    /// One session.
-    pub async fn session(&self, which: SessionRef, read: ReadOptions) -> Result<At<Option<SessionView>>, CallError> {
-        self.read(read, |state| {
-            let session = match which {
-                SessionRef::Id(id) => state.session_by_id(&id),
-                SessionRef::Number(number) => state.session(number),
-            };
-            session.map(|session| view::session(state, session))
-        })
-        .await
+    /// One session, with a page of what it owns.
+    pub async fn session(
+        &self,
+        which: SessionRef,
+        page: &PageQuery<OwnedAfter>,
+        read: ReadOptions,
+    ) -> Result<At<Option<SessionView>>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let session = match which {
+            SessionRef::Id(id) => state.session_by_id(&id),
+            SessionRef::Number(number) => state.session(number),
+        };
+        Ok(At { value: session.map(|session| view::session(&state, session, page)), revision: state.revision() })
     }
 
     /// A node of the tree.
@@ -113,14 +153,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: NodeView { node }, revision: found.revision })
     }
 
+    /// A look-up in the state itself. Nothing is applied meanwhile: what walks over anything takes a copy.
     pub(crate) async fn read<T>(&self, options: ReadOptions, look: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
         self.freshen(options).await?;
         Ok(self.0.replica.read(|state| At { value: look(state), revision: state.revision() }))
     }
 
+    /// A copy of the state, as fresh as that. It costs next to nothing, and apply goes on while it is looked at.
+    pub(crate) async fn fresh_copy(&self, options: ReadOptions) -> Result<State, CallError> {
+        self.freshen(options).await?;
+        Ok(self.0.replica.state())
+    }
+
     pub(crate) async fn freshen(&self, options: ReadOptions) -> Result<(), CallError> {
-        let deadline = RT::Instant::now() + options.timeout;
-        match options.freshness {
+        self.freshen_by(options.freshness, RT::Instant::now() + options.timeout).await
+    }
+
+    pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
+        match freshness {
             Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
             Freshness::Local => {}
             Freshness::AtLeast(revision) => self.0.replica.wait_for_revision(revision, deadline).await?,
@@ -140,12 +190,32 @@ fn waiting(state: &State, id: &GrantId) -> Option<GrantNumber> {
     }
 }
 
-fn lookup<RT: AsyncRuntime>(state: &State, id: &GrantId, positions: &Positions<RT>) -> GrantLookup {
+fn lookup(state: &State, id: &GrantId) -> GrantLookup {
     match state.grant(id) {
         GrantStatus::Live(_) => {
-            view::grant_in_queue(state, id, positions).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
+            view::grant_in_queue(state, id).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
         }
         GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
         GrantStatus::Unknown => GrantLookup::Unknown,
     }
+}
+
+async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
+    let mut listing = state.lock_listing(query);
+    look_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
+    let mut listing = state.history_listing(query);
+    look_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+/// What a page of a queue that begins behind a place has to know of those before it.
+async fn before<'a>(state: &'a State, name: &LockName, key: QueueKey) -> Before<'a> {
+    let (counted, left) = state.queue_through(name, key);
+    let count = counted + count_in_turns(left).await;
+    let blocker = find_in_turns(state.waiters_back_from(name, key), |waiter| waiter.holds_readers_back()).await;
+    Before { count, blocker }
 }

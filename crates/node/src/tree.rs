@@ -60,9 +60,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         read: ReadOptions,
     ) -> Result<At<Children>, CallError> {
         let limit = limit.min(limits::PAGE_MAX);
-        let found = self.read(read, |state| list(state, path, recursive, after, limit)).await?;
-        let value = found.value.ok_or_else(|| CallError::NoNode { path: path.clone() })?;
-        Ok(At { value, revision: found.revision })
+        let state = self.fresh_copy(read).await?;
+        let value = list(&state, path, recursive, after, limit).ok_or_else(|| CallError::NoNode { path: path.clone() })?;
+        Ok(At { value, revision: state.revision() })
     }
 }
 

@@ -1,17 +1,17 @@
 //! Views: what callers are shown of the state. Ids go to their owners only.
 
 use crate::{
-    api::{Ahead, GrantView, InTheWay, LockInfo, QueueItem, SessionView},
-    positions::{AHEAD_MAX, Positions},
+    api::{Ahead, GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
+    positions,
 };
 use fairhold_state::{
     State,
     command::{HolderFacts, Meta},
+    queue_view::{Before, QueueKey},
     read::{GrantStatus, QueueEntry},
     record::{Contender, Session},
 };
-use fairhold_types::{GrantId, LockName, limits::SESSION_NODES_SHOWN_MAX};
-use openraft_rt::AsyncRuntime;
+use fairhold_types::{GrantId, GrantNumber, LockName};
 use std::time::Duration;
 
 /// A live grant for its owner, without its place in the queue.
@@ -28,7 +28,7 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         revoked: contender.revoked.clone(),
         session: contender.session,
         anonymous: contender.anonymous,
-        token: contender.token(),
+        token: state.token_of(contender),
         mode: contender.mode,
         permits: contender.permits,
         owner: contender.owner.text.clone(),
@@ -43,14 +43,14 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
 }
 
 /// A live grant for its owner, with its place in the queue where it waits.
-pub(crate) fn grant_in_queue<RT: AsyncRuntime>(state: &State, id: &GrantId, positions: &Positions<RT>) -> Option<GrantView> {
+pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
     let mut view = grant_of(state, id)?;
     if view.token.is_none() {
         let locks = state.locks_of(view.number);
-        view.in_the_way = positions.of_grant(state, locks.iter(), view.number);
-        let in_queue = |lock| state.queue(lock).into_iter().find(|entry| entry.contender.number == view.number);
-        let entry = locks.iter().filter_map(in_queue).max_by_key(|entry| entry.position);
-        view.waits_for = entry.and_then(|entry| entry.waits_for).map(facts);
+        if let Some((lock, position)) = positions::farthest(state, locks.iter(), view.number) {
+            view.waits_for = state.waits_for(lock, view.number).map(facts);
+            view.in_the_way = Some(positions::of(state, lock, position));
+        }
     }
     Some(view)
 }
@@ -63,10 +63,8 @@ pub(crate) fn front<'a>(
     ahead: u64,
 ) -> InTheWay {
     let is_it = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
-    let Some(lock) = locks.clone().find(is_it).or_else(|| locks.next()) else { return InTheWay::default() };
-    let position = ahead.saturating_add(1);
-    let count = usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX);
-    InTheWay { position, ahead: first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
+    let lock = locks.clone().find(is_it).or_else(|| locks.next());
+    lock.map_or_else(InTheWay::default, |lock| positions::of(state, lock, ahead.saturating_add(1)))
 }
 
 /// Those ahead, as a caller is told of them.
@@ -80,14 +78,24 @@ pub(crate) fn first_ahead<'a>(contenders: impl Iterator<Item = &'a Contender>) -
 
 /// The first of those who hold a lock.
 pub(crate) fn holder(state: &State, lock: &LockName) -> Option<HolderFacts> {
-    state.lock(lock).holders.first().map(|holder| facts(holder))
+    state.first_holder(lock).map(facts)
 }
 
+/// A lock with the first of its holders.
 pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
-    let lock = state.lock(name);
-    let holders = (1..).zip(&lock.holders).map(|(position, contender)| item(contender, position, None));
+    lock_page(state, name, PageQuery::first(), 0)
+}
+
+/// The same with another page of its holders, behind so many others.
+pub(crate) fn lock_page(state: &State, name: &LockName, page: PageQuery<GrantNumber>, count: u64) -> LockInfo {
+    let lock = state.lock_summary(name);
+    let entries = state.queue_after(name, page.after.map(QueueKey::Holder), Before { count, blocker: None });
+    let holders = entries.take_while(|entry| entry.contender.granted_at.is_some());
+    let (holders, has_more) = page.cut(holders);
     LockInfo {
-        holders: holders.collect(),
+        next: holders.last().filter(|_| has_more).map(|last| last.contender.number),
+        holders: live(state, &holders).map(|entry| item(entry, None)).collect(),
+        holder_count: lock.holders as u64,
         waiting: lock.waiting as u64,
         limit: lock.limit.unwrap_or(1),
         max_waiters: lock.max_waiters,
@@ -97,20 +105,33 @@ pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
     }
 }
 
-pub(crate) fn queue(state: &State, name: &LockName) -> Vec<QueueItem> {
-    let usual = Usual::of(state, name);
-    let of = |entry: QueueEntry<'_>| QueueItem {
-        estimate: entry.waits_for.and(usual.estimate(entry.position)),
-        ..item(entry.contender, entry.position, entry.waits_for)
-    };
-    state.queue(name).into_iter().map(of).collect()
+/// Those of a page that have not ended: what ended goes in pieces, and is nobody's business until it is gone.
+fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterator<Item = &'e QueueEntry<'a>> {
+    entries.iter().filter(|entry| !state.is_dead(entry.contender))
 }
 
-pub(crate) fn session(state: &State, session: &Session) -> SessionView {
-    let grants = state.contenders_of(session.number).flat_map(|contender| {
-        let locks = state.locks_of(contender.number).into_iter();
-        locks.map(|lock| (contender.number, lock, contender.token()))
-    });
+/// A page of a lock's queue, behind those of whom this is known.
+pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
+    let (lock, usual) = (state.lock_summary(name), Usual::of(state, name));
+    let (entries, has_more) = page.cut(state.queue_after(name, page.after, before));
+    let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(usual.estimate(entry.position)));
+    QueueView {
+        items: live(state, &entries).map(shown).collect(),
+        next: entries.last().filter(|_| has_more).map(|last| QueueKey::of(last.contender)),
+        holder_count: lock.holders as u64,
+        waiting: lock.waiting as u64,
+    }
+}
+
+/// A session with a page of what it owns.
+pub(crate) fn session(state: &State, session: &Session, page: &PageQuery<OwnedAfter>) -> SessionView {
+    let after = page.after.clone().unwrap_or_default();
+    let (grants, more_grants) = page.cut(state.grants_after(session.number, after.grant));
+    let (nodes, more_nodes) = page.cut(state.ephemerals_after(session.number, after.node.as_ref()).cloned());
+    let last = || OwnedAfter {
+        grant: grants.last().map(|(key, _, _)| *key).or(after.grant),
+        node: nodes.last().cloned().or(after.node.clone()),
+    };
     SessionView {
         number: session.number,
         name: session.name.to_string(),
@@ -118,9 +139,15 @@ pub(crate) fn session(state: &State, session: &Session) -> SessionView {
         timeout: Duration::from_millis(session.timeout_ms),
         anonymous: session.id.is_none(),
         opened_at: session.opened_at,
-        grants: grants.collect(),
-        ephemeral_nodes: state.ephemerals_of(session.number).take(SESSION_NODES_SHOWN_MAX).cloned().collect(),
+        next: (more_grants || more_nodes).then(last),
+        grants: grants
+            .iter()
+            .filter(|(_, grant, _)| !state.is_dead(grant))
+            .map(|(_, grant, lock)| (grant.number, (*lock).clone(), state.token_of(grant)))
+            .collect(),
+        grant_count: state.grant_count(session.number),
         ephemeral_count: state.ephemeral_count(session.number),
+        ephemeral_nodes: nodes,
     }
 }
 
@@ -133,11 +160,12 @@ pub(crate) fn facts(contender: &Contender) -> HolderFacts {
     }
 }
 
-fn item(contender: &Contender, position: u64, waits_for: Option<&Contender>) -> QueueItem {
+fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
+    let contender = entry.contender;
     QueueItem {
         number: contender.number,
         session: contender.session,
-        position,
+        position: entry.position,
         token: contender.token(),
         cooling: contender.cooling,
         mode: contender.mode,
@@ -146,8 +174,8 @@ fn item(contender: &Contender, position: u64, waits_for: Option<&Contender>) -> 
         meta: contender.meta.clone(),
         queued_at: contender.queued_at,
         held_since: contender.held_since,
-        waits_for: waits_for.map(|other| (other.number, other.owner.text.clone())),
-        estimate: None,
+        waits_for: entry.waits_for.map(|other| (other.number, other.owner.text.clone())),
+        estimate,
     }
 }
 
@@ -160,7 +188,7 @@ pub(crate) struct Usual {
 
 impl Usual {
     pub(crate) fn of(state: &State, lock: &LockName) -> Usual {
-        Usual { hold_ms: state.usual_hold_ms(lock), limit: state.lock(lock).limit.unwrap_or(1).max(1).into() }
+        Usual { hold_ms: state.usual_hold_ms(lock), limit: state.lock_summary(lock).limit.unwrap_or(1).max(1).into() }
     }
 
     /// How long it takes until those ahead have held, as many at a time as may, each for as long as is usual; nothing where

@@ -84,13 +84,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         failpoint!(NodeWatchBegin, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
         let mut initial = None;
+        let deadline = RT::Instant::now() + read.timeout;
         let told = match begin {
             Begin::Now | Begin::Initial => {
-                self.freshen(read).await?;
+                self.freshen_by(read.freshness, deadline).await?;
                 Revision(0)
             }
             Begin::From(from) => {
-                self.reach(from, read).await?;
+                self.reach(from, deadline).await?;
                 Revision(from.0.saturating_sub(1))
             }
         };
@@ -123,10 +124,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         wait: Duration,
         read: ReadOptions,
     ) -> Result<News, CallError> {
-        let until = RT::Instant::now() + wait;
-        self.freshen(read).await?;
+        let begun = RT::Instant::now();
+        let (until, deadline) = (begun + wait, begun + read.timeout);
+        self.freshen_by(read.freshness, deadline).await?;
         if let Some(after) = after {
-            self.reach(after.next(), read).await?;
+            self.reach(after.next(), deadline).await?;
         }
         let mut watcher = self.enter(vec![scope])?;
         match after {
@@ -162,10 +164,10 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Waits until the state here is so far that the next change can be that revision. A revision that is further than anything
     /// that was ever acknowledged belongs to another history: waiting for it would be waiting for something else.
-    async fn reach(&self, from: Revision, read: ReadOptions) -> Result<(), CallError> {
+    async fn reach(&self, from: Revision, deadline: RT::Instant) -> Result<(), CallError> {
         let reached = || self.revision().next() >= from;
         if !reached() {
-            self.freshen(ReadOptions { freshness: Freshness::Linearizable, ..read }).await?;
+            self.freshen_by(Freshness::Linearizable, deadline).await?;
         }
         if reached() { Ok(()) } else { Err(CallError::FutureRevision { from, revision: self.revision() }) }
     }

@@ -1,4 +1,8 @@
-//! Stories that are told on purpose, not by a seed: each is of a fault that a seed found once.
+//! Stories that are told on purpose, not by a seed: each is of a fault that was found once.
+
+#[cfg(feature = "failpoints")]
+mod failpoints;
+mod untold;
 
 use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
 use fairhold_node::{
@@ -66,5 +70,26 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
                 }
             }
         }
+    });
+}
+
+#[test]
+fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
+    untold::on_three_nodes(&Plan::quiet(3), async |world| {
+        let running = world.running(world.leader().unwrap()).unwrap();
+        for number in 0..3_000 {
+            let operation = Operation::Put {
+                path: Path::parse(&format!("/node-{number}")).unwrap(),
+                value: Value::from(vec![7; 512]),
+                parents: false,
+                lifetime: Lifetime::Persistent,
+            };
+            let key = running.node.new_grant_id();
+            let call = WriteCall { key, operation, precondition: None, fence: None, timeout: TIMEOUT };
+            running.node.write_node(call).await.unwrap();
+        }
+        let state = running.replica.state();
+        assert!(state.snapshot_blocks().count() > 2, "it has several parts");
+        assert_eq!(running.node.digest().await.unwrap().value, state.digest());
     });
 }

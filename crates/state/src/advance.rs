@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 const GRANT_STEPS: u64 = 8;
 
 impl Change<'_> {
-    /// Grants, in order, to all whose turn has come: one exclusive contender, or a batch of readers, or as many as have permits. A
-    /// grant of several locks takes them together, and then the contenders behind it in the other locks may go on too. What is
+    /// Grants, in order, to all whose turn has come: one exclusive contender, or a batch of readers, or as many as have permits.
+    /// A grant of several locks takes them together, and then the contenders behind it in the other locks may go on too. What is
     /// more than one command may do is left to later ones.
     pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
         let mut locks: BTreeSet<LockName> = locks.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What can be asked of the tree's nodes without changing them: children, all below, what a session owns, what may be swept.
+//! What can be asked of the tree's nodes without changing them: children, all below, what may be swept.
 
 use crate::{
     State,
@@ -36,11 +36,6 @@ impl State {
     /// `after`, where that is given.
     pub fn descendants<'a>(&'a self, path: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
         self.tree.below(path, after).filter(|(_, node)| !self.is_orphan(node))
-    }
-
-    /// The ephemeral nodes that a session owns, by path; its grants' contenders are not among them.
-    pub fn ephemerals_of(&self, session: SessionNumber) -> impl Iterator<Item = &Path> {
-        self.index.ephemerals.get(&session).into_iter().flatten()
     }
 
     /// How many ephemeral nodes a session owns.

@@ -13,7 +13,7 @@ use crate::{
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
-    limits::{ESTIMATE_HOLDS, HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX, PAGE_MAX},
+    limits::{ESTIMATE_HOLDS, HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX},
     time::WallMillis,
 };
 use imbl::{OrdMap, OrdSet};
@@ -72,28 +72,6 @@ pub(crate) struct Past {
     pub(crate) ending: Ending,
 }
 
-/// What is asked of a lock's history.
-#[derive(Debug, Clone)]
-pub struct HistoryQuery {
-    /// The lock.
-    pub lock: LockName,
-    /// Only who held it then.
-    pub when: Option<When>,
-    /// The page begins after this.
-    pub after: Option<HistoryKey>,
-    /// How many at most; 1 to `PAGE_MAX`.
-    pub limit: usize,
-}
-
-/// A point that is asked for. Who was granted at it holds then, who ended at it does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// By the times that rode in the commands.
-    At(WallMillis),
-    /// By revision, which is exact.
-    Revision(Revision),
-}
-
 /// A place in a lock's history: the newest end first, and those who hold before all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistoryKey {
@@ -103,22 +81,9 @@ pub struct HistoryKey {
     pub number: GrantNumber,
 }
 
-/// One entry of a lock's history.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryEntry {
-    /// Who held it, and since when.
-    pub holding: Holding,
-    /// How it ended; none for one who holds.
-    pub ending: Option<Ending>,
-}
-
-/// A page of a lock's history.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryPage {
-    /// The entries, the newest end first.
-    pub items: Vec<HistoryEntry>,
-    /// Where the next page begins; none after the last.
-    pub next: Option<HistoryKey>,
+impl HistoryKey {
+    /// Behind everything.
+    pub(crate) const END: HistoryKey = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(u64::MAX) };
 }
 
 /// All that is kept of those who held.
@@ -193,9 +158,18 @@ impl History {
     }
 
     /// Of one lock, the oldest end first.
-    fn of_lock(&self, lock: &LockName) -> impl DoubleEndedIterator<Item = (HistoryKey, &Arc<Past>)> {
-        let key = |ended: u64| (lock.clone(), HistoryKey { ended: Revision(ended), number: GrantNumber(ended) });
-        self.table.range(key(0)..=key(u64::MAX)).map(|((_, key), past)| (*key, past))
+    fn of_lock<'a>(&'a self, lock: &LockName) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+        self.of_lock_before(lock, HistoryKey::END)
+    }
+
+    /// Those before a place, the oldest end first.
+    pub(crate) fn of_lock_before<'a>(
+        &'a self,
+        lock: &LockName,
+        end: HistoryKey,
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+        let first = HistoryKey { ended: Revision(0), number: GrantNumber(0) };
+        self.table.range((lock.clone(), first)..(lock.clone(), end)).map(|((_, key), past)| (*key, past))
     }
 
     fn oldest_of(&self, lock: &LockName) -> Option<HistoryKey> {
@@ -278,31 +252,6 @@ impl Change<'_> {
 }
 
 impl State {
-    /// One page of a lock's history. One who ends between two pages may be on both, as a holder and as one who held.
-    #[must_use]
-    pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
-        let holders = self.lock(&query.lock).holders.into_iter().rev().filter(|holder| !holder.cooling);
-        let present = holders.filter_map(|holder| Some((holding_of(holder)?, None)));
-        let past = self.history.of_lock(&query.lock).rev();
-        let past = past.map(|(_, past)| (past.holding.clone(), Some(past.ending.clone())));
-        let limit = query.limit.clamp(1, PAGE_MAX);
-        let (mut items, mut next) = (Vec::new(), None);
-        for (holding, ending) in present.chain(past) {
-            let ended = ending.as_ref().map_or(Revision(u64::MAX), |ending| ending.to.revision);
-            let key = HistoryKey { ended, number: holding.number };
-            let entry = HistoryEntry { holding, ending };
-            if query.after.is_some_and(|after| key >= after) || !query.when.is_none_or(|when| entry.held(when)) {
-                continue;
-            }
-            if items.len() == limit {
-                return HistoryPage { items, next };
-            }
-            next = Some(key);
-            items.push(entry);
-        }
-        HistoryPage { items, next: None }
-    }
-
     /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
     #[must_use]
     pub fn oldest_history(&self) -> Option<Revision> {
@@ -320,20 +269,16 @@ impl State {
     }
 }
 
-impl HistoryEntry {
-    fn held(&self, when: When) -> bool {
-        let (from, to) = (self.holding.from, self.ending.as_ref().map(|ending| ending.to));
-        match when {
-            When::At(at) => from.at <= at && to.is_none_or(|to| at < to.at),
-            When::Revision(revision) => from.revision <= revision && to.is_none_or(|to| revision < to.revision),
-        }
-    }
+/// Since when a contender holds in the mode that it has, once it was granted.
+pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
+    let revision = contender.granted_at?;
+    let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
+    Some(contender.mode_since.unwrap_or(granted))
 }
 
 /// A contender's time of holding in the mode that it has, once it was granted.
-fn holding_of(contender: &Contender) -> Option<Holding> {
-    let revision = contender.granted_at?;
-    let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
+pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
+    let (revision, from) = (contender.granted_at?, holding_since(contender)?);
     Some(Holding {
         lock: contender.lock.clone(),
         number: contender.number,
@@ -343,7 +288,7 @@ fn holding_of(contender: &Contender) -> Option<Holding> {
         permits: contender.permits,
         token: FencingToken(revision.0),
         queued_at: contender.queued_at,
-        from: contender.mode_since.unwrap_or(granted),
+        from,
     })
 }
 

@@ -6,7 +6,7 @@ use fairhold_types::{
     limits::{PAGE_MAX, PAGE_SCANNED_MAX},
     time::WallMillis,
 };
-use std::{collections::BTreeMap, ops::Bound};
+use std::{collections::BTreeSet, fmt, iter::Peekable, ops::Bound};
 
 /// Which locks are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,54 +100,100 @@ pub struct LockPage {
     pub next: Option<LockKey>,
 }
 
+/// A page of the locks in the making. It looks at so many locks at a time, and whoever makes it can let others run in between.
+pub struct LockListing<'a> {
+    state: &'a State,
+    query: &'a LockQuery,
+    limit: usize,
+    names: Peekable<Box<dyn Iterator<Item = &'a LockName> + Send + 'a>>,
+    /// How many were looked at, and the last of them.
+    seen: usize,
+    last_seen: Option<&'a LockName>,
+    /// Those that come first of what was looked at.
+    first: BTreeSet<(u64, &'a LockName)>,
+}
+
+impl fmt::Debug for LockListing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} locks", self.first.len(), self.seen)
+    }
+}
+
+impl<'a> LockListing<'a> {
+    /// Looks at so many more locks, and says whether the page is complete.
+    pub fn look_at(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            if self.is_full() {
+                return true;
+            }
+            let Some(name) = self.names.next() else { return true };
+            (self.seen, self.last_seen) = (self.seen + 1, Some(name));
+            if self.state.fits_filter(name, self.query.filter) {
+                self.take(name);
+            }
+        }
+        false
+    }
+
+    /// The page.
+    #[must_use]
+    pub fn into_page(mut self) -> LockPage {
+        let page: Vec<(u64, &LockName)> = self.first.iter().take(self.limit).copied().collect();
+        let next = if self.is_by_name() {
+            self.last_seen.filter(|_| self.names.peek().is_some()).map(|name| (0, name))
+        } else {
+            page.last().filter(|_| self.first.len() > self.limit).copied()
+        };
+        LockPage {
+            items: page.into_iter().map(|(_, name)| self.state.lock_entry(name)).collect(),
+            next: next.map(|(rank, name)| LockKey { rank, name: name.clone() }),
+        }
+    }
+
+    fn is_by_name(&self) -> bool {
+        self.query.sort == LockSort::Name
+    }
+
+    /// In the order of names the page is what comes first. In another order any lock may belong to it.
+    fn is_full(&self) -> bool {
+        self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX)
+    }
+
+    fn take(&mut self, name: &'a LockName) {
+        let key = (self.state.rank(name, self.query.sort), name);
+        if self.query.after.as_ref().is_some_and(|after| key <= (after.rank, &after.name)) {
+            return;
+        }
+        self.first.insert(key);
+        // One more than the page has tells whether there is a next one.
+        if self.first.len() > self.limit + 1 {
+            self.first.pop_last();
+        }
+    }
+}
+
 impl State {
     /// One page of the locks.
     #[must_use]
     pub fn locks_page(&self, query: &LockQuery) -> LockPage {
-        match query.sort {
-            LockSort::Name => self.page_by_name(query),
-            LockSort::Waiters | LockSort::LongestWait | LockSort::Wait | LockSort::Hold | LockSort::Contention => {
-                self.page_by_rank(query)
-            }
-        }
+        let mut listing = self.lock_listing(query);
+        while !listing.look_at(PAGE_SCANNED_MAX) {}
+        listing.into_page()
     }
 
-    fn page_by_name(&self, query: &LockQuery) -> LockPage {
-        let limit = query.limit.clamp(1, PAGE_MAX);
-        let mut items = Vec::new();
-        let mut last_seen = None;
-        let names = self.names_from(query, query.after.as_ref().map(|after| &after.name));
-        for (seen, name) in names.enumerate() {
-            if items.len() == limit || seen == PAGE_SCANNED_MAX {
-                let next = last_seen.map(|name: &LockName| LockKey { rank: 0, name: name.clone() });
-                return LockPage { items, next };
-            }
-            last_seen = Some(name);
-            if self.fits_filter(name, query.filter) {
-                items.push(self.lock_entry(name));
-            }
+    /// The same in the making.
+    #[must_use]
+    pub fn lock_listing<'a>(&'a self, query: &'a LockQuery) -> LockListing<'a> {
+        let after = query.after.as_ref().filter(|_| query.sort == LockSort::Name).map(|after| &after.name);
+        LockListing {
+            state: self,
+            query,
+            limit: query.limit.clamp(1, PAGE_MAX),
+            names: self.names_from(query, after).peekable(),
+            seen: 0,
+            last_seen: None,
+            first: BTreeSet::new(),
         }
-        LockPage { items, next: None }
-    }
-
-    fn page_by_rank(&self, query: &LockQuery) -> LockPage {
-        let limit = query.limit.clamp(1, PAGE_MAX);
-        let mut first: BTreeMap<(u64, &LockName), ()> = BTreeMap::new();
-        for name in self.names_from(query, None).filter(|name| self.fits_filter(name, query.filter)) {
-            let key = (self.rank(name, query.sort), name);
-            if query.after.as_ref().is_some_and(|after| key <= (after.rank, &after.name)) {
-                continue;
-            }
-            first.insert(key, ());
-            // One more than the page has tells whether there is a next one.
-            if first.len() > limit + 1 {
-                first.pop_last();
-            }
-        }
-        let more = first.len() > limit;
-        let page = || first.keys().take(limit);
-        let next = page().next_back().filter(|_| more).map(|(rank, name)| LockKey { rank: *rank, name: (*name).clone() });
-        LockPage { items: page().map(|(_, name)| self.lock_entry(name)).collect(), next }
     }
 
     /// The names that begin as asked, in order, from after one of them on: of those in which somebody stands, or of all.
@@ -155,7 +201,7 @@ impl State {
         &'a self,
         query: &'a LockQuery,
         after: Option<&'a LockName>,
-    ) -> Box<dyn Iterator<Item = &'a LockName> + 'a> {
+    ) -> Box<dyn Iterator<Item = &'a LockName> + Send + 'a> {
         let begin = match after {
             Some(name) if name.as_str() >= query.prefix.as_str() => Bound::Excluded(name.as_str()),
             Some(_) | None => Bound::Included(query.prefix.as_str()),
@@ -171,29 +217,31 @@ impl State {
     }
 
     fn fits_filter(&self, name: &LockName, filter: Option<LockFilter>) -> bool {
-        let queue = self.index.queues.get(name);
+        let queue = || self.index.queues.get(name);
         match filter {
             None => true,
-            Some(LockFilter::Held) => queue.is_some_and(|queue| queue.holders.len() > self.cooling_in(queue)),
-            Some(LockFilter::Queued) => queue.is_some_and(|queue| !queue.waiting.is_empty()),
-            Some(LockFilter::Cooling) => queue.is_some_and(|queue| self.cooling_in(queue) > 0),
-            Some(LockFilter::Idle) => queue.is_none(),
+            Some(LockFilter::Held) => queue().is_some_and(|queue| queue.holders.len() > self.cooling_in(queue)),
+            Some(LockFilter::Queued) => queue().is_some_and(|queue| !queue.waiting.is_empty()),
+            Some(LockFilter::Cooling) => queue().is_some_and(|queue| self.cooling_in(queue) > 0),
+            Some(LockFilter::Idle) => queue().is_none(),
         }
     }
 
     fn cooling_in(&self, queue: &Queue) -> usize {
-        if self.index.cooling.is_empty() {
-            return 0;
-        }
-        queue.holders.iter().filter(|number| self.index.cooling.contains(*number)).count()
+        let (few, many) = if self.index.cooling.len() < queue.holders.len() {
+            (&self.index.cooling, &queue.holders)
+        } else {
+            (&queue.holders, &self.index.cooling)
+        };
+        few.iter().filter(|number| many.contains(*number)).count()
     }
 
     fn rank(&self, name: &LockName, sort: LockSort) -> u64 {
-        let queue = self.index.queues.get(name);
+        let queue = || self.index.queues.get(name);
         match sort {
             LockSort::Name => 0,
-            LockSort::Waiters => u64::MAX - queue.map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue.and_then(first_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
+            LockSort::LongestWait => queue().and_then(first_waiter).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -229,4 +277,70 @@ impl State {
 /// The one that waits since longest, wherever its priority has put it.
 fn first_waiter(queue: &Queue) -> Option<GrantNumber> {
     queue.by_age.get_min().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, SetLock};
+
+    /// Locks of which an administrator set something, and in which nobody stands.
+    fn many(count: u32) -> State {
+        let mut state = State::new();
+        for number in 0..count {
+            let lock = LockName::parse(&format!("lock-{number:05}")).unwrap();
+            let set = SetLock {
+                lock,
+                limit: Some(2),
+                max_waiters: None,
+                max_hold_ms: None,
+                key: None,
+                by: String::new(),
+                at: WallMillis(1),
+            };
+            assert!(state.apply(Command::SetLock(set)).answer.result.is_ok());
+        }
+        state
+    }
+
+    fn query(sort: LockSort, after: Option<LockKey>) -> LockQuery {
+        LockQuery { prefix: "lock-".to_owned(), filter: None, sort, after, limit: 7 }
+    }
+
+    #[test]
+    fn a_page_that_is_made_in_parts_is_the_page_and_no_part_looks_at_more_than_it_is_told_to() {
+        let state = many(40);
+        for (sort, looked_at) in [(LockSort::Name, 7), (LockSort::Waiters, 40)] {
+            let mut after = None;
+            loop {
+                let query = query(sort, after);
+                let (mut listing, mut parts) = (state.lock_listing(&query), 0);
+                while !listing.look_at(1) {
+                    parts += 1;
+                    assert_eq!(listing.seen, parts);
+                }
+                let page = listing.into_page();
+                assert_eq!(page, state.locks_page(&query));
+                assert!(parts <= looked_at, "{parts} for a page by {sort:?}");
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_by_name_ends_where_it_has_looked_at_enough_and_the_next_one_goes_on_there() {
+        let state = many(u32::try_from(PAGE_SCANNED_MAX).unwrap() + 1);
+        let prefix = LockQuery { filter: Some(LockFilter::Idle), ..query(LockSort::Name, None) };
+        let mut listing = state.lock_listing(&prefix);
+        // As if none of them fitted.
+        listing.limit = usize::MAX;
+        assert!(listing.look_at(PAGE_SCANNED_MAX + 1));
+        let next = listing.into_page().next.unwrap();
+        assert_eq!(next.name.as_str(), format!("lock-{:05}", PAGE_SCANNED_MAX - 1));
+        let rest = state.locks_page(&LockQuery { after: Some(next), ..prefix });
+        assert_eq!((rest.items.len(), rest.next), (1, None));
+    }
 }

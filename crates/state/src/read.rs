@@ -4,10 +4,11 @@ use crate::{
     State,
     command::Rejection,
     memory::Remembered,
+    queue_view::Before,
     record::{Contender, LockSettings, Role, Session},
 };
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 
@@ -168,36 +169,10 @@ impl State {
         }
     }
 
-    /// All who stand in a lock: those who hold it, then those who wait, in their order.
+    /// All who stand in a lock: those who hold it, then those who wait, in their order. It walks all of them.
     #[must_use]
     pub fn queue(&self, name: &LockName) -> Vec<QueueEntry<'_>> {
-        let Some(queue) = self.index.queues.get(name) else {
-            return Vec::new();
-        };
-        let mutex = self.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
-        let holders = queue.holders.iter().copied();
-        let waiting = queue.waiting.iter().map(|place| place.number());
-        let mut entries: Vec<QueueEntry<'_>> = Vec::new();
-        let mut last_exclusive: Option<&Contender> = None;
-        for (ahead, contender) in (0_u64..).zip(holders.chain(waiting).filter_map(|number| self.contender_in(name, number))) {
-            let first = entries.first().map(|entry| entry.contender);
-            let predecessor = entries.last().map(|entry| entry.contender);
-            let waits_for = match (contender.granted_at, contender.mode) {
-                (Some(_), _) => None,
-                (None, Mode::Exclusive) if mutex => predecessor,
-                // A semaphore's contender waits for whichever release leaves it room; the first holder stands for it.
-                (None, Mode::Exclusive) => first,
-                (None, Mode::Shared) => last_exclusive,
-            };
-            let waits = contender.granted_at.is_none();
-            let reserved = waits && contender.is_of_several() && self.is_ready(name, contender.number);
-            let waits_for = if reserved { self.blocker_elsewhere(contender) } else { waits_for };
-            if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_of_several()) {
-                last_exclusive = Some(contender);
-            }
-            entries.push(QueueEntry { contender, position: ahead + 1, waits_for });
-        }
-        entries
+        self.queue_after(name, None, Before::default()).collect()
     }
 
     /// The first so many of those who stand in a lock: those who hold it, then those who wait, in their order.

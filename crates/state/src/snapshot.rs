@@ -21,7 +21,6 @@ use fairhold_types::{
 };
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The version byte of a snapshot's blocks.
@@ -202,17 +201,6 @@ impl State {
         state.piece_steps = header.piece_steps;
         state.rebuild_caches();
         Ok(state)
-    }
-
-    /// The first 128 bits of SHA-256 over the snapshot, in hex: equal exactly where two nodes' states are equal. It walks the
-    /// whole state.
-    #[must_use]
-    pub fn digest(&self) -> String {
-        let mut hasher = Sha256::new();
-        for block in self.snapshot_blocks() {
-            hasher.update(&block);
-        }
-        hasher.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -13,7 +13,7 @@ mod random;
 use fairhold_state::{
     State,
     command::{Applied, Command, Event, Rejection},
-    history::HistoryQuery,
+    history_page::HistoryQuery,
     read::GrantStatus,
     record::Kind,
 };

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 mod cluster;
 mod history;
+mod sessions;
 mod tree;
 
 pub use cluster::{Cluster, Defect, Host, Leader, Member, Readiness, SnapshotTaken, Version};
 pub use history::{Holding, LockStatistics, Spans};
+pub use sessions::{Session, SessionGrant};
 pub use tree::{Stat, Written};
 
 /// Pairs of text, for people.
@@ -71,7 +73,7 @@ pub struct Grant {
     /// Those ahead and 1, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// The one that it waits for, while it waits.
+    /// The one that it waits for, while it waits; left out where more than 64 readers wait between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
     /// The first of those ahead, in order, while it waits: holders first.
@@ -184,8 +186,11 @@ pub struct QueueItem {
 pub struct Lock {
     /// Its name.
     pub lock: LockName,
-    /// Those who hold it.
+    /// A page of those who hold it.
     pub holders: Vec<QueueItem>,
+    /// How many hold it.
+    #[serde(default)]
+    pub holder_count: u64,
     /// How many wait.
     pub queue_length: u64,
     /// How many permits it has.
@@ -202,6 +207,9 @@ pub struct Lock {
     /// What is counted of it; none where it was never held, or is forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<LockStatistics>,
+    /// Where the next page of holders begins; `null` on the last one.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// What a lock is in the list of locks. One that is held or cools may be waited for too: `queue_length` says so.
@@ -259,7 +267,7 @@ pub struct ListedLock {
     pub hand_overs: u64,
 }
 
-/// A lock's queue, in order, holders first.
+/// A page of a lock's queue, in order, holders first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -268,6 +276,15 @@ pub struct Queue {
     pub lock: LockName,
     /// Those who stand in it.
     pub items: Vec<QueueItem>,
+    /// How many hold the lock.
+    #[serde(default)]
+    pub holder_count: u64,
+    /// How many wait for it.
+    #[serde(default)]
+    pub queue_length: u64,
+    /// Where the next page begins; `null` on the last one.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
 }
 
 /// A fencing token was checked and is that of a held grant.
@@ -335,49 +352,6 @@ pub struct KeptAlive {
     pub ttls: Vec<String>,
     /// Those that have ended, and those that are not known.
     pub expired: Vec<SessionId>,
-}
-
-/// A session, as everybody may see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub struct Session {
-    /// Its number.
-    pub number: SessionNumber,
-    /// Its name; none for one that was made for a single grant.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// How long it lives without a keepalive.
-    pub ttl: String,
-    /// Whether it was made for a single grant.
-    pub anonymous: bool,
-    /// When it was opened.
-    pub opened_at: String,
-    /// Its grants.
-    pub grants: Vec<SessionGrant>,
-    /// The first thousand of its ephemeral nodes, by path.
-    pub ephemeral_nodes: Vec<Path>,
-    /// How many ephemeral nodes it has.
-    pub ephemeral_count: usize,
-    /// Pairs of text, for people.
-    #[serde(default, skip_serializing_if = "Meta::is_empty")]
-    pub meta: Meta,
-}
-
-/// A grant, as its session lists it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub struct SessionGrant {
-    /// Its number.
-    pub number: GrantNumber,
-    /// The lock.
-    pub lock: LockName,
-    /// Held or queued.
-    pub state: Standing,
-    /// Its token, while it is held.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<FencingToken>,
 }
 
 /// One page of a listing.

@@ -108,8 +108,8 @@ pub const NODES_CREATED_MAX: usize = 4_000;
 pub const NODES_SWEPT_MAX: usize = 1_000;
 /// Conditions, and operations in either branch, of one transaction.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
-/// Ephemeral nodes that a session is shown with; how many it has is told besides.
-pub const SESSION_NODES_SHOWN_MAX: usize = 1_000;
+/// Grants, and ephemeral nodes, that a session is shown with in a list of sessions; how many it has is told besides.
+pub const SESSION_ROW_MAX: usize = 16;
 /// Entries on one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
 /// Entries on a page where the caller names no number.

@@ -28,7 +28,7 @@ fn text(figures: &Value, form: Form) -> String {
     for (step, times) in figures["steps_ms"].as_object().into_iter().flatten() {
         row(&format!("  {step}"), String::new(), times);
     }
-    let text = table.text(form);
+    let text = table.take(form);
     if form == Form::Plain { text } else { text + &footing(figures) }
 }
 

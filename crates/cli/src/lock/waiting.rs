@@ -71,7 +71,7 @@ fn say(text: &str) {
 }
 
 async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
-    let looked = timeout(HOLDER_WITHIN, client.locks().local().get(name)).await;
+    let looked = timeout(HOLDER_WITHIN, client.locks().local().get_page(name, 1, None)).await;
     let held = looked.ok().and_then(Result::ok).and_then(|lock| lock.value.holders.into_iter().next()).map(|holder| {
         let held_for = holder.held_for.unwrap_or_else(|| "-".to_owned());
         format!("held by {} (#{}) for {held_for}", harmless(&holder.owner), holder.number)

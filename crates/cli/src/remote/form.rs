@@ -38,12 +38,14 @@ impl Form {
 pub(crate) struct Table {
     headings: &'static [&'static str],
     rows: Vec<Vec<String>>,
+    /// The widths of the columns that were written.
+    widths: Vec<usize>,
 }
 
 impl Table {
     /// Without rows.
     pub(crate) fn new(headings: &'static [&'static str]) -> Table {
-        Table { headings, rows: Vec::new() }
+        Table { headings, rows: Vec::new(), widths: Vec::new() }
     }
 
     /// One row more, with a cell for each heading. Nothing in a cell can move a cursor or begin another cell.
@@ -51,24 +53,28 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
     }
 
-    /// As text.
-    pub(crate) fn text(&self, form: Form) -> String {
+    /// What was added since it was taken last, as text: under the headings the first time. A column never gets narrower.
+    pub(crate) fn take(&mut self, form: Form) -> String {
+        let rows = std::mem::take(&mut self.rows);
         match form {
-            Form::Plain | Form::Json | Form::Ndjson => self.rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect(),
-            Form::Table => self.columns(),
+            Form::Plain | Form::Json | Form::Ndjson => rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect(),
+            Form::Table => self.columns(rows),
         }
     }
 
-    fn columns(&self) -> String {
-        let headings: Vec<String> = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
-        let all: Vec<&Vec<String>> = std::iter::once(&headings).chain(&self.rows).collect();
-        let width = |column: usize| all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-        let widths: Vec<usize> = (0..headings.len()).map(|column| width(column).unwrap_or(0)).collect();
+    fn columns(&mut self, rows: Vec<Vec<String>>) -> String {
+        let headings = self.headings.iter().map(|heading| (*heading).to_owned()).collect();
+        let all: Vec<Vec<String>> = if self.widths.is_empty() { std::iter::once(headings).chain(rows).collect() } else { rows };
+        self.widths.resize(self.headings.len(), 0);
+        for (column, width) in self.widths.iter_mut().enumerate() {
+            let cells = all.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            *width = cells.fold(*width, usize::max);
+        }
         let line = |row: &Vec<String>| {
-            let cells: String = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
+            let cells: String = row.iter().zip(&self.widths).map(|(cell, width)| format!("{cell:width$}  ")).collect();
             format!("{}\n", cells.trim_end())
         };
-        all.into_iter().map(line).collect()
+        all.iter().map(line).collect()
     }
 }
 
@@ -112,11 +118,25 @@ mod tests {
 
     #[test]
     fn a_table_has_columns_and_plain_has_tabs() {
+        let text = |form| {
+            let mut table = Table::new(&["LOCK", "OWNER"]);
+            table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
+            table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
+            table.take(form)
+        };
+        assert_eq!(text(Form::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
+        assert_eq!(text(Form::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
+    }
+
+    #[test]
+    fn a_table_that_is_taken_page_by_page_has_its_headings_once() {
         let mut table = Table::new(&["LOCK", "OWNER"]);
         table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
-        table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
-        assert_eq!(table.text(Form::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
-        assert_eq!(table.text(Form::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
+        assert_eq!(table.take(Form::Table), "LOCK    OWNER\ndeploy  ci\n");
+        table.row(vec!["a".to_owned(), "b".to_owned()]);
+        table.row(vec!["a/longer".to_owned(), "c".to_owned()]);
+        assert_eq!(table.take(Form::Table), "a         b\na/longer  c\n");
+        assert_eq!(table.take(Form::Plain), "");
     }
 
     #[test]

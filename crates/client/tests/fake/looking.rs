@@ -38,7 +38,7 @@ async fn who_looked_waits_for_what_is_newer_than_that_in_short_requests_for_as_l
     assert_eq!((looked.revision, looked.value.len()), (Revision(7), 0));
     let newer = locks.next_queue("a", Some(looked.revision), 600 * SECOND).await.unwrap().unwrap();
     assert_eq!(newer.revision, Revision(12));
-    assert_eq!(asked(&server), ["", "?wait=10s&after=7", "?wait=10s&after=9"]);
+    assert_eq!(asked(&server), ["?limit=1000", "?limit=1000&wait=10s&after=7", "?limit=1000&wait=10s&after=9"]);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn newer_than_now_is_newer_than_one_revision_also_where_it_is_asked_again(
     .await;
     let newer = server.client(10 * SECOND).locks().next_queue("a", None, 600 * SECOND).await.unwrap().unwrap();
     assert_eq!(newer.revision, Revision(8));
-    assert_eq!(asked(&server), ["?wait=10s&after=7"; 3]);
+    assert_eq!(asked(&server), ["?limit=1000&wait=10s&after=7"; 3]);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn the_wait_ends_without_news_and_a_node_that_does_not_exist_is_waited_for
     .await;
     let client = server.client(10 * SECOND);
     let nothing = client.locks().next_queue("a", Some(Revision(7)), Duration::ZERO).await.unwrap();
-    assert_eq!((nothing, asked(&server)), (None, vec!["?wait=0s&after=7".to_owned()]));
+    assert_eq!((nothing, asked(&server)), (None, vec!["?limit=1000&wait=0s&after=7".to_owned()]));
     let gone = client.nodes().get_next("/x", Some(Revision(7)), 60 * SECOND).await;
     assert!(matches!(gone, Err(Error::NoNode { .. })), "it was told before the wait was over: {gone:?}");
     let there = client.nodes().get_next("/x", Some(Revision(7)), 60 * SECOND).await.unwrap().unwrap();

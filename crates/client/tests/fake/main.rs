@@ -5,6 +5,7 @@ mod batches;
 mod blocking;
 mod grants;
 mod looking;
+mod pages;
 mod renewals;
 mod server;
 mod strangers;

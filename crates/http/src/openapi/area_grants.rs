@@ -309,9 +309,11 @@ fn batch(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/batch", "batch", TAG, "Take, renew and give back many grants in one request.")
         .about(
-            "Each call is begun in its place, is answered as if it were made alone, and stands or fails by itself; where one \
-             cannot be understood, all are refused before any is begun. The answer comes when all are done, and no call \
-             waits for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
+            "Each call is answered as if it were made alone, and stands or fails by itself; where one cannot be understood, all \
+             are refused before any is begun. Calls with the same id are made one after the other, in the order of the request, \
+             each when the one before is answered. Calls with different ids have no order: a release may take effect before an \
+             acquire that stands before it. The answer comes when all are done, within one `Fairhold-Timeout`, and no call waits \
+             for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
              `GET /v1/grants/{id}` and `GET /v1/watch` tell. A renewal is of a grant that has no named session, and leaves its \
              timeout as it is. Sent again, with the same ids, it does nothing twice. \
              The headers are those of every call in it.",

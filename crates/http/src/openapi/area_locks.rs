@@ -90,7 +90,7 @@ fn list(describe: &mut Describer) -> Operation {
                     Some("name"),
                 ),
                 integer("limit", "Locks on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before, of the same listing.", "^([0-9a-f]{2})+$").like(cursor),
+                form("cursor", "The `next_cursor` of the page before, of the same listing.", paging::HEX_CURSOR).like(cursor),
                 consistency(),
             ],
         )
@@ -101,24 +101,50 @@ fn list(describe: &mut Describer) -> Operation {
 
 fn show(describe: &mut Describer) -> Operation {
     let [holder, _] = examples::queue();
-    let lock = json!({ "lock": "deploy", "holders": [holder], "queue_length": 1, "limit": 1, "last_token": 42 });
+    let lock = json!({
+        "lock": "deploy", "holders": [holder], "holder_count": 1, "queue_length": 1, "limit": 1, "last_token": 42,
+        "next_cursor": null,
+    });
     describe
         .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show who holds a lock, and how many wait.")
-        .about("A lock that was never used has no holders.")
+        .about("A lock that was never used has no holders. They come page by page, the first that queued first.")
         .in_path("name", NAME, lock_name())
-        .query(&SHOW, with_long_poll(vec![consistency()]))
+        .query(
+            &SHOW,
+            with_long_poll(vec![
+                integer("limit", "Holders on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None).like(41),
+                consistency(),
+            ]),
+        )
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .done(Kind::Read)
 }
 
 fn queue(describe: &mut Describer) -> Operation {
+    let queue = json!({
+        "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "next_cursor": null,
+    });
     describe
-        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show all who stand in a lock, holders first.")
+        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show who stands in a lock, holders first, page by page.")
+        .about(
+            "A page begins behind the last entry of the one before, whether or not that still stands there. An entry that moves \
+             ahead between two pages may be on neither.",
+        )
         .in_path("name", NAME, lock_name())
-        .query(&QUEUE, with_long_poll(vec![consistency()]))
+        .query(
+            &QUEUE,
+            with_long_poll(vec![
+                integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the page before.", paging::QUEUE_CURSOR).like("queued-0-57"),
+                consistency(),
+            ]),
+        )
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
-        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", json!({ "lock": "deploy", "items": examples::queue() }))
+        .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .done(Kind::Read)
 }
 
@@ -175,7 +201,9 @@ fn fence(describe: &mut Describer) -> Operation {
 
 fn set(describe: &mut Describer) -> Operation {
     let one_of_them = |name: &str| json!({ "required": [name] });
-    let example = json!({ "lock": "pool", "holders": [], "queue_length": 0, "limit": 5, "max_hold": "60s" });
+    let example = json!({
+        "lock": "pool", "holders": [], "holder_count": 0, "queue_length": 0, "limit": 5, "max_hold": "60s", "next_cursor": null,
+    });
     describe
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Set what a lock allows.")
         .about(

@@ -4,13 +4,18 @@ use super::{
     area_locks::consistency,
     describe::{Describer, Kind, Operation},
     examples::SESSION_ID as ID,
-    parameter::{self, integer, list, span, text},
+    parameter::{self, form, integer, list, span, text},
 };
-use crate::sessions::{CLOSE, KEEPALIVE, KEEPALIVE_MANY, LIST, OPEN, SHOW};
+use crate::{
+    paging,
+    sessions::{CLOSE, KEEPALIVE, KEEPALIVE_MANY, LIST, OPEN, SHOW},
+};
+use fairhold_node::api::OwnedAfter;
+use fairhold_state::owned::OwnedKey;
 use fairhold_types::{
-    Code, dto,
+    Code, GrantNumber, dto,
     limits::{
-        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_DEFAULT,
+        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX, SESSION_ROW_MAX, SESSION_TIMEOUT_DEFAULT,
         SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN,
     },
     pattern,
@@ -36,8 +41,8 @@ fn session() -> Value {
 fn shown() -> Value {
     json!({
         "number": 41, "name": "worker-3", "ttl": "15s", "anonymous": false, "opened_at": "2026-01-01T12:00:00.000Z",
-        "grants": [{ "number": 42, "lock": "deploy", "state": "held", "token": 42 }], "ephemeral_nodes": ["/workers/3"],
-        "ephemeral_count": 1,
+        "grants": [{ "number": 42, "lock": "deploy", "state": "held", "token": 42 }], "grant_count": 1,
+        "ephemeral_nodes": ["/workers/3"], "ephemeral_count": 1, "next_cursor": null,
     })
 }
 
@@ -101,6 +106,7 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
 fn list_all(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
+        .about(&format!("Each with the first {SESSION_ROW_MAX} of its grants and of its nodes, and how many it has."))
         .query(
             &LIST,
             vec![
@@ -115,12 +121,25 @@ fn list_all(describe: &mut Describer) -> Operation {
 }
 
 fn show(describe: &mut Describer) -> Operation {
+    let grant = Some(OwnedKey { number: GrantNumber(42), lock: 0 });
+    let cursor = paging::owned_cursor(&OwnedAfter { grant, node: None });
     describe
-        .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns.")
-        .about("By its secret id or by its number. No id is shown.")
+        .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
+        .about(
+            "By its secret id or by its number. No id is shown. A page has grants and ephemeral nodes beside each other, and the \
+             next one goes on with both.",
+        )
         .in_path("id", "The session's id or number.", session())
-        .query(&SHOW, vec![consistency()])
+        .query(
+            &SHOW,
+            vec![
+                integer("limit", "Grants on the page, and as many nodes.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the page before.", paging::HEX_CURSOR).like(cursor),
+                consistency(),
+            ],
+        )
         .json::<dto::Session>(StatusCode::OK, "The session.", shown())
+        .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .codes(&[Code::SessionNotFound])
         .done(Kind::Read)
 }

@@ -1,5 +1,6 @@
 //! Sessions, at the boundary.
 
+use super::OwnedAfter;
 use fairhold_state::command::Meta;
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Path, SessionId, SessionNumber, time::WallMillis};
 use std::time::Duration;
@@ -58,12 +59,16 @@ pub struct SessionView {
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: WallMillis,
-    /// Its grants: number, lock, token while held.
+    /// A page of its grants, by number, an entry for each lock: number, lock, token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
-    /// The first of its ephemeral nodes, by path.
+    /// How many grants it has.
+    pub grant_count: usize,
+    /// A page of its ephemeral nodes, by path.
     pub ephemeral_nodes: Vec<Path>,
     /// How many ephemeral nodes it has.
     pub ephemeral_count: usize,
+    /// The place behind which the next page begins, of both; none after the last.
+    pub next: Option<OwnedAfter>,
 }
 
 /// A session by either of its names.

@@ -3,7 +3,7 @@
 use crate::names::{Names, grant_id};
 use fairhold_state::{
     State,
-    history::{HistoryQuery, When},
+    history_page::{HistoryQuery, When},
     listing::LockQuery,
     read::GrantStatus,
     record::{Contender, Kind, Role},
@@ -161,7 +161,7 @@ pub(crate) fn below(state: &State, path: &Path, after: Option<&str>) -> String {
 
 pub(crate) fn owned(names: &Names, state: &State, name: &str) -> Printed {
     let number = names.session(name).ok_or_else(|| format!("there never was a session {name}"))?;
-    Ok(format!("{} of {}", paths(state.ephemerals_of(number)), state.ephemeral_count(number)))
+    Ok(format!("{} of {}", paths(state.ephemerals_after(number, None)), state.ephemeral_count(number)))
 }
 
 pub(crate) fn sweepable(state: &State) -> String {

@@ -1,0 +1,92 @@
+//! Answers that come in pages: one page that was asked for, or one after the other to the end, each written when it is there.
+
+use crate::remote::{
+    Api, Failure, Request,
+    api::Reply,
+    form::{self, Form, Table, cell},
+};
+use fairhold_types::limits::PAGE_MAX;
+use serde_json::Value;
+
+/// Which page of a listing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageArgs {
+    /// Show one page of at most so many [default: all; one page with -o json]
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Begin where an earlier page ended: its next_cursor
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) cursor: Option<String>,
+}
+
+/// Asks for one page after the other, or for the one that was asked for, and shows each.
+pub(crate) async fn follow(
+    api: &Api,
+    request: &Request,
+    page: &PageArgs,
+    asked: Option<Form>,
+    mut show: impl FnMut(&Reply) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    // A body is what the caller asked for, and no more.
+    let is_one = page.limit.is_some() || asked == Some(Form::Json);
+    let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
+    let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
+    loop {
+        let reply = api.call(&request.clone().parameter("limit", limit).parameter("cursor", cursor.as_ref())).await?;
+        request = request.next_page();
+        show(&reply)?;
+        let body: Value = reply.read()?;
+        cursor = body["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() || is_one {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes the items of a listing.
+pub(crate) async fn list(
+    api: &Api,
+    request: &Request,
+    page: &PageArgs,
+    asked: Option<Form>,
+    fields: &Fields,
+) -> Result<(), Failure> {
+    let mut table = Table::new(fields.0);
+    follow(api, request, page, asked, |reply| {
+        if asked == Some(Form::Json) {
+            return form::write_body(reply);
+        }
+        let body: Value = reply.read()?;
+        for item in body["items"].as_array().into_iter().flatten() {
+            match asked {
+                Some(Form::Ndjson) => form::write_line(item)?,
+                Some(Form::Table | Form::Plain | Form::Json) | None => fields.add(&mut table, item),
+            }
+        }
+        if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.take(Form::of(asked))) }
+    })
+    .await
+}
+
+/// Headings, and the field below each; a dot goes one level down.
+pub(crate) struct Fields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
+
+impl Fields {
+    fn add(&self, table: &mut Table, item: &Value) {
+        let find = |field: &&str| match field.split_once('.') {
+            Some((outer, inner)) => cell(&item[outer], inner),
+            None => cell(item, field),
+        };
+        table.row(self.1.iter().map(find).collect());
+    }
+}
+
+/// Writes one answer as one row.
+pub(crate) fn show_one(reply: &Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
+    if Form::is_body(asked) {
+        return form::write_body(reply);
+    }
+    let mut table = Table::new(fields.0);
+    fields.add(&mut table, &reply.read()?);
+    form::write(&table.take(Form::of(asked)))
+}

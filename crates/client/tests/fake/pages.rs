@@ -1,0 +1,125 @@
+//! Answers that come in pages are read to their end, and one page alone where that is asked for.
+
+use crate::{
+    SECOND,
+    server::{Act, Seen, Server},
+};
+use fairhold_client::Lost;
+use fairhold_types::SessionNumber;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+const REVISION: &str = "fairhold-revision: 7\r\n";
+
+fn contender(number: u64) -> Value {
+    json!({"number": number, "session": 40, "state": "queued", "position": number, "mode": "exclusive", "permits": 1,
+        "owner": "o", "since": "now", "queued_at": "now"})
+}
+
+/// Three pages, each of which names the next.
+fn page_of(seen: &Seen) -> (u64, Value) {
+    match seen.line.split_once("cursor=").map_or("", |(_, cursor)| &cursor[..2]) {
+        "" => (1, json!("c2")),
+        "c2" => (2, json!("c3")),
+        _ => (3, Value::Null),
+    }
+}
+
+fn pages(seen: &Seen) -> Act {
+    let (page, next) = page_of(seen);
+    let item = contender(page);
+    let body = match &seen.line {
+        line if line.starts_with("GET /v1/locks/a/queue") => {
+            json!({"lock": "a", "items": [item], "holder_count": 1, "queue_length": 2, "next_cursor": next})
+        }
+        line if line.starts_with("GET /v1/locks/a?") => {
+            json!({"lock": "a", "holders": [item], "holder_count": 3, "queue_length": 0, "limit": 5, "next_cursor": next})
+        }
+        _ => session(&[page], &[page], next),
+    };
+    Act::Answer(200, REVISION, body)
+}
+
+fn session(grants: &[u64], nodes: &[u64], next: Value) -> Value {
+    let grant = |number: &u64| json!({"number": number, "lock": format!("lock-{number}"), "state": "held", "token": number});
+    let grants: Vec<Value> = grants.iter().map(grant).collect();
+    let nodes: Vec<String> = nodes.iter().map(|node| format!("/n/{node}")).collect();
+    json!({"number": 40, "ttl": "30s", "anonymous": false, "opened_at": "now", "grants": grants, "grant_count": 3,
+        "ephemeral_nodes": nodes, "ephemeral_count": 3, "next_cursor": next})
+}
+
+#[tokio::test]
+async fn a_queue_a_lock_and_a_session_are_read_to_their_end() {
+    let server = Server::start(|seen, _| pages(seen)).await;
+    let client = server.client(10 * SECOND);
+    let queue = client.locks().queue("a").await.unwrap();
+    assert_eq!(queue.value.iter().map(|item| item.position).collect::<Vec<_>>(), [1, 2, 3]);
+    let newer = client.locks().next_queue("a", Some(queue.revision), SECOND).await.unwrap().unwrap();
+    assert_eq!(newer.value, queue.value);
+    let lock = client.locks().get("a").await.unwrap().value;
+    assert_eq!((lock.holders.len(), lock.next_cursor), (3, None));
+    let session = client.sessions().get(SessionNumber(40)).await.unwrap().unwrap();
+    assert_eq!((session.grants.len(), session.ephemeral_nodes.len(), session.next_cursor), (3, 3, None));
+    let lines: Vec<String> = server.now("GET /v1/sessions/40?").into_iter().map(|seen| seen.line).collect();
+    assert_eq!(lines.iter().filter(|line| line.contains("limit=1000")).count(), 3, "{lines:?}");
+}
+
+#[tokio::test]
+async fn one_page_is_read_where_one_is_asked_for() {
+    let server = Server::start(|seen, _| pages(seen)).await;
+    let client = server.client(10 * SECOND);
+    let locks = client.locks();
+    let queue = locks.queue_page("a", 2, Some("c2")).await.unwrap().value;
+    assert_eq!((queue.items[0].position, queue.next_cursor.as_deref()), (2, Some("c3")));
+    let lock = locks.get_page("a", 2, None).await.unwrap().value;
+    assert_eq!((lock.holders.len(), lock.holder_count, lock.next_cursor.as_deref()), (1, 3, Some("c2")));
+    let session = client.sessions().get_page(SessionNumber(40), 2, Some("c3")).await.unwrap().unwrap();
+    assert_eq!((session.grants[0].number.0, session.next_cursor), (3, None));
+    assert_eq!(server.now("GET").len(), 3);
+}
+
+#[tokio::test]
+async fn a_grant_that_is_on_a_later_page_of_its_session_is_not_taken_for_one_that_has_ended() {
+    let taken = Arc::new(AtomicBool::new(false));
+    let all_taken = Arc::clone(&taken);
+    let server = Server::start(move |seen, _| match &seen.line {
+        line if line.starts_with("POST /v1/sessions ") => {
+            let id = "0123456789abcdef0123456789abcdef";
+            Act::Answer(201, REVISION, json!({"id": id, "number": 40, "ttl": "30s", "expires_in": "30s"}))
+        }
+        line if line.starts_with("POST /v1/batch ") => {
+            let calls = seen.body["calls"].as_array().cloned().unwrap_or_default();
+            let grant = |call: &Value| {
+                let (lock, id) = (call["acquire"]["lock"].clone(), call["acquire"]["id"].clone());
+                let number: u64 = lock.as_str().and_then(|lock| lock.strip_prefix("lock-")?.parse().ok()).unwrap();
+                json!({"status": 200, "body": {"id": id, "lock": lock, "state": "held", "token": number, "mode": "exclusive",
+                    "owner": "o", "number": number, "session": 40, "permits": 1, "queued_at": "now"}})
+            };
+            Act::Answer(200, REVISION, json!({ "answers": calls.iter().map(grant).collect::<Vec<_>>() }))
+        }
+        // What happened is no longer known, once all are taken: so it is looked which are left.
+        line if line.starts_with("GET /v1/watch") && all_taken.swap(false, Ordering::SeqCst) => {
+            Act::Answer(410, "", json!({"code": "compacted", "detail": "as told", "oldest": 100}))
+        }
+        line if line.starts_with("GET /v1/watch") => Act::Close,
+        line if line.starts_with("GET /v1/sessions/40?") && line.contains("cursor=") => {
+            Act::Answer(200, REVISION, session(&[43], &[], Value::Null))
+        }
+        line if line.starts_with("GET /v1/sessions/40?") => Act::Answer(200, REVISION, session(&[41], &[], json!("c2"))),
+        line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
+        _ => Act::Hang,
+    })
+    .await;
+    let client = server.client(10 * SECOND);
+    let session = client.session().await.unwrap();
+    let names = [41, 42, 43].map(|number| format!("lock-{number}"));
+    let guards = join_all(names.iter().map(|name| session.lock(name).wait(10 * SECOND).into_future())).await;
+    let [first, gone, last] = <[_; 3]>::try_from(guards).unwrap().map(Result::unwrap);
+    taken.store(true, Ordering::SeqCst);
+    assert_eq!(gone.lost().await, Lost::Expired, "it is on no page");
+    assert!(first.token().is_ok() && last.token().is_ok(), "they are on the first page, and on the last");
+}

@@ -1,0 +1,184 @@
+//! The same and more where an acquire is slow, or its outcome is lost.
+
+use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
+use crate::{
+    plan::Plan,
+    points::{Act, ArmedPoint},
+    world::World,
+};
+use axum::body::Body;
+use fairhold_node::api::{AcquireCall, Acquired};
+use fairhold_state::command::Claimant;
+use fairhold_types::{GrantId, Mode, NodeId, failpoint::Point};
+use http::Request;
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const SLOW: NodeId = 1;
+const PATIENT: Duration = Duration::from_secs(600);
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// A point on the slow node that fails once, after so many passes.
+fn point(point: Point, act: Act, passes: u32) -> ArmedPoint {
+    ArmedPoint { point, act, at: Duration::ZERO, passes, whom: Some(SLOW) }
+}
+
+fn plan(points: Vec<ArmedPoint>) -> Plan {
+    Plan { points, ..Plan::quiet(3) }
+}
+
+fn with_key(mut call: AcquireCall, id_given: bool) -> AcquireCall {
+    call.acquire.id_given = id_given;
+    call
+}
+
+/// Nothing can be committed, proved or forwarded from now on.
+fn stop_all(world: &World) {
+    for from in world.ids() {
+        for to in world.ids().into_iter().filter(|to| *to != from) {
+            world.net.cut(from, to);
+        }
+    }
+}
+
+#[test]
+fn an_acquire_whose_outcome_is_lost_holds_for_nobody_where_its_caller_has_gone() {
+    let slow = Act::Delay(Duration::from_millis(300));
+    let points = (0..2).flat_map(|_| [point(Point::NodeAcquireClaim, slow, 0), point(Point::NodeAcquireClaimed, Act::Error, 0)]);
+    on_three_nodes(&plan(points.collect()), async |world| {
+        for (id, key_given, ends) in [(1, false, true), (2, true, false)] {
+            let wanted = with_key(call(id, &format!("lost/{id}"), Duration::ZERO), key_given);
+            assert_eq!(ask(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has gone");
+            until(A_WHILE, "it is committed", || live(&world, id).is_some()).await;
+            SimRuntime::sleep(Duration::from_secs(2)).await;
+            assert_eq!(live(&world, id).is_none(), ends, "who chose the id may have come again with it: {id}");
+        }
+    });
+}
+
+#[test]
+fn an_acquire_whose_outcome_is_lost_is_left_to_a_caller_that_is_told_so() {
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaimed, Act::Error, 0)]), async |world| {
+        let answer = ask(&world, SLOW, with_key(call(1, "a", Duration::ZERO), false), PATIENT).await;
+        assert!(matches!(answer, Some(Err(ref error)) if error.is_unknown()), "{answer:?}");
+        SimRuntime::sleep(A_WHILE).await;
+        assert!(live(&world, 1).is_some(), "the caller was told the id, and may ask again with it");
+    });
+}
+
+#[test]
+fn a_grant_of_a_session_that_nobody_was_told_of_ends_where_nobody_has_its_id() {
+    let slow = Act::Delay(Duration::from_millis(300));
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 0); 2]), async |world| {
+        let session = open_session(&world).await;
+        for (id, key_given) in [(1, false), (2, true)] {
+            let mut wanted = with_key(call(id, &format!("untold/{id}"), Duration::ZERO), key_given);
+            wanted.acquire.claimant = Claimant::Session(session);
+            assert_eq!(ask(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has gone");
+            until(A_WHILE, "it is committed", || live(&world, id).is_some()).await;
+        }
+        SimRuntime::sleep(A_WHILE).await;
+        assert_eq!((live(&world, 1), live(&world, 2).is_some()), (None, true), "with a key of its own a caller can come again");
+    });
+}
+
+#[test]
+fn all_steps_of_an_acquire_together_take_no_longer_than_the_time_given() {
+    let slow = Act::Delay(Duration::from_millis(2_500));
+    // A grant that was there before is renewed before it is answered.
+    let renewal = point(Point::NodeKeepaliveSend, Act::Delay(PATIENT), 0);
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 1), renewal]), async |world| {
+        let first = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
+        assert!(matches!(first, Some(Ok(Acquired::Held(_)))), "{first:?}");
+        let begun = SimInstant::now();
+        let answer = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await.unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(answer, Err(ref error) if error.is_unknown()), "{answer:?}");
+        assert!(took < TIMEOUT + Duration::from_millis(100), "{took:?} of {TIMEOUT:?}");
+    });
+}
+
+#[test]
+fn what_follows_a_wait_is_done_in_what_is_left_of_the_time_given() {
+    let slow = Act::Delay(Duration::from_millis(2_500));
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 1)]), async |world| {
+        let first = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
+        assert!(matches!(first, Some(Ok(Acquired::Held(_)))), "{first:?}");
+        let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
+        let waits = ask_meanwhile(&world, SLOW, call(2, "a", wait), PATIENT);
+        until(TIMEOUT, "it waits", || live(&world, 2).is_some()).await;
+        // It gives up by a command, which takes a majority.
+        stop_all(&world);
+        let answer = waits.await.unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(answer, Err(ref error) if error.is_unknown()), "{answer:?}");
+        assert!(took < TIMEOUT + wait + Duration::from_millis(200), "{took:?} of {TIMEOUT:?} and {wait:?}");
+        world.net.calm();
+    });
+}
+
+#[test]
+fn a_slow_call_of_a_batch_holds_the_other_answers_up_no_longer_than_the_time_given() {
+    let slow = Act::Delay(Duration::from_millis(2_500));
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 0)]), async |world| {
+        let session = open_session(&world).await;
+        let acquire = |id: u128| {
+            let (id, lock) = (GrantId::from_ulid(id).to_string(), format!("l/{id}"));
+            json!({ "acquire": { "id": id, "lock": lock, "session": session.to_hex() } })
+        };
+        let release = json!({ "release": { "id": GrantId::from_ulid(1).to_string() } });
+        let calls = [acquire(1), release.clone(), release, acquire(2)];
+        let request = Request::post("/v1/batch").header("fairhold-timeout", "3s").header("content-type", "application/json");
+        let request = request.body(Body::from(json!({ "calls": calls }).to_string())).unwrap();
+        let (begun, to) = (SimInstant::now(), world.clone());
+        let asked = SimRuntime::spawn(async move { to.call(SLOW, request).await });
+        until(TIMEOUT, "the slow one is committed", || live(&world, 1).is_some()).await;
+        // So its release is not.
+        stop_all(&world);
+        let reply = asked.await.unwrap().unwrap();
+        let took = SimInstant::now() - begun;
+        let body: Value = serde_json::from_slice(&reply.body).unwrap();
+        let statuses: Vec<_> = body["answers"].as_array().unwrap().iter().map(|one| one["status"].clone()).collect();
+        assert_eq!((&statuses[0], &statuses[2], &statuses[3]), (&json!(200), &json!(504), &json!(200)), "{body}");
+        assert_eq!(body["answers"][2]["body"]["outcome"], "none", "{body}");
+        assert!(took < TIMEOUT + Duration::from_millis(100), "{took:?} of {TIMEOUT:?}");
+        world.net.calm();
+    });
+}
+
+#[test]
+fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given() {
+    let slow = Act::Delay(Duration::from_millis(2_500));
+    on_three_nodes(&plan(vec![point(Point::RaftProposeForward, slow, 0)]), async |world| {
+        if world.leader() == Some(SLOW) {
+            world.running(SLOW).unwrap().node.hand_over(2, TIMEOUT).await.unwrap();
+            until(TIMEOUT, "another leads", || world.leader() == Some(2)).await;
+        }
+        let shared = |id| {
+            let mut call = call(id, "a", Duration::ZERO);
+            call.acquire.wants[0].mode = Mode::Shared;
+            call
+        };
+        for id in [1, 2] {
+            let reader = ask(&world, 2, shared(id), PATIENT).await;
+            assert!(matches!(reader, Some(Ok(Acquired::Held(_)))), "{reader:?}");
+        }
+        let (host, node) = (world.host(SLOW).unwrap(), world.running(SLOW).unwrap().node);
+        let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
+        let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), wait, TIMEOUT).await });
+        let upgrading = || {
+            let state = world.running(2).unwrap().replica.state();
+            state.contender(live(&world, 1).unwrap()).is_some_and(|contender| contender.upgrading)
+        };
+        until(TIMEOUT, "it waits to be the only one", upgrading).await;
+        // It gives up by a command, which takes a majority.
+        stop_all(&world);
+        let answer = upgrade.await.unwrap();
+        let took = SimInstant::now() - begun;
+        assert!(matches!(answer, Err(ref error) if error.is_unknown()), "{answer:?}");
+        assert!(took < TIMEOUT + wait + Duration::from_millis(200), "{took:?} of {TIMEOUT:?} and {wait:?}");
+        world.net.calm();
+    });
+}

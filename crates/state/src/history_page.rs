@@ -1,0 +1,136 @@
+//! A lock's history, page by page: those who hold it, then those who held it, the newest end first.
+
+use crate::{
+    State,
+    history::{Ending, HistoryKey, Holding, Moment, holding_of, holding_since},
+    record::Contender,
+};
+use fairhold_types::{LockName, Revision, limits::PAGE_MAX, time::WallMillis};
+use std::fmt;
+
+/// What is asked of a lock's history.
+#[derive(Debug, Clone)]
+pub struct HistoryQuery {
+    /// The lock.
+    pub lock: LockName,
+    /// Only who held it then.
+    pub when: Option<When>,
+    /// The page begins after this.
+    pub after: Option<HistoryKey>,
+    /// How many at most; 1 to `PAGE_MAX`.
+    pub limit: usize,
+}
+
+/// A point that is asked for. Who was granted at it holds then, who ended at it does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// By the times that rode in the commands.
+    At(WallMillis),
+    /// By revision, which is exact.
+    Revision(Revision),
+}
+
+/// One entry of a lock's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// Who held it, and since when.
+    pub holding: Holding,
+    /// How it ended; none for one who holds.
+    pub ending: Option<Ending>,
+}
+
+/// A page of a lock's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// The entries, the newest end first.
+    pub items: Vec<HistoryEntry>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<HistoryKey>,
+}
+
+impl When {
+    /// Whether somebody held then who held from one moment to another, or still does.
+    fn is_within(self, from: Moment, to: Option<Moment>) -> bool {
+        match self {
+            When::At(at) => from.at <= at && to.is_none_or(|to| at < to.at),
+            When::Revision(revision) => from.revision <= revision && to.is_none_or(|to| revision < to.revision),
+        }
+    }
+}
+
+/// An entry with its place; `None` for what was looked at and does not belong to the listing.
+type Found = Option<(HistoryKey, HistoryEntry)>;
+
+/// A page in the making. It looks at so many entries at a time, and whoever makes it can let others run in between.
+pub struct HistoryListing<'a> {
+    limit: usize,
+    entries: Box<dyn Iterator<Item = Found> + Send + 'a>,
+    found: Vec<(HistoryKey, HistoryEntry)>,
+}
+
+impl fmt::Debug for HistoryListing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} entries of a history", self.found.len())
+    }
+}
+
+impl HistoryListing<'_> {
+    /// Looks at so many more entries, and says whether the page is complete.
+    pub fn look_at(&mut self, count: usize) -> bool {
+        for _ in 0..count {
+            // One more than the page has tells whether there is a next one.
+            if self.found.len() > self.limit {
+                return true;
+            }
+            let Some(entry) = self.entries.next() else { return true };
+            self.found.extend(entry);
+        }
+        false
+    }
+
+    /// The page.
+    #[must_use]
+    pub fn into_page(mut self) -> HistoryPage {
+        let has_more = self.found.len() > self.limit;
+        self.found.truncate(self.limit);
+        let next = self.found.last().filter(|_| has_more).map(|(key, _)| *key);
+        HistoryPage { items: self.found.into_iter().map(|(_, entry)| entry).collect(), next }
+    }
+}
+
+impl State {
+    /// One page of a lock's history. One who ends between two pages may be on both, as a holder and as one who held.
+    #[must_use]
+    pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
+        let mut listing = self.history_listing(query);
+        while !listing.look_at(PAGE_MAX) {}
+        listing.into_page()
+    }
+
+    /// The same in the making.
+    #[must_use]
+    pub fn history_listing<'a>(&'a self, query: &'a HistoryQuery) -> HistoryListing<'a> {
+        let end = query.after.unwrap_or(HistoryKey::END);
+        let was_then = move |from, to| query.when.is_none_or(|when| when.is_within(from, to));
+        let present = self.holders_before(&query.lock, end).map(move |holder| {
+            let from = holding_since(holder).filter(|from| !holder.cooling && was_then(*from, None));
+            let holding = from.and_then(|_| holding_of(holder))?;
+            let key = HistoryKey { ended: HistoryKey::END.ended, number: holding.number };
+            Some((key, HistoryEntry { holding, ending: None }))
+        });
+        let past = self.history.of_lock_before(&query.lock, end).rev().map(move |(key, past)| {
+            let fits = was_then(past.holding.from, Some(past.ending.to));
+            fits.then(|| (key, HistoryEntry { holding: past.holding.clone(), ending: Some(past.ending.clone()) }))
+        });
+        let entries = Box::new(present.chain(past));
+        HistoryListing { limit: query.limit.clamp(1, PAGE_MAX), entries, found: Vec::new() }
+    }
+
+    /// Those who hold a lock before a place in its history, the newest first.
+    fn holders_before<'a>(&'a self, lock: &LockName, end: HistoryKey) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
+        let queue = self.index.queues.get_key_value(lock).filter(|_| end.ended == HistoryKey::END.ended);
+        queue.into_iter().flat_map(move |(lock, queue)| {
+            queue.holders.range(..end.number).rev().filter_map(|number| self.contender_in(lock, *number))
+        })
+    }
+}

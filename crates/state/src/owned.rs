@@ -1,0 +1,131 @@
+//! What a session owns, behind some place: its grants by number, each lock of a grant by itself, and its ephemeral nodes by path.
+
+use crate::{State, record::Contender};
+use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
+use std::ops::Bound::{Excluded, Unbounded};
+
+/// A lock of a session's grant. It remains a place when the grant has ended, so a page can begin behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnedKey {
+    /// The grant.
+    pub number: GrantNumber,
+    /// Which of its locks, in the order in which they were asked for.
+    pub lock: usize,
+}
+
+impl State {
+    /// The live grants of a session with their locks, one entry for each lock: those behind a place, or all.
+    pub fn grants_after(
+        &self,
+        session: SessionNumber,
+        after: Option<OwnedKey>,
+    ) -> impl Iterator<Item = (OwnedKey, &Contender, &LockName)> + Send {
+        let first = after.map_or(GrantNumber(0), |after| after.number);
+        let numbers = self.index.of_session.get(&session).into_iter().flat_map(move |numbers| numbers.range(first..));
+        let entries = numbers.filter_map(|number| self.contender(*number)).flat_map(|grant| {
+            let locks = std::iter::once(&grant.lock).chain(grant.others.iter().map(|other| &other.lock));
+            locks.enumerate().map(move |(lock, name)| (OwnedKey { number: grant.number, lock }, grant, name))
+        });
+        // Of the grant at which it begins some locks may come before the place.
+        entries.skip_while(move |(key, _, _)| Some(*key) <= after)
+    }
+
+    /// How many live grants a session has.
+    #[must_use]
+    pub fn grant_count(&self, session: SessionNumber) -> usize {
+        self.index.of_session.get(&session).map_or(0, imbl::OrdSet::len)
+    }
+
+    /// The ephemeral nodes that a session owns: those behind a path, or all.
+    pub fn ephemerals_after(&self, session: SessionNumber, after: Option<&Path>) -> impl Iterator<Item = &Path> + Send {
+        let begin = after.map_or(Unbounded, |after| Excluded(after.clone()));
+        self.index.ephemerals.get(&session).into_iter().flat_map(move |paths| paths.range((begin.clone(), Unbounded)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{
+        Acquire, Claimant, Command, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, Transact, Want,
+    };
+    use fairhold_types::{GrantId, Mode, SessionId, time::WallMillis};
+
+    const AT: WallMillis = WallMillis(1);
+    const ID: SessionId = SessionId(7);
+
+    fn applied(state: &mut State, command: Command) -> Outcome {
+        state.apply(command).answer.result.unwrap()
+    }
+
+    fn acquire(state: &mut State, id: u128, locks: &[&str]) {
+        let want = |name: &&str| Want { lock: LockName::parse(name).unwrap(), mode: Mode::Exclusive };
+        let acquire = Acquire {
+            grant: GrantId::from_ulid(id),
+            id_given: true,
+            wants: locks.iter().map(want).collect(),
+            claimant: Claimant::Session(ID),
+            if_busy: IfBusy::Queue,
+            limit: None,
+            permits: 1,
+            priority: 0,
+            owner: Owner { text: String::new(), given: false },
+            meta: Meta::new(),
+            lock_delay_ms: 0,
+            reentrant: false,
+            max_hold_ms: None,
+            value: None,
+            at: AT,
+        };
+        applied(state, Command::Acquire(acquire));
+    }
+
+    fn owner_of_much() -> (State, SessionNumber) {
+        let mut state = State::new();
+        let (name, meta) = (String::new(), Meta::new());
+        let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
+        let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
+        acquire(&mut state, 1, &["a"]);
+        acquire(&mut state, 2, &["c", "b", "d"]);
+        acquire(&mut state, 3, &["e"]);
+        let put = |path: &&str| Operation::Put {
+            path: Path::parse(path).unwrap(),
+            value: Vec::new().into(),
+            parents: false,
+            lifetime: Lifetime::Ephemeral { session: ID },
+        };
+        let then = ["/z", "/x", "/y"].iter().map(put).collect();
+        let transact = Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: AT };
+        applied(&mut state, Command::Transact(transact));
+        (state, number)
+    }
+
+    #[test]
+    fn what_a_session_owns_goes_on_behind_any_of_its_places() {
+        let (state, session) = owner_of_much();
+        let all: Vec<_> = state.grants_after(session, None).map(|(key, _, lock)| (key, lock.as_str())).collect();
+        assert_eq!(all.iter().map(|(_, lock)| *lock).collect::<Vec<_>>(), ["a", "c", "b", "d", "e"]);
+        for (index, (key, _)) in all.iter().enumerate() {
+            let rest: Vec<_> = state.grants_after(session, Some(*key)).map(|(key, _, lock)| (key, lock.as_str())).collect();
+            assert_eq!(rest, all[index + 1..]);
+        }
+        assert_eq!((state.grant_count(session), state.grant_count(SessionNumber(99))), (3, 0));
+        let nodes = |after: Option<&str>| {
+            let after = after.map(|path| Path::parse(path).unwrap());
+            state.ephemerals_after(session, after.as_ref()).map(Path::as_str).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (nodes(None), nodes(Some("/x")), nodes(Some("/xx"))),
+            (vec!["/x", "/y", "/z"], vec!["/y", "/z"], vec!["/y", "/z"])
+        );
+    }
+
+    #[test]
+    fn a_page_goes_on_behind_a_grant_that_has_ended() {
+        let (mut state, session) = owner_of_much();
+        let (key, _, _) = state.grants_after(session, None).nth(1).unwrap();
+        applied(&mut state, Command::Release { grant: GrantId::from_ulid(2), session: None, at: AT });
+        let rest: Vec<&str> = state.grants_after(session, Some(key)).map(|(_, _, lock)| lock.as_str()).collect();
+        assert_eq!(rest, ["e"]);
+    }
+}

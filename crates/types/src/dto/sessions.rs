@@ -1,0 +1,54 @@
+//! A session with what it owns.
+
+use super::{Meta, Standing};
+use crate::{FencingToken, GrantNumber, LockName, Path, SessionNumber};
+use serde::{Deserialize, Serialize};
+
+/// A session, as everybody may see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct Session {
+    /// Its number.
+    pub number: SessionNumber,
+    /// Its name; none for one that was made for a single grant.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// How long it lives without a keepalive.
+    pub ttl: String,
+    /// Whether it was made for a single grant.
+    pub anonymous: bool,
+    /// When it was opened.
+    pub opened_at: String,
+    /// A page of its grants, by number; one of several locks has an entry for each.
+    pub grants: Vec<SessionGrant>,
+    /// How many grants it has.
+    #[serde(default)]
+    pub grant_count: usize,
+    /// A page of its ephemeral nodes, by path.
+    pub ephemeral_nodes: Vec<Path>,
+    /// How many ephemeral nodes it has.
+    pub ephemeral_count: usize,
+    /// Pairs of text, for people.
+    #[serde(default, skip_serializing_if = "Meta::is_empty")]
+    pub meta: Meta,
+    /// Where the next page of its grants and nodes begins, for `GET /v1/sessions/{id}`; `null` where all are shown.
+    #[serde(default)]
+    pub next_cursor: Option<String>,
+}
+
+/// A grant, as its session lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(not(feature = "server"), non_exhaustive)]
+pub struct SessionGrant {
+    /// Its number.
+    pub number: GrantNumber,
+    /// The lock.
+    pub lock: LockName,
+    /// Held or queued.
+    pub state: Standing,
+    /// Its token, while it is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<FencingToken>,
+}
