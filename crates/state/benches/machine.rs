@@ -118,6 +118,28 @@ fn acquire_of_a_free_lock(bencher: Bencher<'_, '_>, around: &str) {
     measure(bencher, world, next, |world, command| drop(world.apply(end(command))));
 }
 
+/// The same while a copy of the state lives, as if each command could be undone: nothing that the copy has is changed in place.
+#[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
+fn acquire_of_a_free_lock_beside_a_copy(bencher: Bencher<'_, '_>, around: &str) {
+    let world = RefCell::new(among(around));
+    let me = world.borrow_mut().open();
+    let last: RefCell<Option<Command>> = RefCell::new(None);
+    let prepare = || {
+        let mut world = world.borrow_mut();
+        if let Some(last) = last.borrow_mut().take() {
+            drop(world.apply(end(&last)));
+        }
+        let command = world.acquire(me, "me", "free");
+        *last.borrow_mut() = Some(command.clone());
+        (command, world.state.clone())
+    };
+    bencher.with_inputs(prepare).bench_local_values(|(command, copy)| {
+        let applied = world.borrow_mut().state.apply(command);
+        drop(copy);
+        applied
+    });
+}
+
 #[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
 fn release_to_the_next_in_line(bencher: Bencher<'_, '_>, around: &str) {
     let mut world = among(around);
