@@ -235,7 +235,7 @@ fn the_help_of_lock_explains_itself_to_who_knows_flock() {
         for word in ["flock", "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-s, --shared", "-x, --exclusive"] {
             assert!(help.contains(word), "{word} is not in\n{help}");
         }
-        for word in ["FAIRHOLD_TOKEN", "75", "79", "69", "77", "127", "Examples:", "lease", "setsid", "--kill-after"] {
+        for word in ["FAIRHOLD_TOKEN", "75", "79", "69", "77", "127", "Examples:", "lease", "daemon", "sudo", "--kill-after"] {
             assert!(help.contains(word), "{word} is not in\n{help}");
         }
         assert!(help.lines().all(|line| line.chars().count() <= 130), "{help}");
@@ -275,7 +275,8 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
         live.await;
         top.keys("q");
         assert_eq!(top.child.wait().await.expect("it ends").code(), Some(0));
-        assert!(top.text().contains("\x1b[?1049l"), "the terminal is as before");
+        let restored = || async { top.text().contains("\x1b[?1049l").then_some(()) };
+        crate::harness::eventually("the terminal is as before", SHORT, restored).await;
         let output = at(&cluster, 0, &["top"]).await;
         assert!(said(&output, 2).contains("needs a terminal"));
     });

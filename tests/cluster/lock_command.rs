@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, Command},
 };
 
@@ -224,9 +224,9 @@ fn when_the_lock_is_lost_the_command_may_run_on_where_that_was_asked_for() {
         let mut child = fairhold(&cluster.nodes[0].url, &arguments).spawn().expect("fairhold lock starts");
         numbers(&begun, 1).await;
         cluster.client(1).send(&Call::delete("/v1/locks/hoist/holders").key(&new_key())).await.expect_status(204);
-        let mut said = [0; 64];
-        let length = child.stderr.as_mut().expect("a pipe").read(&mut said).await.expect("it says so");
-        assert!(String::from_utf8_lossy(&said[..length]).contains("lost"), "{said:?}");
+        let mut said = String::new();
+        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).await.expect("it says so");
+        assert!(said.contains("lost"), "{said:?}");
         fs::write(&go_on, "").expect("the command reads");
         assert_eq!(child.wait().await.expect("it ends").code(), Some(5));
     });
