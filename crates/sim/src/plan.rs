@@ -62,6 +62,8 @@ pub(crate) enum Kind {
     HandOver,
     /// The machine starts with an empty disk in place of its own.
     WrongDisk,
+    /// A leader is cut off with all answers about a log entry under way; they arrive after an election, one by one.
+    LateAnswers,
 }
 
 impl Kind {
@@ -87,11 +89,12 @@ impl Kind {
             Kind::DiskFull => "disk full",
             Kind::HandOver => "hand-over of the leadership",
             Kind::WrongDisk => "start with an empty disk",
+            Kind::LateAnswers => "answers after an election",
         }
     }
 
     /// All of them.
-    pub(crate) const ALL: [Kind; 19] = [
+    pub(crate) const ALL: [Kind; 20] = [
         Kind::Crash,
         Kind::CrashWriting,
         Kind::CrashVoting,
@@ -111,6 +114,7 @@ impl Kind {
         Kind::DiskFull,
         Kind::HandOver,
         Kind::WrongDisk,
+        Kind::LateAnswers,
     ];
 }
 

@@ -1,5 +1,7 @@
 //! A fault, from its beginning to its end.
 
+mod late_answers;
+
 use crate::{
     disk::Disk,
     net::CLIENTS,
@@ -47,6 +49,7 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         Kind::PauseAll => return pause(&world, fault.kind, &world.ids(), fault.lasts).await,
         Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
         Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
+        Kind::LateAnswers => return late_answers::strike(&world, fault).await,
         Kind::Crash
         | Kind::CrashWriting
         | Kind::CrashAll
@@ -94,7 +97,8 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
         | Kind::DiskError
         | Kind::DiskFull
         | Kind::HandOver
-        | Kind::WrongDisk => None,
+        | Kind::WrongDisk
+        | Kind::LateAnswers => None,
     }
 }
 
@@ -134,7 +138,7 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
             drop(host.spawn(async move { drop(running.node.hand_over(to, HAND_OVER_WITHIN).await) }));
             true
         }
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating | Kind::LateAnswers => false,
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => false,
     }
 }
@@ -148,7 +152,7 @@ fn end(world: &World, kind: Kind, id: NodeId) {
         Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
         Kind::WrongDisk => world.give_disk_back(id),
         Kind::Breaks | Kind::DiskError | Kind::HandOver => {}
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating | Kind::LateAnswers => {}
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
     }
 }

@@ -63,11 +63,13 @@ pub enum Bug {
     ForgetsTruncation,
     /// A snapshot is acknowledged before it is flushed.
     SnapshotUnflushed,
+    /// A follower's old answer counts as one to a request that was sent later.
+    OldAnswersProveMore,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 29] = [
+    pub const ALL: [Bug; 30] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -97,6 +99,7 @@ impl Bug {
         Bug::TailWithHoles,
         Bug::ForgetsTruncation,
         Bug::SnapshotUnflushed,
+        Bug::OldAnswersProveMore,
     ];
 }
 

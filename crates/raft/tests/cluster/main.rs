@@ -4,6 +4,7 @@
 
 mod log;
 mod net;
+mod stale;
 
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,

@@ -1,19 +1,19 @@
-//! A net in memory: services that call one another, and cables that can be pulled.
+//! A net in memory: services that call one another, cables that can be pulled, and answers that can be held under way.
 
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
 use fairhold_types::NodeId;
 use futures_util::{
     FutureExt,
-    future::{BoxFuture, ready},
+    future::{BoxFuture, pending, ready},
 };
 use openraft::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
 };
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 #[derive(Clone)]
 pub(crate) struct Net(Arc<Mutex<Cables>>);
@@ -26,6 +26,26 @@ struct Cables {
     /// How often it was asked whether connections to a node are refused.
     asked: watch::Sender<u32>,
     cut: broadcast::Sender<NodeId>,
+    /// Nodes whose requests get no answer for now: the answers stay under way.
+    answers_held: BTreeSet<NodeId>,
+    /// Nodes from and to which requests stay under way for now.
+    requests_held: BTreeSet<NodeId>,
+    /// What is under way. It changes with each message that is held.
+    held: watch::Sender<BTreeMap<Path, Held>>,
+}
+
+/// From the node that asks to the node that answers, on a lane.
+pub(crate) type Path = (NodeId, NodeId, Lane);
+
+/// Messages under way on one path.
+#[derive(Default)]
+struct Held {
+    /// How many requests were held so far.
+    requests: usize,
+    /// How many answers were held so far.
+    answers: usize,
+    /// The answers that are still held, oldest first: each goes on when it is told to.
+    waiting: VecDeque<oneshot::Sender<()>>,
 }
 
 impl Net {
@@ -37,6 +57,9 @@ impl Net {
             rejecting: BTreeSet::new(),
             asked: watch::Sender::new(0),
             cut,
+            answers_held: BTreeSet::new(),
+            requests_held: BTreeSet::new(),
+            held: watch::Sender::new(BTreeMap::new()),
         })))
     }
 
@@ -82,8 +105,68 @@ impl Net {
         asked.wait_for(|asked| *asked >= times).await.unwrap();
     }
 
+    /// From now on the answers to a node's requests stay under way.
+    pub(crate) fn hold_answers(&self, to: NodeId) {
+        self.0.lock().unwrap().answers_held.insert(to);
+    }
+
+    /// From now on requests from and to a node stay under way too. No connection breaks.
+    pub(crate) fn hold_requests(&self, id: NodeId) {
+        self.0.lock().unwrap().requests_held.insert(id);
+    }
+
+    /// The oldest answer that is held on a path arrives.
+    pub(crate) fn release_answer(&self, path: Path) {
+        let cables = self.0.lock().unwrap();
+        cables.held.send_modify(|held| {
+            let oldest = held.get_mut(&path).and_then(|held| held.waiting.pop_front());
+            oldest.expect("an answer is held").send(()).expect("it is waited for");
+        });
+    }
+
+    /// Waits until so many answers were held on a path.
+    pub(crate) async fn answers_held(&self, path: Path, count: usize) {
+        let mut held = self.0.lock().unwrap().held.subscribe();
+        held.wait_for(|held| held.get(&path).is_some_and(|held| held.answers >= count)).await.unwrap();
+    }
+
+    /// Waits until so many requests were held on a path.
+    pub(crate) async fn requests_held(&self, path: Path, count: usize) {
+        let mut held = self.0.lock().unwrap().held.subscribe();
+        held.wait_for(|held| held.get(&path).is_some_and(|held| held.requests >= count)).await.unwrap();
+    }
+
+    /// Everything passes again. What was held is lost, with its connections.
     pub(crate) fn heal(&self, id: NodeId) {
-        self.0.lock().unwrap().pulled.remove(&id);
+        let mut cables = self.0.lock().unwrap();
+        cables.pulled.remove(&id);
+        if cables.requests_held.remove(&id) | cables.answers_held.remove(&id) {
+            cables.cut.send(id).ok();
+        }
+    }
+
+    /// Where a request stays under way, for as long as nothing breaks.
+    fn holds_request(&self, path: Path) -> bool {
+        let cables = self.0.lock().unwrap();
+        let holds = cables.requests_held.contains(&path.0) || cables.requests_held.contains(&path.1);
+        if holds {
+            cables.held.send_modify(|held| held.entry(path).or_default().requests += 1);
+        }
+        holds
+    }
+
+    /// What an answer waits for before it arrives, if it is held.
+    fn holds_answer(&self, path: Path) -> Option<oneshot::Receiver<()>> {
+        let cables = self.0.lock().unwrap();
+        cables.answers_held.contains(&path.0).then(|| {
+            let (release, released) = oneshot::channel();
+            cables.held.send_modify(|held| {
+                let held = held.entry(path).or_default();
+                held.answers += 1;
+                held.waiting.push_back(release);
+            });
+            released
+        })
     }
 
     fn find(&self, from: NodeId, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
@@ -109,14 +192,28 @@ impl Cable {
     }
 }
 
+fn lost(error: impl ToString) -> PeerError {
+    PeerError::Lost(error.to_string())
+}
+
 impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let from = self.own.introduction().id;
         let to = to.id;
-        let (answer, mut cut) = match self.dial(to) {
-            Ok((service, cut)) => (TokioRuntime::spawn(service.serve(from, lane, request)), cut),
+        let (net, path) = (self.net.clone(), (from, to, lane));
+        let (service, mut cut) = match self.dial(to) {
+            Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
         };
+        let served = if net.holds_request(path) { pending().boxed() } else { service.serve(from, lane, request) };
+        let answer = TokioRuntime::spawn(async move {
+            let answer = served.await;
+            match net.holds_answer(path) {
+                // It is never released where the test ends before.
+                Some(released) => released.await.map(|()| answer),
+                None => Ok(answer),
+            }
+        });
         async move {
             let broken = async {
                 while let Ok(id) = cut.recv().await {
@@ -128,7 +225,7 @@ impl Peer for Cable {
             tokio::select! {
                 biased;
                 () = broken => Err(PeerError::Lost("cut".to_owned())),
-                answer = answer => answer.map_err(|error| PeerError::Lost(error.to_string())),
+                answer = answer => answer.map_or_else(|error| Err(lost(error)), |answer| answer.map_err(lost)),
             }
         }
         .boxed()
