@@ -30,22 +30,24 @@ struct Cables {
     answers_held: BTreeSet<NodeId>,
     /// Nodes from and to which requests stay under way for now.
     requests_held: BTreeSet<NodeId>,
-    /// What is under way. It changes with each message that is held.
-    held: watch::Sender<BTreeMap<Path, Held>>,
+    /// What happens on each path. It changes with each message.
+    traffic: watch::Sender<BTreeMap<Path, Traffic>>,
 }
 
 /// From the node that asks to the node that answers, on a lane.
 pub(crate) type Path = (NodeId, NodeId, Lane);
 
-/// Messages under way on one path.
+/// What has happened on one path.
 #[derive(Default)]
-struct Held {
-    /// How many requests were held so far.
-    requests: usize,
-    /// How many answers were held so far.
-    answers: usize,
-    /// The answers that are still held, oldest first: each goes on when it is told to.
-    waiting: VecDeque<oneshot::Sender<()>>,
+struct Traffic {
+    /// How many requests have arrived.
+    arrived: usize,
+    /// How many of them have been answered, whether their answers are held or not.
+    answered: usize,
+    /// How many requests are held.
+    requests_held: usize,
+    /// The answers that are held, oldest first: each goes on when it is told to.
+    answers_held: VecDeque<oneshot::Sender<()>>,
 }
 
 impl Net {
@@ -59,7 +61,7 @@ impl Net {
             cut,
             answers_held: BTreeSet::new(),
             requests_held: BTreeSet::new(),
-            held: watch::Sender::new(BTreeMap::new()),
+            traffic: watch::Sender::new(BTreeMap::new()),
         })))
     }
 
@@ -115,25 +117,36 @@ impl Net {
         self.0.lock().unwrap().requests_held.insert(id);
     }
 
-    /// The oldest answer that is held on a path arrives.
-    pub(crate) fn release_answer(&self, path: Path) {
-        let cables = self.0.lock().unwrap();
-        cables.held.send_modify(|held| {
-            let oldest = held.get_mut(&path).and_then(|held| held.waiting.pop_front());
-            oldest.expect("an answer is held").send(()).expect("it is waited for");
+    /// All answers that are held on a path arrive.
+    pub(crate) fn release_answers(&self, path: Path) {
+        self.change(path, |traffic| {
+            for held in traffic.answers_held.drain(..) {
+                // Nobody may wait for it any more.
+                held.send(()).ok();
+            }
         });
     }
 
-    /// Waits until so many answers were held on a path.
-    pub(crate) async fn answers_held(&self, path: Path, count: usize) {
-        let mut held = self.0.lock().unwrap().held.subscribe();
-        held.wait_for(|held| held.get(&path).is_some_and(|held| held.answers >= count)).await.unwrap();
+    /// Waits until all requests that have arrived on a path are answered.
+    pub(crate) async fn all_answered(&self, path: Path) {
+        self.until(path, |traffic| traffic.arrived == traffic.answered).await;
     }
 
-    /// Waits until so many requests were held on a path.
-    pub(crate) async fn requests_held(&self, path: Path, count: usize) {
-        let mut held = self.0.lock().unwrap().held.subscribe();
-        held.wait_for(|held| held.get(&path).is_some_and(|held| held.requests >= count)).await.unwrap();
+    /// Waits until a request is held on a path.
+    pub(crate) async fn request_held(&self, path: Path) {
+        self.until(path, |traffic| traffic.requests_held > 0).await;
+    }
+
+    async fn until(&self, path: Path, so: impl Fn(&Traffic) -> bool) {
+        let mut traffic = self.0.lock().unwrap().traffic.subscribe();
+        traffic.wait_for(|traffic| traffic.get(&path).is_some_and(&so)).await.unwrap();
+    }
+
+    fn change<T>(&self, path: Path, change: impl FnOnce(&mut Traffic) -> T) -> T {
+        let cables = self.0.lock().unwrap();
+        let mut changed = None;
+        cables.traffic.send_modify(|traffic| changed = Some(change(traffic.entry(path).or_default())));
+        changed.expect("it is changed at once")
     }
 
     /// Everything passes again. What was held is lost, with its connections.
@@ -145,27 +158,26 @@ impl Net {
         }
     }
 
-    /// Where a request stays under way, for as long as nothing breaks.
-    fn holds_request(&self, path: Path) -> bool {
-        let cables = self.0.lock().unwrap();
-        let holds = cables.requests_held.contains(&path.0) || cables.requests_held.contains(&path.1);
-        if holds {
-            cables.held.send_modify(|held| held.entry(path).or_default().requests += 1);
-        }
-        holds
+    /// Whether a request arrives, and does not stay under way.
+    fn arrives(&self, path: Path) -> bool {
+        let holds = {
+            let cables = self.0.lock().unwrap();
+            cables.requests_held.contains(&path.0) || cables.requests_held.contains(&path.1)
+        };
+        self.change(path, |traffic| if holds { traffic.requests_held += 1 } else { traffic.arrived += 1 });
+        !holds
     }
 
-    /// What an answer waits for before it arrives, if it is held.
-    fn holds_answer(&self, path: Path) -> Option<oneshot::Receiver<()>> {
-        let cables = self.0.lock().unwrap();
-        cables.answers_held.contains(&path.0).then(|| {
-            let (release, released) = oneshot::channel();
-            cables.held.send_modify(|held| {
-                let held = held.entry(path).or_default();
-                held.answers += 1;
-                held.waiting.push_back(release);
-            });
-            released
+    /// A request is answered: what the answer waits for before it arrives, if it is held.
+    fn answered(&self, path: Path) -> Option<oneshot::Receiver<()>> {
+        let holds = self.0.lock().unwrap().answers_held.contains(&path.0);
+        self.change(path, |traffic| {
+            traffic.answered += 1;
+            holds.then(|| {
+                let (release, released) = oneshot::channel();
+                traffic.answers_held.push_back(release);
+                released
+            })
         })
     }
 
@@ -205,10 +217,10 @@ impl Peer for Cable {
             Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
         };
-        let served = if net.holds_request(path) { pending().boxed() } else { service.serve(from, lane, request) };
+        let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
-            match net.holds_answer(path) {
+            match net.answered(path) {
                 // It is never released where the test ends before.
                 Some(released) => released.await.map(|()| answer),
                 None => Ok(answer),

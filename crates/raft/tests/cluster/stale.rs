@@ -27,14 +27,19 @@ async fn an_old_answer_proves_nothing_about_a_younger_request_that_ends_with_the
     let others = cluster.others(old);
     let [first, second] = [others[0], others[1]].map(|follower| (old, follower, Lane::Append));
     opened(&cluster.open_session(old).await.unwrap());
+    let last_of = |node| cluster.node(node).status().last_log_index;
+    let before = last_of(old);
 
     cluster.net.hold_answers(old);
     let write = TokioRuntime::spawn({
         let node = cluster.node(old).clone();
         async move { node.propose(open_session(), soon()).await }
     });
-    cluster.net.answers_held(first, 1).await;
-    cluster.net.answers_held(second, 1).await;
+    while others.iter().any(|follower| last_of(*follower) <= before) {
+        tokio::task::yield_now().await;
+    }
+    cluster.net.all_answered(first).await;
+    cluster.net.all_answered(second).await;
     cluster.net.hold_requests(old);
 
     let next = cluster.leader_among(others.clone()).await;
@@ -48,11 +53,11 @@ async fn an_old_answer_proves_nothing_about_a_younger_request_that_ends_with_the
     let refused = cluster.node(old).propose(open_session(), after(REFUSED_AFTER)).await;
     assert!(refused.is_err(), "{refused:?}");
 
-    cluster.net.release_answer(first);
+    cluster.net.release_answers(first);
     let before = opened(&write.await.unwrap().unwrap());
     assert!(before < acknowledged, "{before} and {acknowledged}");
-    cluster.net.requests_held(second, 1).await;
-    cluster.net.release_answer(second);
+    cluster.net.request_held(second).await;
+    cluster.net.release_answers(second);
 
     let answered = asked.await.unwrap();
     assert_eq!(answered, Err(ReadError::NotServed(NotProposed::NoLeader)), "revision {acknowledged} was acknowledged before");
