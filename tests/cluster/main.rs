@@ -42,6 +42,7 @@ mod leases;
 mod limits;
 mod listing;
 mod lock_command;
+mod lost_entries;
 mod metrics;
 mod modes;
 mod overload;

@@ -4,6 +4,7 @@ use crate::{
     aliases::{LeaderId, RaftOf},
     barrier::BarrierQueue,
     error::NotProposed,
+    lost_entries::{Losses, LostEntries},
     machine::{Progress, Shared},
     network::target,
     peer::{Lane, Peer, PeerError, Target},
@@ -63,6 +64,10 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
+    /// What this node's own storage has lost: it takes no part any more.
+    pub(crate) lost: OnceLock<LostEntries>,
+    /// What other nodes' storage has lost.
+    pub(crate) losses: Losses,
 }
 
 /// Where the leader is.
@@ -144,7 +149,7 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, cluster, revision))
+        self.look(|metrics| status(metrics, &self.losses, cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {

@@ -4,6 +4,7 @@ mod pipeline;
 
 use crate::{
     aliases::LogId,
+    lost_entries::Losses,
     machine::SnapshotBlocks,
     peer::{Lane, Peer, PeerError, Target},
     types::{Member, Types},
@@ -34,16 +35,18 @@ type RpcError<RT> = RPCError<Types<RT>>;
 pub(crate) struct Network<RT> {
     id: NodeId,
     peer: Arc<dyn Peer>,
+    losses: Losses,
     runtime: PhantomData<fn() -> RT>,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
-    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>) -> Self {
-        Network { id, peer, runtime: PhantomData }
+    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>, losses: Losses) -> Self {
+        Network { id, peer, losses, runtime: PhantomData }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
-        Client { from: self.id, to: target(id, member), lane, peer: self.peer.clone(), runtime: PhantomData }
+        let (peer, losses) = (self.peer.clone(), self.losses.clone());
+        Client { from: self.id, to: target(id, member), lane, peer, losses, runtime: PhantomData }
     }
 }
 
@@ -74,6 +77,7 @@ pub(crate) struct Client<RT> {
     to: Target,
     lane: Lane,
     peer: Arc<dyn Peer>,
+    losses: Losses,
     runtime: PhantomData<fn() -> RT>,
 }
 
@@ -87,16 +91,32 @@ impl<RT: AsyncRuntime> Client<RT> {
         limit: Duration,
     ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
         let answer = self.peer.call(&self.to, lane, request);
-        let timeout = Timeout { action, id: self.from, target: self.to.id, timeout: limit };
+        let (to, losses) = (self.to.id, self.losses.clone());
+        let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
             let bytes = match RT::timeout(limit, answer).await {
                 Ok(Ok(bytes)) => bytes,
-                Ok(Err(error)) => return Err(peer_error(error)),
+                Ok(Err(error)) => {
+                    if let PeerError::Refused(refusal) = &error {
+                        losses.note(refusal);
+                    }
+                    return Err(peer_error(error));
+                }
                 Err(_) => return Err(RPCError::Timeout(timeout)),
             };
             match wire::decode(&bytes) {
-                Ok(Reply::Declined(declined)) => Err(declined_error(declined)),
-                Ok(reply) => Ok(reply),
+                Ok(Reply::Declined(declined)) => {
+                    if let Declined::Refused(refusal) = &declined {
+                        losses.note(refusal);
+                    }
+                    Err(declined_error(declined))
+                }
+                Ok(reply) => {
+                    if lane == Lane::Heartbeat {
+                        losses.forget(to);
+                    }
+                    Ok(reply)
+                }
                 Err(error) => Err(unreadable(&error)),
             }
         }

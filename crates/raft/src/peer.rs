@@ -2,13 +2,14 @@
 //!
 //! What the bytes mean is `wire.rs`; who may speak at all is decided by `Service::admit`, before the first request.
 
+use crate::LostEntries;
 use bytes::Bytes;
 use fairhold_types::{ClusterId, Incarnation, NodeId};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 /// The version of all that nodes say to one another. Nodes of different versions refuse each other.
-pub const WIRE_VERSION: u16 = 1;
+pub const WIRE_VERSION: u16 = 2;
 
 /// Requests of one lane keep their order and share a connection; lanes do not hold one another up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -144,4 +145,7 @@ pub enum Refusal {
         /// The refused node.
         id: NodeId,
     },
+    /// The refusing node has lost log entries that it had acknowledged, and takes no part.
+    #[error(transparent)]
+    LostEntries(LostEntries),
 }

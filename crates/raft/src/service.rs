@@ -6,7 +6,7 @@ mod snapshot;
 use crate::{
     config::ReplicaConfig,
     core::{Core, Route},
-    handover,
+    handover, lost_entries,
     peer::{Introduction, Lane, Refusal, Service},
     proposals,
     types::Types,
@@ -122,7 +122,8 @@ impl<RT: AsyncRuntime> Reception<RT> {
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if *refusal == Refusal::Starting {
+        // The second one is this node's own affair: it says so when it ends.
+        if matches!(refusal, Refusal::Starting | Refusal::LostEntries(_)) {
             return;
         }
         // Who is no member may call itself anything: all of those share a place, or the list would grow as they please.
@@ -154,7 +155,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
 
     fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
         let decision = match self.core() {
-            Some(core) => self.decide(&core, other),
+            Some(core) => takes_part(&core).and_then(|()| self.decide(&core, other)),
             None => Err(Refusal::Starting),
         };
         match &decision {
@@ -171,7 +172,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         let Some(core) = self.core() else {
             return ready(reply::<RT>(&Reply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = self.still_admitted(&core, from) {
+        if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
             self.log_refusal(from, &refusal);
             return ready(reply::<RT>(&Reply::Declined(Declined::Refused(refusal)))).boxed();
         }
@@ -201,7 +202,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
     fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
-            Request::Append(rpc) => async move { answer(core.raft.append_entries(rpc).await.map(Reply::Append)) }.boxed(),
+            Request::Append(rpc) => lost_entries::heartbeat(core, rpc).boxed(),
             Request::Vote(rpc) => async move {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);
@@ -252,6 +253,11 @@ impl<RT: AsyncRuntime> Inner<RT> {
             .boxed(),
         }
     }
+}
+
+/// A node that has lost entries speaks with nobody, and tells everyone why.
+fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
+    core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
 }
 
 /// openraft answers everything but when it has stopped.

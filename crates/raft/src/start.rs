@@ -6,6 +6,7 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     formation::{self, FormationError},
+    lost_entries::{Losses, LostEntries},
     machine::{Audience, Machine},
     metrics,
     network::Network,
@@ -56,6 +57,9 @@ pub enum FatalReason {
     /// It cannot be part of its cluster.
     #[error(transparent)]
     Formation(#[from] FormationError),
+    /// Its storage went back in time.
+    #[error(transparent)]
+    LostEntries(#[from] LostEntries),
     /// The disk failed, or the machine did: nothing more may be acknowledged.
     #[error("{0}")]
     Failed(String),
@@ -85,7 +89,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
         let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
-        let network = Network::<RT>::new(config.id, peer.clone());
+        let losses = Losses::default();
+        let network = Network::<RT>::new(config.id, peer.clone(), losses.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| StartError::Log(error.to_string()))?;
@@ -103,6 +108,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             barriers,
             attendant: OnceLock::new(),
             lease: config.lease(),
+            lost: OnceLock::new(),
+            losses,
         });
         if let Err(error) = recognise(&core, &config) {
             stop(&core).await;

@@ -2,6 +2,7 @@
 
 use crate::{
     aliases::LogId,
+    lost_entries::Losses,
     types::{Member, Types},
 };
 use fairhold_types::{ClusterId, NodeId, Revision};
@@ -59,16 +60,19 @@ pub struct MemberStatus {
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
-    /// The last entry that it is known to have; only the leader knows.
+    /// The last entry that it is known to have, by what it says itself where it has lost some; only the leader knows.
     pub matched: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
     pub lag: Option<u64>,
+    /// How many entries its storage has lost that it had acknowledged. It takes no part until it has them again.
+    pub lost_entries: Option<u64>,
     /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
     pub silent: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
+    losses: &Losses,
     cluster: Option<ClusterId>,
     revision: Revision,
 ) -> ReplicaStatus {
@@ -76,7 +80,9 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let membership = &metrics.membership_config;
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
-        let matched = known.and_then(index);
+        let lost = losses.of(id);
+        // openraft never takes back what was acknowledged once.
+        let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
             member: member.clone(),
@@ -85,6 +91,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
             // Entries count from 0: a node that has none is behind by one more than the last index.
             silent: silent_for(metrics, id),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
+            lost_entries: lost.map(|lost| lost.count()),
         }
     };
     let (role, leader) = match (&metrics.running_state, metrics.state) {

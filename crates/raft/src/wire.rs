@@ -23,7 +23,7 @@ use openraft::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-const WIRE_FORMAT: u8 = 1;
+const WIRE_FORMAT: u8 = 2;
 const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
 
 /// A request, on the lane that `peer::Lane` says.
@@ -177,7 +177,7 @@ mod raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::UnknownReason;
+    use crate::{LostEntries, error::UnknownReason};
     use fairhold_state::command::Outcome;
     use fairhold_types::Revision;
     use openraft::Membership;
@@ -218,6 +218,7 @@ mod tests {
     fn replies_come_back_as_they_were_sent() {
         let vote = Vote { leader_id: LeaderId { term: 3, node_id: 2 }, committed: true };
         let answer = Answer { result: Ok(Outcome::Done), revision: Revision(9) };
+        let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: None };
         let replies: Vec<Reply<TokioRuntime>> = vec![
             Reply::Append(AppendEntriesResponse::HigherVote(vote)),
             Reply::Vote(VoteResponse::new(vote, None, true)),
@@ -229,6 +230,7 @@ mod tests {
             Reply::ReadIndex(Err(NotProposed::NoLeader)),
             Reply::Attended(vec![]),
             Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            Reply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
             Reply::HandedOver(Ok(())),
             Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
         ];

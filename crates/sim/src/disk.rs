@@ -111,6 +111,25 @@ impl Disk {
         Disk { platter: Arc::default(), chance, tally, written: Arc::default(), flush_micros, incarnation }
     }
 
+    /// Another disk with what is flushed on this one now: a backup of its data directory.
+    pub(crate) fn backup(&self) -> Disk {
+        let platter = self.locked();
+        let (durable, snapshot) = (platter.durable.clone(), platter.snapshot.clone());
+        drop(platter);
+        let seed = self.draw(|chance| chance.random());
+        let backup = Disk::new(self.incarnation, self.flush_micros, seed, self.tally.clone());
+        let mut platter = backup.locked();
+        (platter.durable, platter.snapshot) = (durable, snapshot);
+        drop(platter);
+        backup
+    }
+
+    /// The index of the last log entry that is flushed.
+    pub(crate) fn last_flushed(&self) -> Option<u64> {
+        let platter = self.locked();
+        platter.durable.entries.keys().next_back().copied().or(platter.durable.purged.map(|purged| purged.index))
+    }
+
     /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
     pub(crate) fn crash(&self) {
         let mut platter = self.locked();

@@ -62,6 +62,8 @@ pub(crate) enum Kind {
     HandOver,
     /// The machine starts with an empty disk in place of its own.
     WrongDisk,
+    /// A follower's disk is as it was some seconds ago, as somebody makes it who puts a backup back.
+    OlderDisk,
     /// A leader is cut off with all answers about a log entry under way; they arrive after an election, one by one.
     LateAnswers,
 }
@@ -89,12 +91,13 @@ impl Kind {
             Kind::DiskFull => "disk full",
             Kind::HandOver => "hand-over of the leadership",
             Kind::WrongDisk => "start with an empty disk",
+            Kind::OlderDisk => "a backup in place of the disk",
             Kind::LateAnswers => "answers after an election",
         }
     }
 
     /// All of them.
-    pub(crate) const ALL: [Kind; 20] = [
+    pub(crate) const ALL: [Kind; 21] = [
         Kind::Crash,
         Kind::CrashWriting,
         Kind::CrashVoting,
@@ -114,6 +117,7 @@ impl Kind {
         Kind::DiskFull,
         Kind::HandOver,
         Kind::WrongDisk,
+        Kind::OlderDisk,
         Kind::LateAnswers,
     ];
 }
@@ -190,7 +194,7 @@ impl Plan {
         let skewed = chance.random_range(0..4) == 0;
         let rates =
             (0..size).map(|_| if skewed { [500, 800, 1_250, 2_000, 5_000][chance.random_range(0..5_usize)] } else { TRUE_RATE });
-        let rates = rates.collect();
+        let rates: Vec<u64> = rates.collect();
         let weather = Weather {
             delay_micros: [200, 1_000, 5_000][chance.random_range(0..3_usize)],
             break_one_in: [0, 2_000, 300][chance.random_range(0..3_usize)],
@@ -205,6 +209,7 @@ impl Plan {
             wrong_disks += u32::from(fault.kind == Kind::WrongDisk);
             fault.kind != Kind::WrongDisk || wrong_disks == 1
         });
+        let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
         let trades = [
             Trade::Locker,
             Trade::Locker,
@@ -258,6 +263,17 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could
+/// be promised any more: so it is the only fault of its story, in good weather.
+fn alone_with_an_older_disk(faults: &mut Vec<Fault>, rates: Vec<u64>, weather: Weather) -> (Vec<u64>, Weather) {
+    if rates.len() == 1 {
+        faults.retain(|fault| fault.kind != Kind::OlderDisk);
+    }
+    let Some(older) = faults.iter().copied().find(|fault| fault.kind == Kind::OlderDisk) else { return (rates, weather) };
+    *faults = vec![older];
+    (vec![TRUE_RATE; rates.len()], Weather { break_one_in: 0, ..weather })
 }
 
 /// So many of them, drawn: some may be the same.

@@ -1,6 +1,7 @@
 //! A fault, from its beginning to its end.
 
 mod late_answers;
+mod older_disk;
 
 use crate::{
     disk::Disk,
@@ -50,6 +51,7 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
         Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
         Kind::LateAnswers => return late_answers::strike(&world, fault).await,
+        Kind::OlderDisk => return older_disk::strike(&world, fault, id).await,
         Kind::Crash
         | Kind::CrashWriting
         | Kind::CrashAll
@@ -98,6 +100,7 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
         | Kind::DiskFull
         | Kind::HandOver
         | Kind::WrongDisk
+        | Kind::OlderDisk
         | Kind::LateAnswers => None,
     }
 }
@@ -138,7 +141,8 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
             drop(host.spawn(async move { drop(running.node.hand_over(to, HAND_OVER_WITHIN).await) }));
             true
         }
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating | Kind::LateAnswers => false,
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,
+        Kind::OlderDisk | Kind::LateAnswers => false,
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => false,
     }
 }
@@ -152,7 +156,8 @@ fn end(world: &World, kind: Kind, id: NodeId) {
         Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
         Kind::WrongDisk => world.give_disk_back(id),
         Kind::Breaks | Kind::DiskError | Kind::HandOver => {}
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating | Kind::LateAnswers => {}
+        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
+        Kind::OlderDisk | Kind::LateAnswers => {}
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
     }
 }

@@ -48,6 +48,8 @@ struct Slot {
     disk: Disk,
     /// The machine's own, while another is in its place.
     own: Option<Disk>,
+    /// Whether that other one is a backup of its own.
+    is_backup: bool,
     rate: u64,
     lives: u64,
     host: Option<Arc<Host>>,
@@ -94,7 +96,7 @@ impl World {
         let oracle = Oracle::new(physics, tally.clone());
         let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
             let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flush_micros, chance.random(), tally.clone());
-            (id, Slot { disk, own: None, rate: *rate, lives: 0, host: None, running: None })
+            (id, Slot { disk, own: None, is_backup: false, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
         World {
@@ -157,6 +159,18 @@ impl World {
         true
     }
 
+    /// Starts a machine with a backup of its disk, as somebody does who puts an old copy of a data directory back.
+    pub(crate) fn put_backup(&self, id: NodeId, backup: Disk) {
+        self.crash(id);
+        let mut inner = self.locked();
+        if let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) {
+            slot.own = Some(std::mem::replace(&mut slot.disk, backup));
+            slot.is_backup = true;
+        }
+        drop(inner);
+        self.start(id);
+    }
+
     /// Gives a machine its own disk back.
     pub(crate) fn give_disk_back(&self, id: NodeId) {
         if self.locked().slots.get(&id).is_none_or(|slot| slot.own.is_none()) {
@@ -168,6 +182,7 @@ impl World {
             && let Some(own) = slot.own.take()
         {
             slot.disk = own;
+            slot.is_backup = false;
         }
         drop(inner);
         self.start(id);
@@ -184,7 +199,11 @@ impl World {
     }
 
     fn has_own_disk(&self, id: NodeId) -> bool {
-        self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none())
+        self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none() || slot.is_backup)
+    }
+
+    fn has_backup(&self, id: NodeId) -> bool {
+        self.locked().slots.get(&id).is_some_and(|slot| slot.is_backup)
     }
 
     /// The disk of a machine.
@@ -249,6 +268,13 @@ impl World {
             FatalReason::Failed(error) => self.oracle.violation(format!("node {id} failed: {error}")),
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
+            FatalReason::LostEntries(_) if self.has_backup(id) => {
+                self.tally.probe(Probe::LostEntriesSeen);
+                // Its data directory is marked: it does not start again.
+                self.crash(id);
+                return;
+            }
+            FatalReason::LostEntries(lost) => self.oracle.violation(format!("node {id} believes this, wrongly: {lost}")),
         }
         self.down(id, &host);
     }

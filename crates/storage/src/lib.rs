@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! <data directory>/
-//!   LOCK        held by the process that uses the directory
-//!   IDENTITY    whose directory it is: node, incarnation, cluster
-//!   log/        RocksDB: entries, vote, committed
-//!   snapshot/   the newest snapshot, one checksummed file
+//!   LOCK          held by the process that uses the directory
+//!   IDENTITY      whose directory it is: node, incarnation, cluster
+//!   LOST-ENTRIES  only where the node had acknowledged what is not there any more: it is not used again
+//!   log/          RocksDB: entries, vote, committed
+//!   snapshot/     the newest snapshot, one checksummed file
 //! ```
 //!
 //! What was acknowledged survives a loss of power, or the node refuses to start and says which file is damaged. Nothing here

@@ -65,11 +65,13 @@ pub enum Bug {
     SnapshotUnflushed,
     /// A follower's old answer counts as one to a request that was sent later.
     OldAnswersProveMore,
+    /// A node whose storage has lost what it had acknowledged goes on.
+    HidesLostEntries,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 30] = [
+    pub const ALL: [Bug; 31] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -100,6 +102,7 @@ impl Bug {
         Bug::ForgetsTruncation,
         Bug::SnapshotUnflushed,
         Bug::OldAnswersProveMore,
+        Bug::HidesLostEntries,
     ];
 }
 

@@ -219,6 +219,9 @@ fn followers(seen: &Seen) -> Vec<Finding> {
     let judged = others.map(|member| {
         let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
         let id = member.id;
+        if let Some(count) = member.lost_entries {
+            return lost_entries(id, count);
+        }
         match (silent, member.lag) {
             (Some(silent), _) if silent > SILENT_MAX => fail(
                 "follower",
@@ -235,6 +238,17 @@ fn followers(seen: &Seen) -> Vec<Finding> {
         }
     });
     judged.collect()
+}
+
+fn lost_entries(id: NodeId, count: u64) -> Finding {
+    fail(
+        "follower",
+        format!("node {id} has lost {count} log entries that it had acknowledged, and takes no part"),
+        format!(
+            "start node {id} with its newest data directory (its log says more); if that is gone, leave node {id} off: this \
+             version cannot replace a member yet"
+        ),
+    )
 }
 
 fn ready(id: NodeId, answer: &Answer) -> Finding {

@@ -15,6 +15,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         match_index: None,
         lag: (leader == Some(id)).then_some(0),
         silent_for: None,
+        lost_entries: None,
     };
     let cluster = Cluster {
         cluster: Some("0123456789abcdef".to_owned()),
@@ -124,6 +125,8 @@ fn what_the_leader_knows_of_the_others_is_said() {
     answer(&mut seen, 1).cluster.members[2].silent_for = Some("3500ms".to_owned());
     assert_bad(&seen, "follower", Grade::Warn, "node 1 is 1001 log entries behind");
     assert_bad(&seen, "follower", Grade::Fail, "node 3 has not answered the leader for 3 s");
+    answer(&mut seen, 1).cluster.members[2].lost_entries = Some(17);
+    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged, and takes no part");
 }
 
 #[test]

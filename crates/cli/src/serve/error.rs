@@ -78,7 +78,7 @@ fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
-        (FatalReason::Formation(_) | FatalReason::Stopped, _) => reason.to_string(),
+        (FatalReason::Formation(_) | FatalReason::LostEntries(_) | FatalReason::Stopped, _) => reason.to_string(),
     }
 }
 

@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::{
         aliases::LeaderId,
+        lost_entries::Losses,
         peer::{Introduction, Lane, Peer, PeerError, Target},
         types::{Batch, Types},
     };
@@ -252,7 +253,8 @@ mod tests {
     ) {
         let peer = Arc::new(Slow::default());
         let to = Target { id: 2, address: String::new(), incarnation: None };
-        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), runtime: PhantomData };
+        let losses = Losses::default();
+        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), losses, runtime: PhantomData };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");

@@ -17,7 +17,7 @@ use std::{
 
 type C = Types<TokioRuntime>;
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Kept {
     vote: Option<VoteOf<C>>,
     entries: BTreeMap<u64, EntryOf<C>>,
@@ -28,6 +28,12 @@ struct Kept {
 pub(crate) struct MemoryLog(Arc<Mutex<Kept>>, tokio::sync::watch::Sender<u64>);
 
 impl MemoryLog {
+    /// Another log with what is in this one now.
+    pub(crate) fn copy(&self) -> MemoryLog {
+        let kept = self.0.lock().unwrap().clone();
+        MemoryLog(Arc::new(Mutex::new(kept)), tokio::sync::watch::Sender::new(0))
+    }
+
     pub(crate) fn entries(&self) -> usize {
         self.0.lock().unwrap().entries.len()
     }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
 
 mod log;
+mod lost_entries;
 mod net;
 mod stale;
 
@@ -89,6 +90,12 @@ struct Disk {
 impl Disk {
     fn new(incarnation: u128) -> Disk {
         Disk { incarnation: Incarnation(incarnation), log: MemoryLog::default(), snapshots: MemorySnapshots::default() }
+    }
+
+    /// Another one with what is on this one now.
+    fn copy(&self) -> Disk {
+        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())));
+        Disk { incarnation: self.incarnation, log: self.log.copy(), snapshots }
     }
 }
 
