@@ -86,6 +86,8 @@ impl ReplicaConfig {
             enable_pre_vote: Some(true),
             // A leader without a majority falls silent in turns, so that those whom it still reaches can elect another.
             quorum_loss_probe_interval: Some(election_timeout_max * 4),
+            // `elections` decides when this node stands.
+            enable_elect: false,
             // The state is in memory: a restarted leader has to win an election before it answers anything.
             enable_leader_restore: Some(false),
             ..Config::default()

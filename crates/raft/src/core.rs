@@ -3,6 +3,7 @@
 use crate::{
     aliases::{LeaderId, RaftOf},
     barrier::BarrierQueue,
+    elections::{Ballots, Contact},
     error::NotProposed,
     lost_entries::{Losses, LostEntries},
     machine::{Progress, Shared},
@@ -64,6 +65,10 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
+    /// What was heard of leaders.
+    pub(crate) contact: Contact<RT::Instant>,
+    /// The votes for this node.
+    pub(crate) ballots: Ballots<RT::Instant>,
     /// What this node's own storage has lost: it takes no part any more.
     pub(crate) lost: OnceLock<LostEntries>,
     /// What other nodes' storage has lost.

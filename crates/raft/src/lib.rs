@@ -18,6 +18,7 @@ mod barrier;
 mod company;
 mod config;
 mod core;
+mod elections;
 pub mod error;
 mod formation;
 mod handover;

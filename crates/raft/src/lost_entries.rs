@@ -26,7 +26,11 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+
+/// For how long a node that lost entries says so to those that ask, before it ends.
+const TELLS_FOR: Duration = Duration::from_millis(500);
 
 /// What a node's storage has lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -99,7 +103,11 @@ pub(crate) async fn heartbeat<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: Append
             let refusal = Refusal::LostEntries(lost.clone());
             if core.lost.set(lost).is_ok() {
                 let core = core.clone();
-                drop(RT::spawn(async move { stop(&core).await }));
+                drop(RT::spawn(async move {
+                    // Whoever sent this heartbeat may have stopped waiting for the answer while a disk was slow.
+                    RT::sleep(TELLS_FOR).await;
+                    stop(&core).await;
+                }));
             }
             Reply::Declined(Declined::Refused(refusal))
         }

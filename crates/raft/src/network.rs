@@ -4,6 +4,7 @@ mod pipeline;
 
 use crate::{
     aliases::LogId,
+    elections::{Ballots, VOTE_LIMIT, grants},
     lost_entries::Losses,
     machine::SnapshotBlocks,
     peer::{Lane, Peer, PeerError, Target},
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{Stream, StreamExt, stream};
 use openraft::{
-    AsyncRuntime, OptionalSend, RPCTypes,
+    AsyncRuntime, Instant, OptionalSend, RPCTypes,
     alias::{SnapshotOf, VoteOf},
     base::{BoxFuture, BoxStream},
     errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable},
@@ -24,7 +25,8 @@ use openraft::{
         TransferLeaderResponse, VoteRequest, VoteResponse,
     },
 };
-use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 
 /// Blocks of a snapshot under way to one peer at a time.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
@@ -32,21 +34,21 @@ const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 type RpcError<RT> = RPCError<Types<RT>>;
 
 /// Makes the clients.
-pub(crate) struct Network<RT> {
+pub(crate) struct Network<RT: AsyncRuntime> {
     id: NodeId,
     peer: Arc<dyn Peer>,
+    ballots: Ballots<RT::Instant>,
     losses: Losses,
-    runtime: PhantomData<fn() -> RT>,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
-    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>, losses: Losses) -> Self {
-        Network { id, peer, losses, runtime: PhantomData }
+    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>, ballots: Ballots<RT::Instant>, losses: Losses) -> Self {
+        Network { id, peer, ballots, losses }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
-        let (peer, losses) = (self.peer.clone(), self.losses.clone());
-        Client { from: self.id, to: target(id, member), lane, peer, losses, runtime: PhantomData }
+        let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
+        Client { from: self.id, to: target(id, member), lane, peer, ballots, losses }
     }
 }
 
@@ -72,13 +74,13 @@ impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
 }
 
 /// Speaks to one node on one lane.
-pub(crate) struct Client<RT> {
+pub(crate) struct Client<RT: AsyncRuntime> {
     from: NodeId,
     to: Target,
     lane: Lane,
     peer: Arc<dyn Peer>,
+    ballots: Ballots<RT::Instant>,
     losses: Losses,
-    runtime: PhantomData<fn() -> RT>,
 }
 
 impl<RT: AsyncRuntime> Client<RT> {
@@ -197,11 +199,25 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
-        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::Vote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
+        let (vote, last_log_id, to) = (rpc.vote, rpc.last_log_id, self.to.id);
+        let request = wire::encode(&Request::Vote(rpc)).map_err(|error| unreadable(&error))?;
+        let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
+        let ballots = self.ballots.clone();
+        let (answered, in_time) = oneshot::channel();
+        let asked = RT::Instant::now();
+        ballots.asked(vote, last_log_id, to, asked);
+        // openraft may not wait for as long as the voter's disk needs.
+        drop(RT::spawn(async move {
+            let response = match answer.await {
+                Ok(Reply::Vote(response)) => Ok(response),
+                Ok(_) => Err(unexpected()),
+                Err(error) => Err(error),
+            };
+            let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
+            let unheard = answered.send(response).is_err();
+            ballots.answered(vote, to, granted, unheard || asked.elapsed() >= option.soft_ttl());
+        }));
+        in_time.await.unwrap_or_else(|_| Err(unexpected()))
     }
 
     async fn pre_vote(
@@ -209,10 +225,14 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         rpc: VoteRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
-        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
+        let vote = rpc.vote;
+        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
+        if response.vote_granted {
+            self.ballots.would_grant(vote, self.to.id);
+        }
         Ok(response)
     }
 

@@ -6,6 +6,7 @@ mod snapshot;
 use crate::{
     config::ReplicaConfig,
     core::{Core, Route},
+    elections::grants,
     handover, lost_entries,
     peer::{Introduction, Lane, Refusal, Service},
     proposals,
@@ -200,6 +201,9 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
 impl<RT: AsyncRuntime> Inner<RT> {
     /// What must keep its order takes its place here; the rest happens in the future.
     fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
+        if let Request::Append(rpc) = &request {
+            core.contact.heard(rpc.vote, RT::Instant::now());
+        }
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             Request::Append(rpc) => lost_entries::heartbeat(core, rpc).boxed(),
@@ -207,7 +211,12 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);
                 }
-                let reply = answer(core.raft.vote(rpc).await.map(Reply::Vote));
+                let (vote, asked) = (rpc.vote, RT::Instant::now());
+                let response = core.raft.vote(rpc).await;
+                if response.as_ref().is_ok_and(|response| grants(response, vote)) {
+                    core.contact.gave(vote, asked, RT::Instant::now());
+                }
+                let reply = answer(response.map(Reply::Vote));
                 if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { Reply::Declined(Declined::Busy) }
             }
             .boxed(),

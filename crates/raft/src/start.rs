@@ -5,6 +5,7 @@ use crate::{
     barrier,
     config::ReplicaConfig,
     core::Core,
+    elections::{Ballots, Contact, Elections},
     formation::{self, FormationError},
     lost_entries::{Losses, LostEntries},
     machine::{Audience, Machine},
@@ -90,12 +91,13 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
-        let network = Network::<RT>::new(config.id, peer.clone(), losses.clone());
+        let ballots = Ballots::default();
+        let network = Network::<RT>::new(config.id, peer.clone(), ballots.clone(), losses.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| StartError::Log(error.to_string()))?;
         // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
-        raft.with_raft_state(|_| ()).await.map_err(|error| StartError::Log(error.to_string()))?;
+        let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
         let (proposals, proposal_outlet) = proposals::queue();
         let (barriers, barrier_outlet) = barrier::queue();
@@ -108,6 +110,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             barriers,
             attendant: OnceLock::new(),
             lease: config.lease(),
+            contact: Contact::new(vote.leader_id.term),
+            ballots,
             lost: OnceLock::new(),
             losses,
         });
@@ -117,6 +121,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
+        drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
         drop(RT::spawn(log_leaders(core.clone())));
         drop(RT::spawn(metrics::count_elections(core.clone())));
         drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));

@@ -47,7 +47,8 @@ fn turn<RT: AsyncRuntime>(core: &Core<RT>, dead: NodeId) -> Option<u32> {
 
 /// Sets the lease aside and asks for votes; `false` when the leadership that ended is not the newest any more.
 async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: NodeId) -> bool {
-    if core.standing(|standing| Some(standing.vote)) != Some(led) {
+    // The answer comes when what is being written is on the disk: a vote for itself, perhaps, since the last try.
+    if !core.raft.with_raft_state(move |state| *state.vote_ref() == led).await.is_ok_and(|newest| newest) {
         return false;
     }
     tracing::info!(

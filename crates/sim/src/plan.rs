@@ -1,6 +1,6 @@
 //! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
 
-use crate::{clients::Trade, host::TRUE_RATE, net::Weather};
+use crate::{clients::Trade, disk::Flushes, host::TRUE_RATE, net::Weather};
 use fairhold_types::{NodeId, limits::EVENT_RING_BYTES};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
@@ -9,6 +9,8 @@ use std::{fmt, time::Duration};
 /// meet hardly happens among all.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
+/// In one story of so many every disk is slow, from the beginning to the end.
+const SLOW_DISKS_ONE_IN: usize = 8;
 /// How long faults strike and clients begin new rounds, at least.
 const LASTS: Duration = Duration::from_secs(25);
 
@@ -157,8 +159,8 @@ pub(crate) struct Plan {
     pub(crate) lasts: Duration,
     /// How many bytes of events a node keeps for those who watch.
     pub(crate) ring_bytes: u64,
-    /// A flush takes up to so long, in microseconds.
-    pub(crate) flush_micros: u64,
+    /// How long a flush takes, on every disk.
+    pub(crate) flushes: Flushes,
     /// Commands between two snapshots: few, so that short runs have many.
     pub(crate) snapshot_every: u64,
     /// What fails at named points.
@@ -180,7 +182,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes: EVENT_RING_BYTES,
-            flush_micros: 1_500,
+            flushes: Flushes { at_least: Duration::ZERO, micros: 1_500 },
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
             points: Vec::new(),
@@ -229,7 +231,10 @@ impl Plan {
         let clients = clients.collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
-        let flush_micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
+        let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
+        // With most of these a vote takes longer to be written than a candidate waits for it by itself.
+        let at_least = [120, 250, 500].get(chance.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
+        let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
         Plan {
             seed,
             rates,
@@ -238,7 +243,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes,
-            flush_micros,
+            flushes,
             snapshot_every,
             #[cfg(feature = "failpoints")]
             points: crate::points::of(seed, size),
@@ -249,7 +254,7 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
-        writeln!(f, "{} bytes of events, flushes up to {} us", self.ring_bytes, self.flush_micros)?;
+        writeln!(f, "{} bytes of events, {:?}", self.ring_bytes, self.flushes)?;
         writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
         for fault in &self.faults {
             writeln!(f, "{fault}")?;

@@ -1,7 +1,7 @@
 //! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
 
 use crate::{
-    disk::Disk,
+    disk::{Disk, Flushes},
     host::{Host, HostRuntime},
     net::{CLIENTS, Net},
     oracle::{Oracle, Physics},
@@ -31,8 +31,8 @@ use tower::ServiceExt;
 
 /// How long a node that ended by itself stays down before it is started again.
 const DOWN_FOR: Duration = Duration::from_millis(500);
-/// A flush of a new disk takes up to so long.
-const EMPTY_DISK_FLUSH_MICROS: u64 = 1_500;
+/// How long a flush of a new disk takes.
+const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 3;
 
@@ -95,7 +95,7 @@ impl World {
         let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
         let oracle = Oracle::new(physics, tally.clone());
         let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
-            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flush_micros, chance.random(), tally.clone());
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flushes, chance.random(), tally.clone());
             (id, Slot { disk, own: None, is_backup: false, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
@@ -152,7 +152,7 @@ impl World {
         let mut inner = self.locked();
         let seed = inner.chance.random();
         let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return false };
-        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSH_MICROS, seed, self.tally.clone());
+        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSHES, seed, self.tally.clone());
         slot.own = Some(std::mem::replace(&mut slot.disk, empty));
         drop(inner);
         self.start(id);

@@ -3,7 +3,7 @@
 //! openraft takes an answer for proof that this node led when it sent the *newest* request that ends no later than what the
 //! answer says is matched (`InflightAppendQueue::drain_acked`). Where a request without entries follows, which only tells how
 //! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
-//! way ends that early: the answer to the last of them is true for all (decision 0025).
+//! way ends that early: the answer to the last of them is true for all (decision 0029).
 
 use super::{Client, RpcError, last_of, unexpected, unreadable};
 use crate::{
@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::{
         aliases::LeaderId,
+        elections::Ballots,
         lost_entries::Losses,
         peer::{Introduction, Lane, Peer, PeerError, Target},
         types::{Batch, Types},
@@ -180,10 +181,7 @@ mod tests {
     use futures_util::future::pending;
     use openraft::{EntryPayload, Vote, alias::EntryOf, raft::AppendEntriesResponse};
     use openraft_rt_tokio::TokioRuntime;
-    use std::{
-        marker::PhantomData,
-        sync::{Arc, Mutex},
-    };
+    use std::sync::{Arc, Mutex};
     use tokio::sync::oneshot;
 
     const LEADER: LeaderId = LeaderId { term: 1, node_id: 1 };
@@ -253,8 +251,8 @@ mod tests {
     ) {
         let peer = Arc::new(Slow::default());
         let to = Target { id: 2, address: String::new(), incarnation: None };
-        let losses = Losses::default();
-        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), losses, runtime: PhantomData };
+        let (ballots, losses) = (Ballots::default(), Losses::default());
+        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), ballots, losses };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");

@@ -5,6 +5,7 @@
 mod log;
 mod lost_entries;
 mod net;
+mod slow_disks;
 mod stale;
 
 use fairhold_raft::{
