@@ -10,6 +10,7 @@ mod relay;
 mod terminal;
 mod trial;
 
+mod addresses;
 mod admin;
 mod administration;
 mod all_killed;

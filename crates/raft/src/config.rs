@@ -31,7 +31,8 @@ pub struct MemberAddress {
 pub struct ReplicaConfig {
     /// This node.
     pub id: NodeId,
-    /// All nodes with which the cluster is formed, this one among them. Once it has formed, the replicated membership counts.
+    /// All nodes with which the cluster is formed, this one among them. Once it has formed, the replicated membership says who is
+    /// a member, and this says where this node reaches it.
     pub members: BTreeMap<NodeId, MemberAddress>,
     /// This node's data directory.
     pub incarnation: Incarnation,

@@ -1,13 +1,13 @@
 //! What all parts of a running replica share.
 
 use crate::{
+    addresses::Addresses,
     aliases::{LeaderId, RaftOf},
     barrier::BarrierQueue,
     elections::{Ballots, Contact},
     error::NotProposed,
     lost_entries::{Losses, LostEntries},
     machine::{Progress, Shared},
-    network::target,
     peer::{Lane, Peer, PeerError, Target},
     proposals::ProposalQueue,
     status::{ReplicaStatus, status},
@@ -65,6 +65,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
+    /// Where the members are reached.
+    pub(crate) addresses: Addresses,
     /// What was heard of leaders.
     pub(crate) contact: Contact<RT::Instant>,
     /// The votes for this node.
@@ -154,11 +156,11 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, &self.losses, cluster, revision))
+        self.look(|metrics| status(metrics, &self.addresses, &self.losses, cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
-        self.standing(leader_in)
+        self.standing(leader_in).map(|(id, member)| (id, self.addresses.of(id, &member)))
     }
 
     pub(crate) fn leadership(&self) -> Option<Leadership> {
@@ -168,7 +170,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     pub(crate) fn route(&self) -> Route {
         match self.leader() {
             Some((id, _)) if id == self.id => Route::Here,
-            Some((id, member)) => Route::There(target(id, &member)),
+            Some((id, member)) => Route::There(self.addresses.target(id, &member)),
             None => Route::Unknown,
         }
     }

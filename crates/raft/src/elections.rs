@@ -145,8 +145,8 @@ impl<RT: AsyncRuntime> Elections<RT> {
         tracing::warn!(
             terms,
             wrote_ms,
-            "{terms} terms without a leader who lasted: see that the nodes reach one another, and that their disks are not too slow \
-             (the last vote took {wrote_ms} ms here)"
+            "{terms} terms without a leader who lasted: see that the nodes reach one another, and that their disks are not too \
+             slow (the last vote took {wrote_ms} ms here)"
         );
     }
 }

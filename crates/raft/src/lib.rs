@@ -13,6 +13,7 @@
 //!   anybody can read it.
 //! - Nobody is listened to before `service` knows that it is a member with its own data directory.
 
+mod addresses;
 mod aliases;
 mod barrier;
 mod company;

@@ -3,6 +3,7 @@
 mod pipeline;
 
 use crate::{
+    addresses::Addresses,
     aliases::LogId,
     elections::{Ballots, VOTE_LIMIT, grants},
     lost_entries::Losses,
@@ -37,24 +38,26 @@ type RpcError<RT> = RPCError<Types<RT>>;
 pub(crate) struct Network<RT: AsyncRuntime> {
     id: NodeId,
     peer: Arc<dyn Peer>,
+    addresses: Addresses,
     ballots: Ballots<RT::Instant>,
     losses: Losses,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
-    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>, ballots: Ballots<RT::Instant>, losses: Losses) -> Self {
-        Network { id, peer, ballots, losses }
+    pub(crate) fn new(
+        id: NodeId,
+        peer: Arc<dyn Peer>,
+        addresses: Addresses,
+        ballots: Ballots<RT::Instant>,
+        losses: Losses,
+    ) -> Self {
+        Network { id, peer, addresses, ballots, losses }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        Client { from: self.id, to: target(id, member), lane, peer, ballots, losses }
+        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses }
     }
-}
-
-/// A member as the transport knows it.
-pub(crate) fn target(id: NodeId, member: &Member) -> Target {
-    Target { id, address: member.address.clone(), incarnation: Some(member.incarnation) }
 }
 
 impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {

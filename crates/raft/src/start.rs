@@ -1,6 +1,7 @@
 //! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
 
 use crate::{
+    addresses::Addresses,
     aliases::RaftOf,
     barrier,
     config::ReplicaConfig,
@@ -91,8 +92,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
-        let ballots = Ballots::default();
-        let network = Network::<RT>::new(config.id, peer.clone(), ballots.clone(), losses.clone());
+        let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
+        let network = Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| StartError::Log(error.to_string()))?;
@@ -110,6 +111,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             barriers,
             attendant: OnceLock::new(),
             lease: config.lease(),
+            addresses,
             contact: Contact::new(vote.leader_id.term),
             ballots,
             lost: OnceLock::new(),
@@ -127,9 +129,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
-        let forming = formation::form(core.clone(), config);
+        let (forming, member) = (formation::form(core.clone(), config), core.clone());
         drop(RT::spawn(async move {
             let result = forming.await;
+            member.look(|metrics| member.addresses.tell_changes(metrics.membership_config.nodes()));
             // Nobody may be left who would want to know.
             told.send(Some(result)).ok();
         }));

@@ -1,6 +1,7 @@
 //! What a node knows of itself and of its cluster, for people and for metrics.
 
 use crate::{
+    addresses::Addresses,
     aliases::LogId,
     lost_entries::Losses,
     types::{Member, Types},
@@ -56,7 +57,7 @@ pub struct ReplicaStatus {
 pub struct MemberStatus {
     /// The member.
     pub id: NodeId,
-    /// Where it is, and its data directory.
+    /// Where this node reaches it, and its data directory.
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
@@ -72,6 +73,7 @@ pub struct MemberStatus {
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
+    addresses: &Addresses,
     losses: &Losses,
     cluster: Option<ClusterId>,
     revision: Revision,
@@ -85,7 +87,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
         let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
-            member: member.clone(),
+            member: addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
             // Entries count from 0: a node that has none is behind by one more than the last index.

@@ -172,3 +172,12 @@ fn nothing_that_answers_is_the_only_finding_of_all() {
     assert_eq!(judge(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
 }
+
+#[test]
+fn nodes_that_are_started_with_different_addresses_are_named() {
+    let mut seen = three();
+    answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
+    let text = "of node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> start every node";
+    assert_bad(&seen, "addresses", Grade::Warn, text);
+    assert_eq!(bad(&seen, "addresses").len(), 1);
+}

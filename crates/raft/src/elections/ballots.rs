@@ -110,8 +110,8 @@ impl<I: Instant> Ballots<I> {
         ballot.waiting.iter().any(|id| inner.willing.1.contains(id)).then_some(ballot.asked)
     }
 
-    /// Where a late vote has made a majority: the vote as one that is committed, and the last entry of the candidate's log. Once for
-    /// each late vote.
+    /// Where a late vote has made a majority: the vote as one that is committed, and the last entry of the candidate's log. Once
+    /// for each late vote.
     pub(crate) fn won_late(
         &self,
         own: NodeId,
