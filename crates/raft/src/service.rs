@@ -220,7 +220,15 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { Reply::Declined(Declined::Busy) }
             }
             .boxed(),
-            Request::PreVote(rpc) => async move { answer(core.raft.pre_vote(rpc).await.map(Reply::Vote)) }.boxed(),
+            Request::PreVote(rpc) => async move {
+                let mut response = core.raft.pre_vote(rpc).await;
+                // openraft leaves a lease that `vacancy` set aside as it is, also where that was a false alarm.
+                if let Ok(response) = &mut response {
+                    response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+                }
+                answer(response.map(Reply::Vote))
+            }
+            .boxed(),
             Request::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);

@@ -60,6 +60,7 @@ async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: 
         leader = dead,
         "node {dead}, which led, has ended: its machine refuses connections. An election begins at once"
     );
+    core.contact.suspects(led);
     // openraft sets the lease of this vote aside when its leader hands over to somebody else; nobody stands for it by that.
     let aside = TransferLeaderRequest::new(led, dead, None);
     core.raft.handle_transfer_leader(aside).await.is_ok() && core.raft.trigger().elect(true).await.is_ok()

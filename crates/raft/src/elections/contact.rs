@@ -27,6 +27,8 @@ struct Inner<I> {
     /// The highest vote that was heard of. A message under an older one is of a leader who was deposed.
     highest: Option<Vote<LeaderId>>,
     leader: Option<Heard<I>>,
+    /// This leader seems to be dead, and has said nothing since.
+    suspected: Option<Vote<LeaderId>>,
     /// When this node last gave its vote.
     gave: Option<I>,
     /// How long it takes to write a vote.
@@ -47,7 +49,14 @@ pub(crate) struct Contact<I>(Mutex<Inner<I>>);
 impl<I: Instant> Contact<I> {
     /// Nothing yet. `term` is the one with which the node starts.
     pub(crate) fn new(term: u64) -> Self {
-        Contact(Mutex::new(Inner { highest: None, leader: None, gave: None, write_time: Duration::ZERO, settled: term }))
+        Contact(Mutex::new(Inner {
+            highest: None,
+            leader: None,
+            suspected: None,
+            gave: None,
+            write_time: Duration::ZERO,
+            settled: term,
+        }))
     }
 
     /// A message of a leader came, whether this node has looked at it yet or not: while it writes to its disk it does not.
@@ -57,11 +66,24 @@ impl<I: Instant> Contact<I> {
             return;
         }
         inner.highest = Some(vote);
+        inner.suspected = None;
         let first = inner.leader.as_ref().filter(|heard| heard.vote == vote).map_or(now, |heard| heard.first);
         if now.saturating_duration_since(first) >= LASTING {
             inner.settled = vote.leader_id.term;
         }
         inner.leader = Some(Heard { vote, first, last: now });
+    }
+
+    /// This leader seems to be dead, until it says something.
+    pub(crate) fn suspects(&self, vote: Vote<LeaderId>) {
+        self.locked().suspected = Some(vote);
+    }
+
+    /// Whether there is a leader that this node hears: then it would vote for nobody else.
+    pub(crate) fn hears_leader(&self, lease: Duration, now: I) -> bool {
+        let inner = self.locked();
+        let in_office = |heard: &&Heard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
+        inner.leader.as_ref().filter(in_office).is_some_and(|heard| now < heard.last + lease)
     }
 
     /// This node has given its vote, for which it was asked before.
@@ -162,6 +184,20 @@ mod tests {
         contact.heard(vote(2, 1), start + LEASE * 4);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 4), "its successor has this node's vote");
         assert_eq!(contact.write_time(), LEASE * 3);
+    }
+
+    #[test]
+    fn a_leader_is_heard_for_its_lease_unless_it_seems_to_be_dead_or_has_a_successor() {
+        let (contact, start) = (Contact::new(0), start());
+        assert!(!contact.hears_leader(LEASE, start));
+        contact.heard(vote(2, 1), start);
+        assert!(contact.hears_leader(LEASE, start + LEASE / 2) && !contact.hears_leader(LEASE, start + LEASE));
+        contact.suspects(vote(2, 1));
+        assert!(!contact.hears_leader(LEASE, start));
+        contact.heard(vote(2, 1), start);
+        assert!(contact.hears_leader(LEASE, start), "it was a false alarm");
+        contact.gave(Vote { committed: false, ..vote(3, 2) }, start, start);
+        assert!(!contact.hears_leader(LEASE, start), "this node voted for another one since");
     }
 
     #[test]

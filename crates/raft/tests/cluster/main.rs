@@ -11,7 +11,7 @@ mod stale;
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
-    peer::{Introduction, Refusal},
+    peer::{Introduction, Lane, Refusal},
     snapshot::{SnapshotImage, SnapshotStore},
 };
 use fairhold_state::{
@@ -354,6 +354,30 @@ async fn one_that_is_wrong_about_its_leaders_death_deposes_nobody() {
     cluster.net.asked(8).await;
     cluster.open_session(mistaken).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
+}
+
+/// Times that a busy machine keeps, and so short that a test may wait for them.
+const UNHURRIED: (u64, u64) = (500, 1_000);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_false_alarm_about_a_leader_is_over_when_the_leader_is_heard_again() {
+    let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let leadership = cluster.node(leader).leadership();
+    let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
+    cluster.open_session(mistaken).await.unwrap();
+    cluster.net.reject(leader, mistaken);
+    cluster.net.asked(8).await;
+    cluster.open_session(mistaken).await.unwrap();
+
+    // It hears the leader no more, and asks the other one whether that would vote for it.
+    cluster.net.part(leader, deaf);
+    let questions = (deaf, mistaken, Lane::Heartbeat);
+    let before = cluster.net.answered_so_far(questions);
+    cluster.net.answers(questions, before + 2).await;
+    cluster.open_session(mistaken).await.unwrap();
+    let status = cluster.node(mistaken).status();
+    assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "nobody else was elected");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,6 +21,8 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
     pulled: BTreeSet<NodeId>,
+    /// From the first node nothing reaches the second one.
+    deaf: BTreeSet<(NodeId, NodeId)>,
     /// Nodes that live, to which new connections are refused.
     rejecting: BTreeSet<NodeId>,
     /// How often it was asked whether connections to a node are refused.
@@ -56,6 +58,7 @@ impl Net {
         Net(Arc::new(Mutex::new(Cables {
             services: BTreeMap::new(),
             pulled: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             rejecting: BTreeSet::new(),
             asked: watch::Sender::new(0),
             cut,
@@ -90,6 +93,24 @@ impl Net {
         let mut cables = self.0.lock().unwrap();
         cables.pulled.insert(id);
         cables.cut.send(id).ok();
+    }
+
+    /// Cuts the cable between two nodes.
+    pub(crate) fn part(&self, a: NodeId, b: NodeId) {
+        let mut cables = self.0.lock().unwrap();
+        cables.deaf.extend([(a, b), (b, a)]);
+        // Whatever is under way on other paths of this node is lost as well: its connections are opened again.
+        cables.cut.send(b).ok();
+    }
+
+    /// How many requests have been answered on a path.
+    pub(crate) fn answered_so_far(&self, path: Path) -> usize {
+        self.0.lock().unwrap().traffic.borrow().get(&path).map_or(0, |traffic| traffic.answered)
+    }
+
+    /// Waits until a node has been answered so many requests by another one, on a lane.
+    pub(crate) async fn answers(&self, path: Path, times: usize) {
+        self.until(path, |traffic| traffic.answered >= times).await;
     }
 
     /// Connections to a node that lives are refused from now on, and one other node sees the old one end.
@@ -184,6 +205,7 @@ impl Net {
     fn find(&self, from: NodeId, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let cables = self.0.lock().unwrap();
         let service = cables.services.get(&to).filter(|_| !cables.pulled.contains(&from) && !cables.pulled.contains(&to));
+        let service = service.filter(|_| !cables.deaf.contains(&(from, to)));
         let service = service.cloned().ok_or(PeerError::Unreachable("no route".to_owned()))?;
         Ok((service, cables.cut.subscribe()))
     }
