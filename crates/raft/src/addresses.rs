@@ -40,8 +40,8 @@ impl Addresses {
             if here != *formed {
                 tracing::warn!(
                     node = id,
-                    "node {id} joined as {},{} and this node is configured with {},{} for it, which it uses. Start every node with \
-                     the same list of members",
+                    "node {id} joined as {},{} and this node is configured with {},{} for it, which it uses. Start every node \
+                     with the same list of members",
                     formed.url,
                     formed.address,
                     here.url,

@@ -10,6 +10,7 @@ use crate::{
     machine::{Progress, Shared},
     peer::{Lane, Peer, PeerError, Target},
     proposals::ProposalQueue,
+    round_trips::RoundTrips,
     status::{ReplicaStatus, status},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request},
@@ -67,6 +68,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) lease: Duration,
     /// Where the members are reached.
     pub(crate) addresses: Addresses,
+    /// How long heartbeats take.
+    pub(crate) round_trips: RoundTrips,
     /// What was heard of leaders.
     pub(crate) contact: Contact<RT::Instant>,
     /// The votes for this node.
@@ -156,7 +159,7 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, &self.addresses, &self.losses, cluster, revision))
+        self.look(|metrics| status(metrics, self, cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {

@@ -31,6 +31,7 @@ pub mod peer;
 mod proposals;
 mod rank;
 mod replica;
+mod round_trips;
 mod service;
 pub mod snapshot;
 mod snapshot_schedule;

@@ -9,6 +9,7 @@ use crate::{
     lost_entries::Losses,
     machine::SnapshotBlocks,
     peer::{Lane, Peer, PeerError, Target},
+    round_trips::RoundTrips,
     types::{Member, Types},
     wire::{self, Declined, Reply, Request, SnapshotBegin},
 };
@@ -41,6 +42,7 @@ pub(crate) struct Network<RT: AsyncRuntime> {
     addresses: Addresses,
     ballots: Ballots<RT::Instant>,
     losses: Losses,
+    round_trips: RoundTrips,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
@@ -50,13 +52,15 @@ impl<RT: AsyncRuntime> Network<RT> {
         addresses: Addresses,
         ballots: Ballots<RT::Instant>,
         losses: Losses,
+        round_trips: RoundTrips,
     ) -> Self {
-        Network { id, peer, addresses, ballots, losses }
+        Network { id, peer, addresses, ballots, losses, round_trips }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses }
+        let round_trips = self.round_trips.clone();
+        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips }
     }
 }
 
@@ -84,6 +88,7 @@ pub(crate) struct Client<RT: AsyncRuntime> {
     peer: Arc<dyn Peer>,
     ballots: Ballots<RT::Instant>,
     losses: Losses,
+    round_trips: RoundTrips,
 }
 
 impl<RT: AsyncRuntime> Client<RT> {
@@ -95,13 +100,20 @@ impl<RT: AsyncRuntime> Client<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
+        let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
         let answer = self.peer.call(&self.to, lane, request);
         let (to, losses) = (self.to.id, self.losses.clone());
         let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
             let bytes = match RT::timeout(limit, answer).await {
-                Ok(Ok(bytes)) => bytes,
+                Ok(Ok(bytes)) => {
+                    drop(timer);
+                    bytes
+                }
                 Ok(Err(error)) => {
+                    if let Some(timer) = timer {
+                        timer.fail();
+                    }
                     if let PeerError::Refused(refusal) = &error {
                         losses.note(refusal);
                     }

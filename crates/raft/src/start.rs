@@ -15,6 +15,7 @@ use crate::{
     peer::Peer,
     proposals,
     replica::{Replica, stop},
+    round_trips::{self, RoundTrips},
     service::{Reception, known},
     snapshot::SnapshotStore,
     snapshot_schedule::take_snapshots,
@@ -31,6 +32,7 @@ use openraft::{
 use std::{
     io,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 /// Why a replica cannot start.
@@ -93,7 +95,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
         let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
-        let network = Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone());
+        let round_trips = RoundTrips::default();
+        let network =
+            Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| StartError::Log(error.to_string()))?;
@@ -112,6 +116,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             attendant: OnceLock::new(),
             lease: config.lease(),
             addresses,
+            round_trips,
             contact: Contact::new(vote.leader_id.term),
             ballots,
             lost: OnceLock::new(),
@@ -124,6 +129,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
         drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
+        drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
         drop(RT::spawn(log_leaders(core.clone())));
         drop(RT::spawn(metrics::count_elections(core.clone())));
         drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));

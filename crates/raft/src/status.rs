@@ -1,9 +1,8 @@
 //! What a node knows of itself and of its cluster, for people and for metrics.
 
 use crate::{
-    addresses::Addresses,
     aliases::LogId,
-    lost_entries::Losses,
+    core::Core,
     types::{Member, Types},
 };
 use fairhold_types::{ClusterId, NodeId, Revision};
@@ -69,12 +68,13 @@ pub struct MemberStatus {
     pub lost_entries: Option<u64>,
     /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
     pub silent: Option<Duration>,
+    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    pub round_trip: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
-    addresses: &Addresses,
-    losses: &Losses,
+    core: &Core<RT>,
     cluster: Option<ClusterId>,
     revision: Revision,
 ) -> ReplicaStatus {
@@ -82,16 +82,17 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let membership = &metrics.membership_config;
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
-        let lost = losses.of(id);
+        let lost = core.losses.of(id);
         // openraft never takes back what was acknowledged once.
         let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
-            member: addresses.of(id, member),
+            member: core.addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
             // Entries count from 0: a node that has none is behind by one more than the last index.
             silent: silent_for(metrics, id),
+            round_trip: core.round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
             lost_entries: lost.map(|lost| lost.count()),
         }

@@ -1,12 +1,11 @@
 //! From what was seen to findings: nothing is asked here, so each rule can be tried on an invented cluster.
 
+mod links;
+
 use super::look::{Answer, Endpoint, Seen};
 use fairhold_types::{NodeId, duration};
 use serde::Serialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 /// A follower that is more entries behind than this is more than just slow.
 const LAG_MAX: u64 = 1_000;
@@ -81,7 +80,8 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     findings.push(leader(seen));
     findings.push(term(seen));
     findings.extend(followers(seen));
-    findings.extend(addresses(seen));
+    findings.extend(links::addresses(seen));
+    findings.extend(links::round_trip(seen));
     for (id, (_, answer)) in seen.nodes() {
         findings.push(ready(id, answer));
         findings.extend(clock(id, answer));
@@ -242,31 +242,6 @@ fn followers(seen: &Seen) -> Vec<Finding> {
         }
     });
     judged.collect()
-}
-
-/// Each node reaches the members where its own configuration says.
-fn addresses(seen: &Seen) -> Vec<Finding> {
-    let nodes = seen.nodes();
-    let mut by_member: BTreeMap<NodeId, BTreeMap<(&str, &str), Vec<NodeId>>> = BTreeMap::new();
-    for (by, (_, answer)) in &nodes {
-        for member in &answer.cluster.members {
-            by_member.entry(member.id).or_default().entry((&member.url, &member.peer)).or_default().push(*by);
-        }
-    }
-    let differing = by_member.into_iter().filter(|(_, addresses)| addresses.len() > 1).map(|(id, addresses)| {
-        let say = |((url, peer), by): ((&str, &str), Vec<NodeId>)| format!("{url},{peer} by node {}", joined(&by));
-        let said: Vec<String> = addresses.into_iter().map(say).collect();
-        warn(
-            "addresses",
-            format!("the nodes are started with different addresses of node {id}: {}", said.join("; ")),
-            "start every node with the same list of members, one node after the other",
-        )
-    });
-    differing.collect()
-}
-
-fn joined(ids: &[NodeId]) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn lost_entries(id: NodeId, count: u64) -> Finding {

@@ -381,6 +381,26 @@ async fn a_false_alarm_about_a_leader_is_over_when_the_leader_is_heard_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_knows_how_long_its_heartbeats_take_also_where_they_are_given_up() {
+    let cluster = Cluster::patient(3).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let (near, far) = (Duration::from_millis(30), Duration::from_millis(200));
+    let seen = || {
+        let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
+        others.map(|member| member.round_trip).min().flatten()
+    };
+    for takes in [near, far] {
+        cluster.net.slow_heartbeats(takes);
+        let path = (leader, cluster.others(leader)[0], Lane::Heartbeat);
+        cluster.net.answers(path, cluster.net.answered_so_far(path) + 60).await;
+        // Its interval is 50 ms, and openraft waits no longer.
+        let at_least = takes.min(Duration::from_millis(45));
+        assert!(seen().is_some_and(|seen| seen >= at_least), "{takes:?}: {:?}", seen());
+    }
+    assert!(cluster.node(cluster.others(leader)[0]).status().members.iter().all(|member| member.round_trip.is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verdict_is_proposed_under_the_leadership_that_judged() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;

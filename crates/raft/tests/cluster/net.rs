@@ -12,6 +12,7 @@ use openraft_rt_tokio::TokioRuntime;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -32,6 +33,8 @@ struct Cables {
     answers_held: BTreeSet<NodeId>,
     /// Nodes from and to which requests stay under way for now.
     requests_held: BTreeSet<NodeId>,
+    /// How long each answer on the lane of heartbeats takes.
+    heartbeats_take: Duration,
     /// What happens on each path. It changes with each message.
     traffic: watch::Sender<BTreeMap<Path, Traffic>>,
 }
@@ -64,6 +67,7 @@ impl Net {
             cut,
             answers_held: BTreeSet::new(),
             requests_held: BTreeSet::new(),
+            heartbeats_take: Duration::ZERO,
             traffic: watch::Sender::new(BTreeMap::new()),
         })))
     }
@@ -106,6 +110,11 @@ impl Net {
     /// How many requests have been answered on a path.
     pub(crate) fn answered_so_far(&self, path: Path) -> usize {
         self.0.lock().unwrap().traffic.borrow().get(&path).map_or(0, |traffic| traffic.answered)
+    }
+
+    /// From now on each answer on the lane of heartbeats takes so long.
+    pub(crate) fn slow_heartbeats(&self, by: Duration) {
+        self.0.lock().unwrap().heartbeats_take = by;
     }
 
     /// Waits until a node has been answered so many requests by another one, on a lane.
@@ -242,6 +251,11 @@ impl Peer for Cable {
         let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
+            let takes = net.0.lock().unwrap().heartbeats_take;
+            if lane == Lane::Heartbeat && takes > Duration::ZERO {
+                let under_way = TokioRuntime::timeout(takes, pending::<()>()).await;
+                assert!(under_way.is_err(), "nothing comes from a future that never does");
+            }
             match net.answered(path) {
                 // It is never released where the test ends before.
                 Some(released) => released.await.map(|()| answer),

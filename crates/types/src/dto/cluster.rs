@@ -71,6 +71,9 @@ pub struct Member {
     /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_for: Option<String>,
+    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<String>,
     /// How many entries its storage has lost that it had acknowledged: it takes no part until it is started with its newest data
     /// directory. Only a node that it told knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
