@@ -259,13 +259,13 @@ impl Cluster {
     pub(crate) fn plan() -> Cluster {
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
         let ports: Vec<(u16, u16)> = (0..NODES).map(|_| (free_port(), free_port())).collect();
-        let member =
-            |(index, (client, peer)): (usize, &(u16, u16))| format!("{}=http://127.0.0.1:{client},127.0.0.1:{peer}", index + 1);
-        let members: Vec<String> = ports.iter().enumerate().map(member).collect();
-        let nodes = ports.iter().enumerate().map(|(index, (port, peer_port))| NodeProcess {
+        let urls: Vec<String> = ports.iter().map(|(port, _)| format!("http://127.0.0.1:{port}")).collect();
+        let peers: Vec<String> = ports.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
+        let members = member_list(&urls, &peers);
+        let nodes = urls.into_iter().zip(peers).enumerate().map(|(index, (url, peer_address))| NodeProcess {
             id: index + 1,
-            url: format!("http://127.0.0.1:{port}"),
-            peer_address: format!("127.0.0.1:{peer_port}"),
+            url,
+            peer_address,
             data: folder.path().join(format!("node-{}", index + 1)),
             log: folder.path().join(format!("node-{}.log", index + 1)),
             environment: Vec::new(),
@@ -278,6 +278,17 @@ impl Cluster {
         let nodes: Vec<NodeProcess> = nodes.collect();
         let client = Client::new(nodes.iter().map(|node| node.url.clone()).collect());
         Cluster { nodes, client, _folder: folder }
+    }
+
+    /// Gives every node another port for the other nodes, from its next start on.
+    pub(crate) fn change_peer_ports(&mut self) {
+        let peers: Vec<String> = self.nodes.iter().map(|_| format!("127.0.0.1:{}", free_port())).collect();
+        let urls: Vec<String> = self.nodes.iter().map(|node| node.url.clone()).collect();
+        let members = member_list(&urls, &peers);
+        for (node, peer_address) in self.nodes.iter_mut().zip(peers) {
+            node.peer_address = peer_address;
+            node.members.clone_from(&members);
+        }
     }
 
     /// A client of all nodes, which begins with the one of that index.
@@ -363,6 +374,11 @@ impl Drop for Cluster {
             }
         }
     }
+}
+
+/// The list of members with which every node is started.
+fn member_list(urls: &[String], peers: &[String]) -> Vec<String> {
+    (1..).zip(urls.iter().zip(peers)).map(|(id, (url, peer))| format!("{id}={url},{peer}")).collect()
 }
 
 /// Whether two URLs name one address, a slash at the end or not.

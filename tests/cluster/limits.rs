@@ -343,6 +343,10 @@ done: ask again after `Retry-After`, or another node. Further bounds have no ans
 takes at most 5 s from its first byte, a body 30 s; after connecting the first byte comes within 15 s; between two requests a
 connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
 1 KiB/s at least.
+
+**Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
+leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
+40 to 45 ms a cluster still worked.
 ";
 
 fn page(rows: &[Row]) -> String {

@@ -11,6 +11,7 @@ mod terminal;
 mod trial;
 
 mod acts_once;
+mod addresses;
 mod admin;
 mod administration;
 mod all_killed;
@@ -47,6 +48,7 @@ mod limits;
 mod listing;
 mod lock_command;
 mod lock_defence;
+mod lost_entries;
 mod metrics;
 mod modes;
 mod overload;

@@ -94,6 +94,8 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
         match_index: status.matched,
         lag: status.lag,
         silent_for: status.silent.map(duration::format),
+        round_trip: status.round_trip.map(duration::format),
+        lost_entries: status.lost_entries,
     }
 }
 

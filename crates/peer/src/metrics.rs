@@ -35,6 +35,7 @@ struct Refused {
     identity: Counter,
     starting: Counter,
     not_a_member: Counter,
+    lost_entries: Counter,
 }
 
 /// An open connection; dropped with it.
@@ -83,6 +84,7 @@ impl PeerMetrics {
             Refusal::Identity { .. } => &refused.identity,
             Refusal::Starting => &refused.starting,
             Refusal::Stranger { .. } => &refused.not_a_member,
+            Refusal::LostEntries(_) => &refused.lost_entries,
         }
         .inc();
     }
@@ -119,6 +121,7 @@ impl PeerMetrics {
             ("identity", refused.identity.clone()),
             ("starting", refused.starting.clone()),
             ("not_a_member", refused.not_a_member.clone()),
+            ("lost_entries", refused.lost_entries.clone()),
         ];
         let help = "Handshakes between nodes that one of the two refused, by reason";
         registry.register("peer_handshakes_refused", help, ByLabel::new("reason", reasons));

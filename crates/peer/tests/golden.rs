@@ -8,7 +8,10 @@ use fairhold_peer::{
     frame::{Frame, FrameCodec, Kind},
     handshake::{Hello, PREAMBLE_BYTES, Purpose, opening, refused, unsealed, welcome},
 };
-use fairhold_raft::peer::{Introduction, Lane, Refusal};
+use fairhold_raft::{
+    LostEntries,
+    peer::{Introduction, Lane, Refusal},
+};
 use fairhold_types::{ClusterId, Incarnation};
 use std::{fmt::Write, fs, path::PathBuf};
 use tokio_util::codec::{Decoder, Encoder};
@@ -72,6 +75,7 @@ fn every_refusal_has_its_bytes() {
         ("identity", Refusal::Identity { expected: 1, found: 2 }),
         ("starting", Refusal::Starting),
         ("stranger", Refusal::Stranger { id: 1 }),
+        ("lost_entries", Refusal::LostEntries(LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) })),
     ] {
         let bytes = written(refused(&refusal).unwrap());
         assert_golden(&format!("peer_refusal_{name}.hex"), &bytes);

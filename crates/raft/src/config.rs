@@ -31,7 +31,8 @@ pub struct MemberAddress {
 pub struct ReplicaConfig {
     /// This node.
     pub id: NodeId,
-    /// All nodes with which the cluster is formed, this one among them. Once it has formed, the replicated membership counts.
+    /// All nodes with which the cluster is formed, this one among them. Once it has formed, the replicated membership says who is
+    /// a member, and this says where this node reaches it.
     pub members: BTreeMap<NodeId, MemberAddress>,
     /// This node's data directory.
     pub incarnation: Incarnation,
@@ -86,6 +87,8 @@ impl ReplicaConfig {
             enable_pre_vote: Some(true),
             // A leader without a majority falls silent in turns, so that those whom it still reaches can elect another.
             quorum_loss_probe_interval: Some(election_timeout_max * 4),
+            // `elections` decides when this node stands.
+            enable_elect: false,
             // The state is in memory: a restarted leader has to win an election before it answers anything.
             enable_leader_restore: Some(false),
             ..Config::default()

@@ -1,13 +1,16 @@
 //! What all parts of a running replica share.
 
 use crate::{
+    addresses::Addresses,
     aliases::{LeaderId, RaftOf},
     barrier::BarrierQueue,
+    elections::{Ballots, Contact},
     error::NotProposed,
+    lost_entries::{Losses, LostEntries},
     machine::{Progress, Shared},
-    network::target,
     peer::{Lane, Peer, PeerError, Target},
     proposals::ProposalQueue,
+    round_trips::RoundTrips,
     status::{ReplicaStatus, status},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request},
@@ -63,6 +66,18 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
+    /// Where the members are reached.
+    pub(crate) addresses: Addresses,
+    /// How long heartbeats take.
+    pub(crate) round_trips: RoundTrips,
+    /// What was heard of leaders.
+    pub(crate) contact: Contact<RT::Instant>,
+    /// The votes for this node.
+    pub(crate) ballots: Ballots<RT::Instant>,
+    /// What this node's own storage has lost: it takes no part any more.
+    pub(crate) lost: OnceLock<LostEntries>,
+    /// What other nodes' storage has lost.
+    pub(crate) losses: Losses,
 }
 
 /// Where the leader is.
@@ -144,11 +159,11 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, cluster, revision))
+        self.look(|metrics| status(metrics, self, cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
-        self.standing(leader_in)
+        self.standing(leader_in).map(|(id, member)| (id, self.addresses.of(id, &member)))
     }
 
     pub(crate) fn leadership(&self) -> Option<Leadership> {
@@ -158,7 +173,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     pub(crate) fn route(&self) -> Route {
         match self.leader() {
             Some((id, _)) if id == self.id => Route::Here,
-            Some((id, member)) => Route::There(target(id, &member)),
+            Some((id, member)) => Route::There(self.addresses.target(id, &member)),
             None => Route::Unknown,
         }
     }

@@ -148,7 +148,8 @@ fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, Peer
 fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found, FormationError> {
     let id = config.id;
     match refusal {
-        Refusal::Starting => Ok(Found::Nothing),
+        // It is about itself that it speaks, and knows nothing for sure.
+        Refusal::Starting | Refusal::LostEntries(_) => Ok(Found::Nothing),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
         }

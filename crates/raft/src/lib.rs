@@ -13,16 +13,19 @@
 //!   anybody can read it.
 //! - Nobody is listened to before `service` knows that it is a member with its own data directory.
 
+mod addresses;
 mod aliases;
 mod barrier;
 mod company;
 mod config;
 mod core;
 pub mod defect;
+mod elections;
 pub mod error;
 mod formation;
 mod handover;
 mod keeper;
+mod lost_entries;
 mod machine;
 mod metrics;
 mod network;
@@ -30,6 +33,7 @@ pub mod peer;
 mod proposals;
 mod rank;
 mod replica;
+mod round_trips;
 mod service;
 pub mod snapshot;
 mod snapshot_schedule;
@@ -44,6 +48,7 @@ pub use config::{MemberAddress, ReplicaConfig};
 pub use core::{Attendant, Leadership};
 pub use formation::FormationError;
 pub use handover::HandoverError;
+pub use lost_entries::LostEntries;
 pub use machine::Audience;
 pub use replica::Replica;
 pub use service::Reception;

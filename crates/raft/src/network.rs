@@ -3,9 +3,13 @@
 mod pipeline;
 
 use crate::{
+    addresses::Addresses,
     aliases::LogId,
+    elections::{Ballots, VOTE_LIMIT, grants},
     keeper::SnapshotBlocks,
+    lost_entries::Losses,
     peer::{Lane, Peer, PeerError, Target},
+    round_trips::RoundTrips,
     types::{Member, Types},
     wire::{self, Declined, Reply, Request, SnapshotBegin},
 };
@@ -13,7 +17,7 @@ use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{Stream, StreamExt, stream};
 use openraft::{
-    AsyncRuntime, OptionalSend, RPCTypes,
+    AsyncRuntime, Instant, OptionalSend, RPCTypes,
     alias::{SnapshotOf, VoteOf},
     base::{BoxFuture, BoxStream},
     errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable},
@@ -23,7 +27,8 @@ use openraft::{
         TransferLeaderResponse, VoteRequest, VoteResponse,
     },
 };
-use std::{future::Future, marker::PhantomData, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 
 /// Blocks of a snapshot under way to one peer at a time.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
@@ -31,25 +36,32 @@ const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 type RpcError<RT> = RPCError<Types<RT>>;
 
 /// Makes the clients.
-pub(crate) struct Network<RT> {
+pub(crate) struct Network<RT: AsyncRuntime> {
     id: NodeId,
     peer: Arc<dyn Peer>,
-    runtime: PhantomData<fn() -> RT>,
+    addresses: Addresses,
+    ballots: Ballots<RT::Instant>,
+    losses: Losses,
+    round_trips: RoundTrips,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
-    pub(crate) fn new(id: NodeId, peer: Arc<dyn Peer>) -> Self {
-        Network { id, peer, runtime: PhantomData }
+    pub(crate) fn new(
+        id: NodeId,
+        peer: Arc<dyn Peer>,
+        addresses: Addresses,
+        ballots: Ballots<RT::Instant>,
+        losses: Losses,
+        round_trips: RoundTrips,
+    ) -> Self {
+        Network { id, peer, addresses, ballots, losses, round_trips }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
-        Client { from: self.id, to: target(id, member), lane, peer: self.peer.clone(), runtime: PhantomData }
+        let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
+        let round_trips = self.round_trips.clone();
+        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips }
     }
-}
-
-/// A member as the transport knows it.
-pub(crate) fn target(id: NodeId, member: &Member) -> Target {
-    Target { id, address: member.address.clone(), incarnation: Some(member.incarnation) }
 }
 
 impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
@@ -69,12 +81,14 @@ impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
 }
 
 /// Speaks to one node on one lane.
-pub(crate) struct Client<RT> {
+pub(crate) struct Client<RT: AsyncRuntime> {
     from: NodeId,
     to: Target,
     lane: Lane,
     peer: Arc<dyn Peer>,
-    runtime: PhantomData<fn() -> RT>,
+    ballots: Ballots<RT::Instant>,
+    losses: Losses,
+    round_trips: RoundTrips,
 }
 
 impl<RT: AsyncRuntime> Client<RT> {
@@ -86,17 +100,40 @@ impl<RT: AsyncRuntime> Client<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
+        let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
         let answer = self.peer.call(&self.to, lane, request);
-        let timeout = Timeout { action, id: self.from, target: self.to.id, timeout: limit };
+        let (to, losses) = (self.to.id, self.losses.clone());
+        let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
             let bytes = match RT::timeout(limit, answer).await {
-                Ok(Ok(bytes)) => bytes,
-                Ok(Err(error)) => return Err(peer_error(error)),
+                Ok(Ok(bytes)) => {
+                    drop(timer);
+                    bytes
+                }
+                Ok(Err(error)) => {
+                    if let Some(timer) = timer {
+                        timer.fail();
+                    }
+                    if let PeerError::Refused(refusal) = &error {
+                        losses.note(refusal);
+                    }
+                    return Err(peer_error(error));
+                }
                 Err(_) => return Err(RPCError::Timeout(timeout)),
             };
             match wire::decode(&bytes) {
-                Ok(Reply::Declined(declined)) => Err(declined_error(declined)),
-                Ok(reply) => Ok(reply),
+                Ok(Reply::Declined(declined)) => {
+                    if let Declined::Refused(refusal) = &declined {
+                        losses.note(refusal);
+                    }
+                    Err(declined_error(declined))
+                }
+                Ok(reply) => {
+                    if lane == Lane::Heartbeat {
+                        losses.forget(to);
+                    }
+                    Ok(reply)
+                }
                 Err(error) => Err(unreadable(&error)),
             }
         }
@@ -177,11 +214,25 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
-        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::Vote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
+        let (vote, last_log_id, to) = (rpc.vote, rpc.last_log_id, self.to.id);
+        let request = wire::encode(&Request::Vote(rpc)).map_err(|error| unreadable(&error))?;
+        let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
+        let ballots = self.ballots.clone();
+        let (answered, in_time) = oneshot::channel();
+        let asked = RT::Instant::now();
+        ballots.asked(vote, last_log_id, to, asked);
+        // openraft may not wait for as long as the voter's disk needs.
+        drop(RT::spawn(async move {
+            let response = match answer.await {
+                Ok(Reply::Vote(response)) => Ok(response),
+                Ok(_) => Err(unexpected()),
+                Err(error) => Err(error),
+            };
+            let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
+            let unheard = answered.send(response).is_err();
+            ballots.answered(vote, to, granted, unheard || asked.elapsed() >= option.soft_ttl());
+        }));
+        in_time.await.unwrap_or_else(|_| Err(unexpected()))
     }
 
     async fn pre_vote(
@@ -189,10 +240,14 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         rpc: VoteRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
-        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.soft_ttl()).await?
+        let vote = rpc.vote;
+        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
+        if response.vote_granted {
+            self.ballots.would_grant(vote, self.to.id);
+        }
         Ok(response)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! What the bytes mean is `wire.rs`; who may speak at all is decided by `Service::admit`, before the first request.
 
+use crate::LostEntries;
 use bytes::Bytes;
 use fairhold_types::{ClusterId, Incarnation, NodeId};
 use futures_util::future::BoxFuture;
@@ -144,4 +145,7 @@ pub enum Refusal {
         /// The refused node.
         id: NodeId,
     },
+    /// The refusing node has lost log entries that it had acknowledged, and takes no part.
+    #[error(transparent)]
+    LostEntries(LostEntries),
 }

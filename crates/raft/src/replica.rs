@@ -272,6 +272,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         };
         let died = async {
             self.core.stopped().await;
+            if let Some(lost) = self.core.lost.get() {
+                return FatalReason::LostEntries(lost.clone());
+            }
             match self.core.look(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
                 Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {

@@ -6,7 +6,8 @@ mod snapshot;
 use crate::{
     config::ReplicaConfig,
     core::{Core, Route},
-    handover,
+    elections::grants,
+    handover, lost_entries,
     peer::{Introduction, Lane, Refusal, Service},
     proposals,
     types::Types,
@@ -122,7 +123,8 @@ impl<RT: AsyncRuntime> Reception<RT> {
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if *refusal == Refusal::Starting {
+        // The second one is this node's own affair: it says so when it ends.
+        if matches!(refusal, Refusal::Starting | Refusal::LostEntries(_)) {
             return;
         }
         // Who is no member may call itself anything: all of those share a place, or the list would grow as they please.
@@ -154,7 +156,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
 
     fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
         let decision = match self.core() {
-            Some(core) => self.decide(&core, other),
+            Some(core) => takes_part(&core).and_then(|()| self.decide(&core, other)),
             None => Err(Refusal::Starting),
         };
         match &decision {
@@ -171,7 +173,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         let Some(core) = self.core() else {
             return ready(reply::<RT>(&Reply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = self.still_admitted(&core, from) {
+        if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
             self.log_refusal(from, &refusal);
             return ready(reply::<RT>(&Reply::Declined(Declined::Refused(refusal)))).boxed();
         }
@@ -199,18 +201,34 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
 impl<RT: AsyncRuntime> Inner<RT> {
     /// What must keep its order takes its place here; the rest happens in the future.
     fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
+        if let Request::Append(rpc) = &request {
+            core.contact.heard(rpc.vote, RT::Instant::now());
+        }
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
-            Request::Append(rpc) => async move { answer(core.raft.append_entries(rpc).await.map(Reply::Append)) }.boxed(),
+            Request::Append(rpc) => lost_entries::heartbeat(core, rpc).boxed(),
             Request::Vote(rpc) => async move {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);
                 }
-                let reply = answer(core.raft.vote(rpc).await.map(Reply::Vote));
+                let (vote, asked) = (rpc.vote, RT::Instant::now());
+                let response = core.raft.vote(rpc).await;
+                if response.as_ref().is_ok_and(|response| grants(response, vote)) {
+                    core.contact.gave(vote, asked, RT::Instant::now());
+                }
+                let reply = answer(response.map(Reply::Vote));
                 if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { Reply::Declined(Declined::Busy) }
             }
             .boxed(),
-            Request::PreVote(rpc) => async move { answer(core.raft.pre_vote(rpc).await.map(Reply::Vote)) }.boxed(),
+            Request::PreVote(rpc) => async move {
+                let mut response = core.raft.pre_vote(rpc).await;
+                // openraft leaves a lease that `vacancy` set aside as it is, also where that was a false alarm.
+                if let Ok(response) = &mut response {
+                    response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+                }
+                answer(response.map(Reply::Vote))
+            }
+            .boxed(),
             Request::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);
@@ -252,6 +270,11 @@ impl<RT: AsyncRuntime> Inner<RT> {
             .boxed(),
         }
     }
+}
+
+/// A node that has lost entries speaks with nobody, and tells everyone why.
+fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
+    core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
 }
 
 /// openraft answers everything but when it has stopped.

@@ -1,18 +1,22 @@
 //! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
 
 use crate::{
+    addresses::Addresses,
     aliases::RaftOf,
     barrier,
     config::ReplicaConfig,
     core::Core,
     defect::{DefectBook, Defects},
+    elections::{Ballots, Contact, Elections},
     formation::{self, FormationError},
+    lost_entries::{Losses, LostEntries},
     machine::{Audience, Machine},
     metrics,
     network::Network,
     peer::Peer,
     proposals,
     replica::{Replica, stop},
+    round_trips::{self, RoundTrips},
     service::{Reception, known},
     snapshot::SnapshotStore,
     snapshot_schedule::take_snapshots,
@@ -29,6 +33,7 @@ use openraft::{
 use std::{
     io,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 /// Why a replica cannot start.
@@ -66,6 +71,9 @@ pub enum FatalReason {
     /// The state contradicts itself: nothing that is built on it may be answered.
     #[error("{0}")]
     Broken(String),
+    /// Its storage went back in time.
+    #[error(transparent)]
+    LostEntries(#[from] LostEntries),
     /// The disk failed, or the machine did: nothing more may be acknowledged.
     #[error("{0}")]
     Failed(String),
@@ -97,12 +105,16 @@ impl<RT: AsyncRuntime> Replica<RT> {
         // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
         let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
-        let network = Network::<RT>::new(config.id, peer.clone());
+        let losses = Losses::default();
+        let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
+        let round_trips = RoundTrips::default();
+        let network =
+            Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
         // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
-        raft.with_raft_state(|_| ()).await.map_err(|error| StartError::Log(error.to_string()))?;
+        let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
         let (proposals, proposal_outlet) = proposals::queue();
         let (barriers, barrier_outlet) = barrier::queue();
@@ -115,6 +127,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
             barriers,
             attendant: OnceLock::new(),
             lease: config.lease(),
+            addresses,
+            round_trips,
+            contact: Contact::new(vote.leader_id.term),
+            ballots,
+            lost: OnceLock::new(),
+            losses,
         });
         if let Err(error) = recognise(&core, &config) {
             stop(&core).await;
@@ -122,14 +140,17 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
+        drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
+        drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
         drop(RT::spawn(log_leaders(core.clone())));
         drop(RT::spawn(metrics::count_elections(core.clone())));
         drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
-        let forming = formation::form(core.clone(), config);
+        let (forming, member) = (formation::form(core.clone(), config), core.clone());
         drop(RT::spawn(async move {
             let result = forming.await;
+            member.look(|metrics| member.addresses.tell_changes(metrics.membership_config.nodes()));
             // Nobody may be left who would want to know.
             told.send(Some(result)).ok();
         }));

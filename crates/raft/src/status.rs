@@ -2,6 +2,7 @@
 
 use crate::{
     aliases::LogId,
+    core::Core,
     types::{Member, Types},
 };
 use fairhold_types::{ClusterId, NodeId, Revision};
@@ -55,20 +56,25 @@ pub struct ReplicaStatus {
 pub struct MemberStatus {
     /// The member.
     pub id: NodeId,
-    /// Where it is, and its data directory.
+    /// Where this node reaches it, and its data directory.
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
-    /// The last entry that it is known to have; only the leader knows.
+    /// The last entry that it is known to have, by what it says itself where it has lost some; only the leader knows.
     pub matched: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
     pub lag: Option<u64>,
+    /// How many entries its storage has lost that it had acknowledged. It takes no part until it has them again.
+    pub lost_entries: Option<u64>,
     /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
     pub silent: Option<Duration>,
+    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    pub round_trip: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
+    core: &Core<RT>,
     cluster: Option<ClusterId>,
     revision: Revision,
 ) -> ReplicaStatus {
@@ -76,15 +82,19 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let membership = &metrics.membership_config;
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
-        let matched = known.and_then(index);
+        let lost = core.losses.of(id);
+        // openraft never takes back what was acknowledged once.
+        let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
-            member: member.clone(),
+            member: core.addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
             // Entries count from 0: a node that has none is behind by one more than the last index.
             silent: silent_for(metrics, id),
+            round_trip: core.round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
+            lost_entries: lost.map(|lost| lost.count()),
         }
     };
     let (role, leader) = match (&metrics.running_state, metrics.state) {

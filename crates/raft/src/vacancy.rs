@@ -7,7 +7,10 @@
 //! Nobody is deposed by a mistake: who has not seen the same refuses, and so does above all a leader that a majority still
 //! acknowledges. A machine or a net that is gone refuses nothing, and is waited for as before.
 
-use crate::{core::Core, network::target, types::Types};
+use crate::{
+    core::{Core, Route},
+    types::Types,
+};
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, alias::VoteOf, raft::TransferLeaderRequest};
 use std::{sync::Arc, time::Duration};
@@ -23,9 +26,11 @@ const TRIES: u32 = 8;
 /// Stands for election once the leader is known to be dead, when it is this node's turn; does nothing in every other case.
 pub(crate) async fn fill<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: NodeId) {
     let Some(led) = core.standing(|standing| (standing.current_leader == Some(dead)).then_some(standing.vote)) else { return };
-    let Some((_, member)) = core.leader().filter(|(leader, _)| *leader == dead) else { return };
+    let Route::There(leader) = core.route() else { return };
+    if leader.id != dead {
+        return;
+    }
     let Some(turn) = turn(&core, dead) else { return };
-    let leader = target(dead, &member);
     for _ in 0..TRIES {
         if core.peer.is_refused(&leader).await {
             RT::sleep(TURN * turn).await;
@@ -47,13 +52,15 @@ fn turn<RT: AsyncRuntime>(core: &Core<RT>, dead: NodeId) -> Option<u32> {
 
 /// Sets the lease aside and asks for votes; `false` when the leadership that ended is not the newest any more.
 async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: NodeId) -> bool {
-    if core.standing(|standing| Some(standing.vote)) != Some(led) {
+    // The answer comes when what is being written is on the disk: a vote for itself, perhaps, since the last try.
+    if !core.raft.with_raft_state(move |state| *state.vote_ref() == led).await.is_ok_and(|newest| newest) {
         return false;
     }
     tracing::info!(
         leader = dead,
         "node {dead}, which led, has ended: its machine refuses connections. An election begins at once"
     );
+    core.contact.suspects(led);
     // openraft sets the lease of this vote aside when its leader hands over to somebody else; nobody stands for it by that.
     let aside = TransferLeaderRequest::new(led, dead, None);
     core.raft.handle_transfer_leader(aside).await.is_ok() && core.raft.trigger().elect(true).await.is_ok()

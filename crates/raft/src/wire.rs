@@ -179,7 +179,7 @@ mod raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::UnknownReason;
+    use crate::{LostEntries, error::UnknownReason};
     use fairhold_state::command::Outcome;
     use fairhold_types::Revision;
     use openraft::Membership;
@@ -220,6 +220,7 @@ mod tests {
     fn replies_come_back_as_they_were_sent() {
         let vote = Vote { leader_id: LeaderId { term: 3, node_id: 2 }, committed: true };
         let answer = Answer { result: Ok(Outcome::Done), revision: Revision(9) };
+        let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: None };
         let replies: Vec<Reply<TokioRuntime>> = vec![
             Reply::Append(AppendEntriesResponse::HigherVote(vote)),
             Reply::Vote(VoteResponse::new(vote, None, true)),
@@ -231,6 +232,7 @@ mod tests {
             Reply::ReadIndex(Err(NotProposed::NoLeader)),
             Reply::Attended(vec![]),
             Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            Reply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
             Reply::HandedOver(Ok(HandedOver::Now)),
             Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
         ];

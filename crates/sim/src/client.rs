@@ -8,7 +8,7 @@ use crate::{
     world::{Reply, World},
 };
 use axum::body::Body;
-use fairhold_types::{GrantId, Revision};
+use fairhold_types::{GrantId, NodeId, Revision};
 use http::{HeaderMap, Method, Request, StatusCode};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -31,14 +31,15 @@ pub(crate) struct Ask {
     body: String,
     wait: Duration,
     hang_up_after: Option<Duration>,
-    linearizable: bool,
+    /// Its answer may be older than what was told before it was asked.
+    local: bool,
 }
 
 impl Ask {
     /// A request without headers and body.
     pub(crate) fn new(method: Method, uri: impl Into<String>) -> Ask {
         let (headers, body) = (Vec::new(), String::new());
-        Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, hang_up_after: None, linearizable: false }
+        Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, hang_up_after: None, local: false }
     }
 
     /// With a header.
@@ -71,9 +72,9 @@ impl Ask {
         if client.chance.random_range(0..6) == 0 { self.hang_up_after(Duration::from_millis(millis)) } else { self }
     }
 
-    /// Its answer must not be older than any that came before it was asked.
-    pub(crate) fn linearizable(mut self) -> Ask {
-        self.linearizable = true;
+    /// Its answer may be older than one that came before it was asked. All others must not.
+    pub(crate) fn local(mut self) -> Ask {
+        self.local = true;
         self
     }
 
@@ -145,6 +146,11 @@ impl Client {
     pub(crate) async fn once(&mut self, ask: &Ask) -> Option<Told> {
         let ids = self.world.ids();
         let to = ids[self.chance.random_range(0..ids.len())];
+        self.once_at(to, ask).await
+    }
+
+    /// Asks one node once.
+    pub(crate) async fn once_at(&self, to: NodeId, ask: &Ask) -> Option<Told> {
         let (sent, floor) = (trace::since_start(), self.world.oracle.acknowledged());
         let call = self.world.call(to, ask.request());
         let patience = ask.hang_up_after.unwrap_or(ask.wait + PATIENCE);
@@ -166,7 +172,7 @@ impl Client {
         trace::event(&format!("{what}: {status} {}", told.field("code")));
         self.world.tally.call(format!("{} {} {}", ask.method, status.as_u16(), told.field("code")));
         if status.is_success() {
-            let floor = if ask.linearizable { floor } else { Revision(0) };
+            let floor = if ask.local { Revision(0) } else { floor };
             self.world.oracle.told(&Fact::Answered { what, floor, revision });
         }
         Some(told)

@@ -1,21 +1,18 @@
 //! A machine's disk: what is flushed survives a crash, what is not may survive up to any entry, as the tail of a torn log does.
 
 mod kept;
+mod snapshots;
 
 use crate::{
     host::{Host, HostRuntime},
     tally::{Probe, Tally},
     trace,
 };
-use fairhold_raft::{
-    snapshot::{SnapshotImage, SnapshotStore},
-    types::Types,
-};
+use fairhold_raft::{snapshot::SnapshotImage, types::Types};
 use fairhold_types::{
     Incarnation, failpoint,
     planted::{self, Bug},
 };
-use futures_util::future::{BoxFuture, FutureExt};
 use kept::{Kept, Write};
 use openraft::{
     LogState, OptionalSend,
@@ -92,6 +89,15 @@ fn unheard(pending: &mut (Vec<Write>, Waiter)) -> (Vec<Write>, Waiter) {
     (Vec::new(), std::mem::replace(&mut pending.1, Waiter::Nobody))
 }
 
+/// How long a flush takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flushes {
+    /// Each takes so long at least.
+    pub(crate) at_least: Duration,
+    /// And up to so many microseconds more.
+    pub(crate) micros: u64,
+}
+
 /// A disk, which outlives its machine's lives. Clones are the same disk.
 #[derive(Clone)]
 pub(crate) struct Disk {
@@ -99,16 +105,35 @@ pub(crate) struct Disk {
     chance: Arc<Mutex<SmallRng>>,
     tally: Tally,
     written: Arc<Notify>,
-    flush_micros: u64,
+    flushes: Flushes,
     /// The identity of the data directory.
     pub(crate) incarnation: Incarnation,
 }
 
 impl Disk {
-    /// An empty disk, on which a flush takes up to so many microseconds.
-    pub(crate) fn new(incarnation: Incarnation, flush_micros: u64, seed: u64, tally: Tally) -> Disk {
+    /// An empty disk.
+    pub(crate) fn new(incarnation: Incarnation, flushes: Flushes, seed: u64, tally: Tally) -> Disk {
         let chance = Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)));
-        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), flush_micros, incarnation }
+        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), flushes, incarnation }
+    }
+
+    /// Another disk with what is flushed on this one now: a backup of its data directory.
+    pub(crate) fn backup(&self) -> Disk {
+        let platter = self.locked();
+        let (durable, snapshot) = (platter.durable.clone(), platter.snapshot.clone());
+        drop(platter);
+        let seed = self.draw(|chance| chance.random());
+        let backup = Disk::new(self.incarnation, self.flushes, seed, self.tally.clone());
+        let mut platter = backup.locked();
+        (platter.durable, platter.snapshot) = (durable, snapshot);
+        drop(platter);
+        backup
+    }
+
+    /// The index of the last log entry that is flushed.
+    pub(crate) fn last_flushed(&self) -> Option<u64> {
+        let platter = self.locked();
+        platter.durable.entries.keys().next_back().copied().or(platter.durable.purged.map(|purged| purged.index))
     }
 
     /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
@@ -196,10 +221,10 @@ impl Disk {
     fn flush_time(&self) -> Duration {
         let slow = self.locked().slow;
         let micros = self.draw(|chance| {
-            let micros = chance.random_range(20..self.flush_micros);
+            let micros = chance.random_range(20..self.flushes.micros);
             if chance.random_range(0..SLOW_FLUSH_ONE_IN) == 0 { micros * 10 } else { micros }
         });
-        Duration::from_micros(micros) + slow
+        self.flushes.at_least + Duration::from_micros(micros) + slow
     }
 
     /// Takes the error that is due, and fails for good from then on.
@@ -344,34 +369,5 @@ impl RaftLogStorage<C> for SimLog {
         self.disk.tally.probe(Probe::LogPurged);
         self.write(vec![Write::Purge(through)], Waiter::Nobody)?;
         failpoint!(StoragePurgeDone)
-    }
-}
-
-impl SnapshotStore for SimLog {
-    fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let log = self.clone();
-        async move {
-            failpoint!(StorageSnapshotWrite)?;
-            SimRuntime::sleep(log.disk.flush_time() / 2).await;
-            failpoint!(StorageFileSync)?;
-            SimRuntime::sleep(log.disk.flush_time() / 2).await;
-            log.disk.outcome()?;
-            failpoint!(StorageFileRename)?;
-            let mut platter = log.disk.locked();
-            if platter.life != log.life {
-                return Err(io::Error::other("an earlier life of the machine wrote"));
-            }
-            platter.snapshot_before = platter.snapshot.replace(image);
-            drop(platter);
-            log.disk.tally.probe(Probe::SnapshotSaved);
-            failpoint!(StorageFileName)?;
-            failpoint!(StorageSnapshotOlder)
-        }
-        .boxed()
-    }
-
-    fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
-        let snapshot = self.disk.locked().snapshot.clone();
-        async move { failpoint!(StorageSnapshotLoad).map(|()| snapshot) }.boxed()
     }
 }

@@ -1,7 +1,8 @@
 //! The net between machines: connections with lanes, delays, breaks, cuts in one direction or both.
 //!
 //! A connection keeps the order of its lane, as TCP does; lanes overtake one another. What a cut holds up arrives late, where the
-//! cut ends before the connection breaks.
+//! cut ends before the connection breaks. Answers about log entries can be held at the door of the machine that waits for them,
+//! and let in one by one.
 
 use crate::{
     host::Host,
@@ -64,8 +65,16 @@ struct Inner {
     cuts: BTreeSet<(NodeId, NodeId)>,
     /// Per sender's life, receiver and lane: the queue of the open connection.
     lanes: BTreeMap<(NodeId, u64, NodeId, Lane), mpsc::UnboundedSender<Message>>,
+    /// Machines to which answers about log entries are held, and what is held.
+    gates: BTreeMap<NodeId, Vec<HeldAnswer>>,
     weather: Weather,
     chance: SmallRng,
+}
+
+/// An answer at the door of the machine that waits for it.
+struct HeldAnswer {
+    from: NodeId,
+    let_in: oneshot::Sender<()>,
 }
 
 /// The net. Clones are the same net.
@@ -76,8 +85,8 @@ impl Net {
     /// A net without machines.
     pub(crate) fn new(weather: Weather, seed: u64, tally: Tally) -> Net {
         let chance = SmallRng::seed_from_u64(seed);
-        let (plugged, cuts, lanes) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, weather, chance })), tally)
+        let (plugged, cuts, lanes, gates) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, gates, weather, chance })), tally)
     }
 
     /// The sending side of one machine.
@@ -120,10 +129,49 @@ impl Net {
         self.locked().cuts.remove(&(from, to));
     }
 
+    /// From now on answers about log entries are held at a machine's door.
+    pub(crate) fn hold_answers(&self, to: NodeId) {
+        self.locked().gates.entry(to).or_default();
+    }
+
+    /// From whom the answers are that are held at a machine's door, in the order in which they came.
+    pub(crate) fn held_answers(&self, to: NodeId) -> Vec<NodeId> {
+        self.locked().gates.get(&to).into_iter().flatten().map(|held| held.from).collect()
+    }
+
+    /// Lets the oldest answer of one machine in.
+    pub(crate) fn let_in(&self, to: NodeId, from: NodeId) {
+        let mut inner = self.locked();
+        let Some(held) = inner.gates.get_mut(&to) else { return };
+        if let Some(oldest) = held.iter().position(|held| held.from == from) {
+            // Whoever asked may be gone.
+            held.remove(oldest).let_in.send(()).ok();
+        }
+    }
+
+    /// Nothing is held at a machine's door any more. What was held is lost.
+    pub(crate) fn open_door(&self, to: NodeId) {
+        self.locked().gates.remove(&to);
+    }
+
+    /// Waits at a machine's door, where answers are held there; `false` where it is never let in.
+    async fn enter(&self, from: NodeId, to: NodeId) -> bool {
+        let waiting = self.locked().gates.get_mut(&to).map(|held| {
+            let (let_in, waiting) = oneshot::channel();
+            held.push(HeldAnswer { from, let_in });
+            waiting
+        });
+        match waiting {
+            Some(waiting) => waiting.await.is_ok(),
+            None => true,
+        }
+    }
+
     /// All passes everywhere, and no connection breaks any more.
     pub(crate) fn calm(&self) {
         let mut inner = self.locked();
         inner.cuts.clear();
+        inner.gates.clear();
         inner.weather.break_one_in = 0;
     }
 
@@ -318,10 +366,10 @@ impl Connection {
             let serving = host.within(|| service.serve(self.from, self.lane, message.request));
             drop(host.spawn(serving));
         }
-        let (net, from, to) = (self.net.clone(), self.from, self.to);
+        let (net, from, to, lane) = (self.net.clone(), self.from, self.to, self.lane);
         drop(SimRuntime::spawn(async move {
             let Ok(bytes) = done.await else { return };
-            if net.pass(to, from).await {
+            if net.pass(to, from).await && (lane != Lane::Append || net.enter(to, from).await) {
                 trace::bytes(&bytes);
                 // Whoever asked may have given up.
                 message.answer.send(Ok(bytes)).ok();

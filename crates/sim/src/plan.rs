@@ -1,6 +1,6 @@
 //! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
 
-use crate::{clients::Trade, host::TRUE_RATE, net::Weather};
+use crate::{clients::Trade, disk::Flushes, host::TRUE_RATE, net::Weather};
 use fairhold_types::{NodeId, limits::EVENT_RING_BYTES};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
@@ -9,6 +9,8 @@ use std::{fmt, time::Duration};
 /// meet hardly happens among all.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
+/// In one story of so many every disk is slow, from the beginning to the end.
+const SLOW_DISKS_ONE_IN: usize = 8;
 /// How long faults strike and clients begin new rounds, at least.
 const LASTS: Duration = Duration::from_secs(25);
 
@@ -62,6 +64,10 @@ pub(crate) enum Kind {
     HandOver,
     /// The machine starts with an empty disk in place of its own.
     WrongDisk,
+    /// A follower's disk is as it was some seconds ago, as somebody makes it who puts a backup back.
+    OlderDisk,
+    /// A leader is cut off with all answers about a log entry under way; they arrive after an election, one by one.
+    LateAnswers,
 }
 
 impl Kind {
@@ -87,11 +93,13 @@ impl Kind {
             Kind::DiskFull => "disk full",
             Kind::HandOver => "hand-over of the leadership",
             Kind::WrongDisk => "start with an empty disk",
+            Kind::OlderDisk => "a backup in place of the disk",
+            Kind::LateAnswers => "answers after an election",
         }
     }
 
     /// All of them.
-    pub(crate) const ALL: [Kind; 19] = [
+    pub(crate) const ALL: [Kind; 21] = [
         Kind::Crash,
         Kind::CrashWriting,
         Kind::CrashVoting,
@@ -111,6 +119,8 @@ impl Kind {
         Kind::DiskFull,
         Kind::HandOver,
         Kind::WrongDisk,
+        Kind::OlderDisk,
+        Kind::LateAnswers,
     ];
 }
 
@@ -149,8 +159,8 @@ pub(crate) struct Plan {
     pub(crate) lasts: Duration,
     /// How many bytes of events a node keeps for those who watch.
     pub(crate) ring_bytes: u64,
-    /// A flush takes up to so long, in microseconds.
-    pub(crate) flush_micros: u64,
+    /// How long a flush takes, on every disk.
+    pub(crate) flushes: Flushes,
     /// Commands between two snapshots: few, so that short runs have many.
     pub(crate) snapshot_every: u64,
     /// What fails at named points.
@@ -172,7 +182,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes: EVENT_RING_BYTES,
-            flush_micros: 1_500,
+            flushes: Flushes { at_least: Duration::ZERO, micros: 1_500 },
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
             points: Vec::new(),
@@ -186,7 +196,7 @@ impl Plan {
         let skewed = chance.random_range(0..4) == 0;
         let rates =
             (0..size).map(|_| if skewed { [500, 800, 1_250, 2_000, 5_000][chance.random_range(0..5_usize)] } else { TRUE_RATE });
-        let rates = rates.collect();
+        let rates: Vec<u64> = rates.collect();
         let weather = Weather {
             delay_micros: [200, 1_000, 5_000][chance.random_range(0..3_usize)],
             break_one_in: [0, 2_000, 300][chance.random_range(0..3_usize)],
@@ -201,6 +211,7 @@ impl Plan {
             wrong_disks += u32::from(fault.kind == Kind::WrongDisk);
             fault.kind != Kind::WrongDisk || wrong_disks == 1
         });
+        let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
         let trades = [
             Trade::Locker,
             Trade::Locker,
@@ -220,7 +231,10 @@ impl Plan {
         let clients = clients.collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
-        let flush_micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
+        let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
+        // With most of these a vote takes longer to be written than a candidate waits for it by itself.
+        let at_least = [120, 250, 500].get(chance.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
+        let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
         Plan {
             seed,
             rates,
@@ -229,7 +243,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes,
-            flush_micros,
+            flushes,
             snapshot_every,
             #[cfg(feature = "failpoints")]
             points: crate::points::of(seed, size),
@@ -240,7 +254,7 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
-        writeln!(f, "{} bytes of events, flushes up to {} us", self.ring_bytes, self.flush_micros)?;
+        writeln!(f, "{} bytes of events, {:?}", self.ring_bytes, self.flushes)?;
         writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
@@ -254,6 +268,17 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could
+/// be promised any more: so it is the only fault of its story, in good weather.
+fn alone_with_an_older_disk(faults: &mut Vec<Fault>, rates: Vec<u64>, weather: Weather) -> (Vec<u64>, Weather) {
+    if rates.len() == 1 {
+        faults.retain(|fault| fault.kind != Kind::OlderDisk);
+    }
+    let Some(older) = faults.iter().copied().find(|fault| fault.kind == Kind::OlderDisk) else { return (rates, weather) };
+    *faults = vec![older];
+    (vec![TRUE_RATE; rates.len()], Weather { break_one_in: 0, ..weather })
 }
 
 /// So many of them, drawn: some may be the same.

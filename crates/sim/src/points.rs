@@ -3,6 +3,7 @@
 
 use crate::{
     clients::Trade,
+    disk::Flushes,
     host::{self, Crashed, TRUE_RATE},
     net::Weather,
     plan::{ClientPlan, Fault, Kind, Plan, Whom},
@@ -161,7 +162,7 @@ fn short_story(seed: u64, point: Point, act: Act) -> Plan {
         clients,
         lasts: STORY_LASTS,
         ring_bytes: EVENT_RING_BYTES,
-        flush_micros: 5_000,
+        flushes: Flushes { at_least: Duration::ZERO, micros: 5_000 },
         snapshot_every: 12,
         points: vec![armed],
     }

@@ -12,6 +12,8 @@ use std::{
 
 /// The time in which a healthy cluster forms.
 const FORMS_WITHIN: Duration = Duration::from_secs(60);
+/// The time in which a leader is found once everything is healed, also under slow clocks and on slow disks.
+const ELECTED_WITHIN: Duration = Duration::from_secs(20);
 /// The time in which all clients end once everything is healed. Under a slow clock everything takes longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// The time in which the last lease and lock delay end after that, and every node has the same state.
@@ -85,6 +87,9 @@ async fn play(world: &World, plan: &Plan) {
         SimRuntime::sleep(rest).await;
     }
     heal(world);
+    if !within(ELECTED_WITHIN, || world.leader().is_some()).await {
+        return world.oracle.violation(format!("no leader {ELECTED_WITHIN:?} after everything was healed"));
+    }
     if SimRuntime::timeout(ENDS_WITHIN, join_all(clients)).await.is_err() {
         return world.oracle.violation(format!("clients have not ended {ENDS_WITHIN:?} after everything was healed"));
     }

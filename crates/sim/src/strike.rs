@@ -1,5 +1,8 @@
 //! A fault, from its beginning to its end.
 
+mod late_answers;
+mod older_disk;
+
 use crate::{
     disk::Disk,
     net::CLIENTS,
@@ -47,6 +50,8 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         Kind::PauseAll => return pause(&world, fault.kind, &world.ids(), fault.lasts).await,
         Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
         Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
+        Kind::LateAnswers => return late_answers::strike(&world, fault).await,
+        Kind::OlderDisk => return older_disk::strike(&world, fault, id).await,
         Kind::Crash
         | Kind::CrashWriting
         | Kind::CrashAll
@@ -94,7 +99,9 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
         | Kind::DiskError
         | Kind::DiskFull
         | Kind::HandOver
-        | Kind::WrongDisk => None,
+        | Kind::WrongDisk
+        | Kind::OlderDisk
+        | Kind::LateAnswers => None,
     }
 }
 
@@ -135,6 +142,7 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
             true
         }
         Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,
+        Kind::OlderDisk | Kind::LateAnswers => false,
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => false,
     }
 }
@@ -149,6 +157,7 @@ fn end(world: &World, kind: Kind, id: NodeId) {
         Kind::WrongDisk => world.give_disk_back(id),
         Kind::Breaks | Kind::DiskError | Kind::HandOver => {}
         Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
+        Kind::OlderDisk | Kind::LateAnswers => {}
         Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
     }
 }

@@ -55,11 +55,13 @@ pub(crate) enum Probe {
     WatchSentAway,
     /// A node with an empty disk in place of its own went away by itself.
     WipedMemberGone,
+    /// A node whose disk had gone back in time went away by itself.
+    LostEntriesSeen,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 21] = [
+    pub(crate) const ALL: [Probe; 22] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -81,6 +83,7 @@ impl Probe {
         Probe::WatchBroken,
         Probe::WatchSentAway,
         Probe::WipedMemberGone,
+        Probe::LostEntriesSeen,
     ];
 }
 

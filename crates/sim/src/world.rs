@@ -1,7 +1,7 @@
 //! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
 
 use crate::{
-    disk::Disk,
+    disk::{Disk, Flushes},
     host::{Host, HostRuntime},
     net::{CLIENTS, Net},
     oracle::{Oracle, Physics},
@@ -31,8 +31,8 @@ use tower::ServiceExt;
 
 /// How long a node that ended by itself stays down before it is started again.
 const DOWN_FOR: Duration = Duration::from_millis(500);
-/// A flush of a new disk takes up to so long.
-const EMPTY_DISK_FLUSH_MICROS: u64 = 1_500;
+/// How long a flush of a new disk takes.
+const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 3;
 
@@ -48,6 +48,8 @@ struct Slot {
     disk: Disk,
     /// The machine's own, while another is in its place.
     own: Option<Disk>,
+    /// Whether that other one is a backup of its own.
+    is_backup: bool,
     rate: u64,
     lives: u64,
     host: Option<Arc<Host>>,
@@ -93,8 +95,8 @@ impl World {
         let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
         let oracle = Oracle::new(physics, tally.clone());
         let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
-            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flush_micros, chance.random(), tally.clone());
-            (id, Slot { disk, own: None, rate: *rate, lives: 0, host: None, running: None })
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flushes, chance.random(), tally.clone());
+            (id, Slot { disk, own: None, is_backup: false, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
         World {
@@ -150,11 +152,23 @@ impl World {
         let mut inner = self.locked();
         let seed = inner.chance.random();
         let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return false };
-        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSH_MICROS, seed, self.tally.clone());
+        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSHES, seed, self.tally.clone());
         slot.own = Some(std::mem::replace(&mut slot.disk, empty));
         drop(inner);
         self.start(id);
         true
+    }
+
+    /// Starts a machine with a backup of its disk, as somebody does who puts an old copy of a data directory back.
+    pub(crate) fn put_backup(&self, id: NodeId, backup: Disk) {
+        self.crash(id);
+        let mut inner = self.locked();
+        if let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) {
+            slot.own = Some(std::mem::replace(&mut slot.disk, backup));
+            slot.is_backup = true;
+        }
+        drop(inner);
+        self.start(id);
     }
 
     /// Gives a machine its own disk back.
@@ -168,6 +182,7 @@ impl World {
             && let Some(own) = slot.own.take()
         {
             slot.disk = own;
+            slot.is_backup = false;
         }
         drop(inner);
         self.start(id);
@@ -184,7 +199,11 @@ impl World {
     }
 
     fn has_own_disk(&self, id: NodeId) -> bool {
-        self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none())
+        self.locked().slots.get(&id).is_some_and(|slot| slot.own.is_none() || slot.is_backup)
+    }
+
+    fn has_backup(&self, id: NodeId) -> bool {
+        self.locked().slots.get(&id).is_some_and(|slot| slot.is_backup)
     }
 
     /// The disk of a machine.
@@ -251,6 +270,13 @@ impl World {
             }
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
+            FatalReason::LostEntries(_) if self.has_backup(id) => {
+                self.tally.probe(Probe::LostEntriesSeen);
+                // Its data directory is marked: it does not start again.
+                self.crash(id);
+                return;
+            }
+            FatalReason::LostEntries(lost) => self.oracle.violation(format!("node {id} believes this, wrongly: {lost}")),
         }
         self.down(id, &host);
     }

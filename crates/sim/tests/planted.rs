@@ -4,7 +4,7 @@ use std::process::Command;
 
 #[test]
 fn planted_bugs_of_the_machine_of_raft_of_sessions_and_of_the_disk_are_found() {
-    for bug in ["OvertakesWaiters", "LosesAnEntry", "KeepaliveWithoutProof", "AcknowledgesUnflushed"] {
+    for bug in ["OvertakesWaiters", "LosesAnEntry", "KeepaliveWithoutProof", "AcknowledgesUnflushed", "OldAnswersProveMore"] {
         let arguments = ["--planted", bug, "--seeds", "0..300"];
         let output = Command::new(env!("CARGO_BIN_EXE_fairhold-sim")).args(arguments).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

@@ -18,6 +18,8 @@ pub const IDENTITY_FORMAT: u8 = 1;
 const LOCK: &str = "LOCK";
 const IDENTITY: &str = "IDENTITY";
 const IDENTITY_TEMPORARY: &str = "IDENTITY.new";
+const LOST_ENTRIES: &str = "LOST-ENTRIES";
+const LOST_ENTRIES_TEMPORARY: &str = "LOST-ENTRIES.new";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
@@ -86,6 +88,17 @@ pub enum DataDirError {
         /// A file that is in it.
         found: String,
     },
+    /// It was found to have lost what its node had acknowledged.
+    #[error(
+        "{path} must not be used any more: {why}. Remove the file {LOST_ENTRIES} from it only when you have put the newest files \
+         of this node back"
+    )]
+    LostEntries {
+        /// The directory.
+        path: String,
+        /// What was lost, and what to do.
+        why: String,
+    },
     /// The `IDENTITY` file is not what was written.
     #[error("{path} is damaged: {source}")]
     Damaged {
@@ -104,6 +117,7 @@ impl DataDir {
     pub fn open(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
         create_directory(path)?;
         let lock = lock(path)?;
+        refuse_lost_entries(path)?;
         let file = path.join(IDENTITY);
         let (identity, is_new) = match std::fs::read(&file) {
             Ok(bytes) => (decode(&file, &bytes)?, false),
@@ -200,6 +214,24 @@ impl DataDir {
         let bytes = encode(identity)?;
         durable::write(&self.path.join(IDENTITY_TEMPORARY), &self.path.join(IDENTITY), &[&bytes])?;
         Ok(())
+    }
+}
+
+/// Marks a directory, durably, as one that must not be used any more, because its node had acknowledged what is not in it. `why`
+/// is for people. The caller holds the directory's lock.
+pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
+    durable::write(&path.join(LOST_ENTRIES_TEMPORARY), &path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
+}
+
+fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
+    let file = directory.join(LOST_ENTRIES);
+    match std::fs::read(&file) {
+        Ok(why) => {
+            let (path, why) = (directory.display().to_string(), String::from_utf8_lossy(&why).trim().to_owned());
+            Err(DataDirError::LostEntries { path, why })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(durable::naming(&file, error).into()),
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! <data directory>/
-//!   LOCK        held by the process that uses the directory
-//!   IDENTITY    whose directory it is: node, incarnation, cluster
-//!   log/        RocksDB: entries, vote, committed
-//!   snapshot/   the newest snapshot, one checksummed file
-//!   DEFECTS     commands at which this node panicked, where there ever was one
+//!   LOCK          held by the process that uses the directory
+//!   IDENTITY      whose directory it is: node, incarnation, cluster
+//!   LOST-ENTRIES  only where the node had acknowledged what is not there any more: it is not used again
+//!   DEFECTS       only where a command panicked at this node: which one
+//!   log/          RocksDB: entries, vote, committed
+//!   snapshot/     the newest snapshot, one checksummed file
 //! ```
 //!
 //! What was acknowledged survives a loss of power, or the node refuses to start and says which file is damaged. Nothing here

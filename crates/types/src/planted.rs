@@ -63,11 +63,15 @@ pub enum Bug {
     ForgetsTruncation,
     /// A snapshot is acknowledged before it is flushed.
     SnapshotUnflushed,
+    /// A follower's old answer counts as one to a request that was sent later.
+    OldAnswersProveMore,
+    /// A node whose storage has lost what it had acknowledged goes on.
+    HidesLostEntries,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 29] = [
+    pub const ALL: [Bug; 31] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
         Bug::GrantsAgain,
@@ -97,6 +101,8 @@ impl Bug {
         Bug::TailWithHoles,
         Bug::ForgetsTruncation,
         Bug::SnapshotUnflushed,
+        Bug::OldAnswersProveMore,
+        Bug::HidesLostEntries,
     ];
 }
 

@@ -1,5 +1,7 @@
 //! From what was seen to findings: nothing is asked here, so each rule can be tried on an invented cluster.
 
+mod links;
+
 use super::look::{Answer, Endpoint, Seen};
 use fairhold_types::{NodeId, duration};
 use serde::Serialize;
@@ -78,6 +80,8 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     findings.push(leader(seen));
     findings.push(term(seen));
     findings.extend(followers(seen));
+    findings.extend(links::addresses(seen));
+    findings.extend(links::round_trip(seen));
     for (id, (_, answer)) in seen.nodes() {
         findings.push(ready(id, answer));
         findings.extend(clock(id, answer));
@@ -220,6 +224,9 @@ fn followers(seen: &Seen) -> Vec<Finding> {
     let judged = others.map(|member| {
         let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
         let id = member.id;
+        if let Some(count) = member.lost_entries {
+            return lost_entries(id, count);
+        }
         match (silent, member.lag) {
             (Some(silent), _) if silent > SILENT_MAX => fail(
                 "follower",
@@ -236,6 +243,17 @@ fn followers(seen: &Seen) -> Vec<Finding> {
         }
     });
     judged.collect()
+}
+
+fn lost_entries(id: NodeId, count: u64) -> Finding {
+    fail(
+        "follower",
+        format!("node {id} has lost {count} log entries that it had acknowledged, and takes no part"),
+        format!(
+            "start node {id} with its newest data directory (its log says more); if that is gone, leave node {id} off: this \
+             version cannot replace a member yet"
+        ),
+    )
 }
 
 fn ready(id: NodeId, answer: &Answer) -> Finding {

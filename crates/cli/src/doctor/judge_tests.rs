@@ -15,6 +15,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         match_index: None,
         lag: (leader == Some(id)).then_some(0),
         silent_for: None,
+        round_trip: (leader == Some(id) && other != id).then(|| "2ms".to_owned()),
+        lost_entries: None,
     };
     let cluster = Cluster {
         cluster: Some("0123456789abcdef".to_owned()),
@@ -74,7 +76,9 @@ fn a_healthy_cluster_has_nothing_to_say_but_ok() {
     let findings = judge(&three());
     assert_eq!(worst(&findings), Grade::Ok, "{findings:?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
-    for check in ["endpoint", "quorum", "leader", "term", "follower", "ready", "clock", "disk", "open_files", "version"] {
+    for check in
+        ["endpoint", "quorum", "leader", "term", "follower", "round_trip", "ready", "clock", "disk", "open_files", "version"]
+    {
         assert!(checks.contains(check), "{check} is not looked at");
     }
 }
@@ -125,6 +129,8 @@ fn what_the_leader_knows_of_the_others_is_said() {
     answer(&mut seen, 1).cluster.members[2].silent_for = Some("3500ms".to_owned());
     assert_bad(&seen, "follower", Grade::Warn, "node 1 is 1001 log entries behind");
     assert_bad(&seen, "follower", Grade::Fail, "node 3 has not answered the leader for 3 s");
+    answer(&mut seen, 1).cluster.members[2].lost_entries = Some(17);
+    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged, and takes no part");
 }
 
 #[test]
@@ -192,4 +198,22 @@ fn a_command_that_panicked_is_told_whether_it_was_left_out_or_not() {
         "left out a command that panicked: Acquire 00000000000000ff, log entry 812",
     );
     assert_bad(&defect(false), "defects", Grade::Warn, "and not again");
+}
+
+#[test]
+fn nodes_that_are_started_with_different_addresses_are_named() {
+    let mut seen = three();
+    answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
+    let text = "of node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> start every node";
+    assert_bad(&seen, "addresses", Grade::Warn, text);
+    assert_eq!(bad(&seen, "addresses").len(), 1);
+}
+
+#[test]
+fn a_round_trip_of_half_a_heartbeat_is_a_warning_where_a_majority_has_it() {
+    let mut seen = three();
+    answer(&mut seen, 1).cluster.members[0].round_trip = Some("40ms".to_owned());
+    assert!(bad(&seen, "round_trip").is_empty(), "one of two followers is enough");
+    answer(&mut seen, 1).cluster.members[2].round_trip = Some("26ms".to_owned());
+    assert_bad(&seen, "round_trip", Grade::Warn, "a majority takes 26 ms to answer a heartbeat");
 }

@@ -121,8 +121,10 @@ pub(crate) struct LockArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lock could not be renewed, and beside
-    /// the next holder where it was taken away [default: 5s, and 500ms where it was taken away]
+    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lock was taken away]
+    ///
+    /// Where the lock could not be renewed, it has a third of --ttl at most. Where the lock was taken away, it runs on beside the
+    /// next holder for so long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 

@@ -79,8 +79,10 @@ pub(crate) struct ElectArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL; at most a third of --ttl where the lead could not be renewed, and beside
-    /// the next leader where it was taken away [default: 5s, and 500ms where it was taken away]
+    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lead was taken away]
+    ///
+    /// Where the lead could not be renewed, it has a third of --ttl at most. Where the lead was taken away, it runs on beside the
+    /// next leader for so long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 

@@ -91,7 +91,7 @@ fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),
         (FatalReason::Broken(what), _) => format!("{what}. {BROKEN_ADVICE}"),
-        (FatalReason::Formation(_) | FatalReason::Stopped, _) => reason.to_string(),
+        (FatalReason::Formation(_) | FatalReason::LostEntries(_) | FatalReason::Stopped, _) => reason.to_string(),
     }
 }
 

@@ -5,10 +5,15 @@ use crate::config::ServeConfig;
 use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
-use fairhold_raft::{MemberAddress, Reception, Replica, ReplicaConfig};
-use fairhold_storage::{Storage, data_dir::DataDir, defect_file::DefectFile, fault::Faults};
+use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_storage::{
+    Storage,
+    data_dir::{DataDir, mark_lost_entries},
+    defect_file::DefectFile,
+    fault::Faults,
+};
 use openraft_rt_tokio::TokioRuntime;
-use std::{io, sync::Arc, time::Duration};
+use std::{io, path::Path, sync::Arc, time::Duration};
 use tokio::{
     net::lookup_host,
     runtime::Handle,
@@ -86,6 +91,9 @@ impl Parts {
         tokio::select! {
             biased;
             reason = self.core.replica.stopped() => {
+                if let FatalReason::LostEntries(lost) = &reason {
+                    mark_unusable(&config.data, lost).await;
+                }
                 ServeError::Stopped { reason, fault: self.core.faults.first(), data: config.data.display().to_string() }
             }
             failed = &mut self.core.directory => failed.unwrap_or_else(ended),
@@ -199,6 +207,16 @@ async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) 
         }
         Ok(Err(error)) => error.into(),
         Err(error) => ended(error),
+    }
+}
+
+/// A later leader would know nothing of what this node had acknowledged: the directory itself keeps it from taking part again.
+async fn mark_unusable(data: &Path, lost: &LostEntries) {
+    let (data, why) = (data.to_owned(), lost.to_string());
+    match spawn_blocking(move || mark_lost_entries(&data, &why)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "the data directory could not be marked: do not start this node with it again"),
+        Err(error) => tracing::error!(%error, "the data directory could not be marked: do not start this node with it again"),
     }
 }
 

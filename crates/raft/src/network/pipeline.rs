@@ -1,4 +1,9 @@
 //! Pipelined replication: many append requests under way to one follower, answered in order, up to the first error.
+//!
+//! openraft takes an answer for proof that this node led when it sent the *newest* request that ends no later than what the
+//! answer says is matched (`InflightAppendQueue::drain_acked`). Where a request without entries follows, which only tells how
+//! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
+//! way ends that early: the answer to the last of them is true for all (decision 0029).
 
 use super::{Client, RpcError, last_of, unexpected, unreadable};
 use crate::{
@@ -7,6 +12,7 @@ use crate::{
     wire::{self, Reply, Request},
 };
 use bytes::Bytes;
+use fairhold_types::planted::{self, Bug};
 use futures_util::{
     FutureExt, Stream, StreamExt,
     future::BoxFuture,
@@ -16,7 +22,7 @@ use openraft::{
     AsyncRuntime, RPCTypes,
     raft::{AppendEntriesRequest, StreamAppendResult},
 };
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// Append requests under way to one follower.
 const IN_FLIGHT_MAX: usize = 64;
@@ -35,6 +41,8 @@ struct Pipeline<'s, RT: AsyncRuntime, S> {
     /// `None` once nothing more is to be sent.
     input: Option<S>,
     in_flight: FuturesOrdered<BoxFuture<'static, (usize, Output<RT>)>>,
+    /// Where each request in flight ends.
+    ends: VecDeque<Option<LogId>>,
     bytes: usize,
 }
 
@@ -44,7 +52,8 @@ where
     RT: AsyncRuntime,
     S: Stream<Item = AppendEntriesRequest<Types<RT>>> + Send + Unpin + 'static,
 {
-    let pipeline = Pipeline { client, input: Some(input), in_flight: FuturesOrdered::new(), bytes: 0 };
+    let (in_flight, ends) = (FuturesOrdered::new(), VecDeque::new());
+    let pipeline = Pipeline { client, input: Some(input), in_flight, ends, bytes: 0 };
     stream::unfold(pipeline, Pipeline::next).boxed()
 }
 
@@ -61,10 +70,16 @@ where
                 biased;
                 Some((bytes, output)) = in_flight.next(), if !in_flight.is_empty() => {
                     self.bytes -= bytes;
-                    if !matches!(output, Ok(Ok(_))) {
-                        // What was sent after it will be sent again: its answers say nothing.
-                        self.input = None;
-                        self.in_flight = FuturesOrdered::new();
+                    self.ends.pop_front();
+                    match &output {
+                        Ok(Ok(matched)) if self.has_younger(matched) => continue,
+                        Ok(Ok(_)) => {}
+                        Ok(Err(_)) | Err(_) => {
+                            // What was sent after it will be sent again: its answers say nothing.
+                            self.input = None;
+                            self.in_flight = FuturesOrdered::new();
+                            self.ends.clear();
+                        }
                     }
                     return Some((output, self));
                 }
@@ -77,11 +92,17 @@ where
         }
     }
 
+    /// Whether a request under way ends no later than what an older one's answer says is matched.
+    fn has_younger(&self, matched: &Option<LogId>) -> bool {
+        !planted::has(Bug::OldAnswersProveMore) && self.ends.iter().any(|end| end <= matched)
+    }
+
     fn send(&mut self, mut request: AppendEntriesRequest<Types<RT>>) {
         let (bytes, cut) = match encode(&mut request) {
             Ok(encoded) => encoded,
             Err(error) => {
                 self.input = None;
+                self.ends.push_back(last_of(&request));
                 self.in_flight.push_back(async move { (0, Err(error)) }.boxed());
                 return;
             }
@@ -92,6 +113,7 @@ where
         }
         let (previous, last, size) = (request.prev_log_id, last_of(&request), bytes.len());
         self.bytes += size;
+        self.ends.push_back(last);
         let answer = self.client.send(self.client.lane, bytes, RPCTypes::AppendEntries, ANSWER_LIMIT);
         self.in_flight.push_back(async move { (size, output(answer.await, previous, last)) }.boxed());
     }
@@ -110,7 +132,12 @@ fn output<RT: AsyncRuntime>(reply: Result<Reply<RT>, RpcError<RT>>, previous: Op
     if response.is_conflict() && previous.is_none() {
         return Err(unexpected());
     }
-    Ok(response.into_stream_result(previous, last))
+    let output = response.into_stream_result(previous, last);
+    // What goes beyond the request is about another one.
+    if matches!(output, Ok(matched) if matched > last) {
+        return Err(unexpected());
+    }
+    Ok(output)
 }
 
 /// Encodes a request, and drops entries from its end until it is small enough; says whether it did.
@@ -144,15 +171,23 @@ mod tests {
     use super::*;
     use crate::{
         aliases::LeaderId,
+        elections::Ballots,
+        lost_entries::Losses,
+        peer::{Introduction, Lane, Peer, PeerError, Target},
+        round_trips::RoundTrips,
         types::{Batch, Types},
     };
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};
-    use openraft::{EntryPayload, Vote, alias::EntryOf};
+    use futures_util::future::pending;
+    use openraft::{EntryPayload, Vote, alias::EntryOf, raft::AppendEntriesResponse};
     use openraft_rt_tokio::TokioRuntime;
+    use std::sync::{Arc, Mutex};
+    use tokio::sync::oneshot;
+
+    const LEADER: LeaderId = LeaderId { term: 1, node_id: 1 };
 
     fn request(entries: u64, bytes: usize) -> AppendEntriesRequest<Types<TokioRuntime>> {
-        let leader_id = LeaderId { term: 1, node_id: 1 };
         let put = Operation::Put {
             path: Path::parse("/x").unwrap(),
             value: vec![7; bytes].into(),
@@ -161,9 +196,117 @@ mod tests {
         };
         let transact = Transact { key: None, conditions: vec![], then: vec![put], otherwise: None, at: WallMillis(0) };
         let payload = EntryPayload::Normal(Batch(vec![Command::Transact(transact)]));
-        let entry = |index| EntryOf::<Types<TokioRuntime>> { log_id: LogId { leader_id, index }, payload: payload.clone() };
-        let vote = Vote { leader_id, committed: true };
+        let entry = |index| EntryOf::<Types<TokioRuntime>> { log_id: log_id(index), payload: payload.clone() };
+        let vote = Vote { leader_id: LEADER, committed: true };
         AppendEntriesRequest { vote, prev_log_id: None, entries: (0..entries).map(entry).collect(), leader_commit: None }
+    }
+
+    fn log_id(index: u64) -> LogId {
+        LogId { leader_id: LEADER, index }
+    }
+
+    /// With one entry after the given one.
+    fn with_entry(previous: u64) -> AppendEntriesRequest<Types<TokioRuntime>> {
+        let mut request = request(1, 1);
+        request.prev_log_id = Some(log_id(previous));
+        request.entries[0].log_id = log_id(previous + 1);
+        request
+    }
+
+    /// With nothing but how far the log is committed.
+    fn with_commit(last: u64) -> AppendEntriesRequest<Types<TokioRuntime>> {
+        AppendEntriesRequest { prev_log_id: Some(log_id(last)), leader_commit: Some(log_id(last)), ..request(0, 0) }
+    }
+
+    /// A peer that answers when it is told to.
+    #[derive(Default)]
+    struct Slow(Mutex<VecDeque<oneshot::Sender<Result<Bytes, PeerError>>>>);
+
+    impl Slow {
+        fn answer(&self, answer: Result<AppendEntriesResponse<Types<TokioRuntime>>, PeerError>) {
+            let answer = answer.map(|answer| wire::encode(&Reply::<TokioRuntime>::Append(answer)).unwrap());
+            self.0.lock().unwrap().pop_front().unwrap().send(answer).unwrap();
+        }
+    }
+
+    impl Peer for Slow {
+        fn call(&self, _: &Target, _: Lane, _: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
+            let (answer, answered) = oneshot::channel();
+            self.0.lock().unwrap().push_back(answer);
+            async move { answered.await.unwrap() }.boxed()
+        }
+
+        fn greet(&self, _: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
+            pending().boxed()
+        }
+
+        fn is_refused(&self, _: &Target) -> BoxFuture<'static, bool> {
+            pending().boxed()
+        }
+    }
+
+    /// Sends these requests, and nothing more; then looks at what `told` makes of the answers.
+    async fn pipelined<const N: usize>(
+        requests: [AppendEntriesRequest<Types<TokioRuntime>>; N],
+        told: impl AsyncFnOnce(&Slow, BoxStream<'_, Output<TokioRuntime>>),
+    ) {
+        let peer = Arc::new(Slow::default());
+        let to = Target { id: 2, address: String::new(), incarnation: None };
+        let (ballots, losses, round_trips) = (Ballots::default(), Losses::default(), RoundTrips::default());
+        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), ballots, losses, round_trips };
+        let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
+        assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
+        assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");
+        told(&peer, answers).await;
+    }
+
+    fn matched(output: Option<Output<TokioRuntime>>) -> u64 {
+        output.unwrap().unwrap().unwrap().unwrap().index
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_passed_on_only_with_the_last_request_that_ends_with_the_same_entry() {
+        let requests = [with_entry(9), with_commit(10), with_commit(10), with_entry(10)];
+        pipelined(requests, async |peer, mut answers| {
+            for _ in 0..2 {
+                peer.answer(Ok(AppendEntriesResponse::Success));
+                assert!(answers.next().now_or_never().is_none(), "a younger request that ends with entry 10 has no answer");
+            }
+            peer.answer(Ok(AppendEntriesResponse::Success));
+            assert_eq!(matched(answers.next().await), 10);
+            peer.answer(Ok(AppendEntriesResponse::Success));
+            assert_eq!(matched(answers.next().await), 11);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_waits_for_no_request_with_later_entries() {
+        pipelined([with_entry(9), with_entry(10)], async |peer, mut answers| {
+            peer.answer(Ok(AppendEntriesResponse::Success));
+            assert_eq!(matched(answers.next().await), 10);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn where_the_last_such_request_is_lost_the_answers_before_it_prove_nothing() {
+        pipelined([with_entry(9), with_commit(10)], async |peer, mut answers| {
+            peer.answer(Ok(AppendEntriesResponse::Success));
+            peer.answer(Err(PeerError::Lost(String::new())));
+            assert!(matches!(answers.next().await, Some(Err(_))));
+            assert!(answers.next().await.is_none());
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_goes_beyond_its_request_is_none() {
+        pipelined([with_entry(9), with_entry(10)], async |peer, mut answers| {
+            peer.answer(Ok(AppendEntriesResponse::PartialSuccess(Some(log_id(11)))));
+            assert!(matches!(answers.next().await, Some(Err(_))));
+        })
+        .await;
     }
 
     #[test]

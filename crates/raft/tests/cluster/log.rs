@@ -2,7 +2,7 @@
 
 use fairhold_raft::types::Types;
 use openraft::{
-    LogState, OptionalSend,
+    AsyncRuntime, LogState, OptionalSend,
     alias::{EntryOf, LogIdOf, VoteOf},
     storage::{IOFlushed, RaftLogReader, RaftLogStorage},
 };
@@ -13,11 +13,12 @@ use std::{
     io,
     ops::RangeBounds,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 type C = Types<TokioRuntime>;
 
-#[derive(Default)]
+#[derive(Default, Clone)]
 struct Kept {
     vote: Option<VoteOf<C>>,
     entries: BTreeMap<u64, EntryOf<C>>,
@@ -25,9 +26,26 @@ struct Kept {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct MemoryLog(Arc<Mutex<Kept>>, tokio::sync::watch::Sender<u64>);
+pub(crate) struct MemoryLog(Arc<Mutex<Kept>>, tokio::sync::watch::Sender<u64>, Arc<Mutex<Duration>>);
 
 impl MemoryLog {
+    /// Another log with what is in this one now.
+    pub(crate) fn copy(&self) -> MemoryLog {
+        let kept = self.0.lock().unwrap().clone();
+        MemoryLog(Arc::new(Mutex::new(kept)), tokio::sync::watch::Sender::new(0), Arc::default())
+    }
+
+    /// From now on each write takes so long to be on the disk.
+    pub(crate) fn slow_down(&self, by: Duration) {
+        *self.2.lock().unwrap() = by;
+    }
+
+    /// Waits for as long as a write takes.
+    fn synced(&self) -> impl Future<Output = ()> + use<> {
+        let write = TokioRuntime::timeout(*self.2.lock().unwrap(), std::future::pending::<()>());
+        async move { assert!(write.await.is_err(), "nothing comes from a future that never does") }
+    }
+
     pub(crate) fn entries(&self) -> usize {
         self.0.lock().unwrap().entries.len()
     }
@@ -65,6 +83,7 @@ impl RaftLogStorage<C> for MemoryLog {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
+        self.synced().await;
         self.0.lock().unwrap().vote = Some(*vote);
         Ok(())
     }
@@ -79,7 +98,11 @@ impl RaftLogStorage<C> for MemoryLog {
             kept.entries.insert(entry.log_id.index, entry);
         }
         drop(kept);
-        callback.io_completed(Ok(()));
+        let synced = self.synced();
+        drop(TokioRuntime::spawn(async move {
+            synced.await;
+            callback.io_completed(Ok(()));
+        }));
         Ok(())
     }
 

@@ -3,13 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
 
 mod log;
+mod lost_entries;
 mod net;
+mod slow_disks;
+mod stale;
 
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
     defect::NoDefectBook,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
-    peer::{Introduction, Refusal},
+    peer::{Introduction, Lane, Refusal},
     snapshot::{SnapshotImage, SnapshotStore},
 };
 use fairhold_state::{
@@ -89,6 +92,12 @@ struct Disk {
 impl Disk {
     fn new(incarnation: u128) -> Disk {
         Disk { incarnation: Incarnation(incarnation), log: MemoryLog::default(), snapshots: MemorySnapshots::default() }
+    }
+
+    /// Another one with what is on this one now.
+    fn copy(&self) -> Disk {
+        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())));
+        Disk { incarnation: self.incarnation, log: self.log.copy(), snapshots }
     }
 }
 
@@ -348,6 +357,50 @@ async fn one_that_is_wrong_about_its_leaders_death_deposes_nobody() {
     cluster.net.asked(8).await;
     cluster.open_session(mistaken).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
+}
+
+/// Times that a busy machine keeps, and so short that a test may wait for them.
+const UNHURRIED: (u64, u64) = (500, 1_000);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_false_alarm_about_a_leader_is_over_when_the_leader_is_heard_again() {
+    let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let leadership = cluster.node(leader).leadership();
+    let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
+    cluster.open_session(mistaken).await.unwrap();
+    cluster.net.reject(leader, mistaken);
+    cluster.net.asked(8).await;
+    cluster.open_session(mistaken).await.unwrap();
+
+    // It hears the leader no more, and asks the other one whether that would vote for it.
+    cluster.net.part(leader, deaf);
+    let questions = (deaf, mistaken, Lane::Heartbeat);
+    let before = cluster.net.answered_so_far(questions);
+    cluster.net.answers(questions, before + 2).await;
+    cluster.open_session(mistaken).await.unwrap();
+    let status = cluster.node(mistaken).status();
+    assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "nobody else was elected");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leader_knows_how_long_its_heartbeats_take_also_where_they_are_given_up() {
+    let cluster = Cluster::patient(3).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let (near, far) = (Duration::from_millis(30), Duration::from_millis(200));
+    let seen = || {
+        let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
+        others.map(|member| member.round_trip).min().flatten()
+    };
+    for takes in [near, far] {
+        cluster.net.slow_heartbeats(takes);
+        let path = (leader, cluster.others(leader)[0], Lane::Heartbeat);
+        cluster.net.answers(path, cluster.net.answered_so_far(path) + 60).await;
+        // Its interval is 50 ms, and openraft waits no longer.
+        let at_least = takes.min(Duration::from_millis(45));
+        assert!(seen().is_some_and(|seen| seen >= at_least), "{takes:?}: {:?}", seen());
+    }
+    assert!(cluster.node(cluster.others(leader)[0]).status().members.iter().all(|member| member.round_trip.is_none()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

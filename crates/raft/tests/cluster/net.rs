@@ -1,19 +1,20 @@
-//! A net in memory: services that call one another, and cables that can be pulled.
+//! A net in memory: services that call one another, cables that can be pulled, and answers that can be held under way.
 
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
 use fairhold_types::NodeId;
 use futures_util::{
     FutureExt,
-    future::{BoxFuture, ready},
+    future::{BoxFuture, pending, ready},
 };
 use openraft::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
+    time::Duration,
 };
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 
 #[derive(Clone)]
 pub(crate) struct Net(Arc<Mutex<Cables>>);
@@ -21,11 +22,37 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
     pulled: BTreeSet<NodeId>,
+    /// From the first node nothing reaches the second one.
+    deaf: BTreeSet<(NodeId, NodeId)>,
     /// Nodes that live, to which new connections are refused.
     rejecting: BTreeSet<NodeId>,
     /// How often it was asked whether connections to a node are refused.
     asked: watch::Sender<u32>,
     cut: broadcast::Sender<NodeId>,
+    /// Nodes whose requests get no answer for now: the answers stay under way.
+    answers_held: BTreeSet<NodeId>,
+    /// Nodes from and to which requests stay under way for now.
+    requests_held: BTreeSet<NodeId>,
+    /// How long each answer on the lane of heartbeats takes.
+    heartbeats_take: Duration,
+    /// What happens on each path. It changes with each message.
+    traffic: watch::Sender<BTreeMap<Path, Traffic>>,
+}
+
+/// From the node that asks to the node that answers, on a lane.
+pub(crate) type Path = (NodeId, NodeId, Lane);
+
+/// What has happened on one path.
+#[derive(Default)]
+struct Traffic {
+    /// How many requests have arrived.
+    arrived: usize,
+    /// How many of them have been answered, whether their answers are held or not.
+    answered: usize,
+    /// How many requests are held.
+    requests_held: usize,
+    /// The answers that are held, oldest first: each goes on when it is told to.
+    answers_held: VecDeque<oneshot::Sender<()>>,
 }
 
 impl Net {
@@ -34,9 +61,14 @@ impl Net {
         Net(Arc::new(Mutex::new(Cables {
             services: BTreeMap::new(),
             pulled: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             rejecting: BTreeSet::new(),
             asked: watch::Sender::new(0),
             cut,
+            answers_held: BTreeSet::new(),
+            requests_held: BTreeSet::new(),
+            heartbeats_take: Duration::ZERO,
+            traffic: watch::Sender::new(BTreeMap::new()),
         })))
     }
 
@@ -67,6 +99,29 @@ impl Net {
         cables.cut.send(id).ok();
     }
 
+    /// Cuts the cable between two nodes.
+    pub(crate) fn part(&self, a: NodeId, b: NodeId) {
+        let mut cables = self.0.lock().unwrap();
+        cables.deaf.extend([(a, b), (b, a)]);
+        // Whatever is under way on other paths of this node is lost as well: its connections are opened again.
+        cables.cut.send(b).ok();
+    }
+
+    /// How many requests have been answered on a path.
+    pub(crate) fn answered_so_far(&self, path: Path) -> usize {
+        self.0.lock().unwrap().traffic.borrow().get(&path).map_or(0, |traffic| traffic.answered)
+    }
+
+    /// From now on each answer on the lane of heartbeats takes so long.
+    pub(crate) fn slow_heartbeats(&self, by: Duration) {
+        self.0.lock().unwrap().heartbeats_take = by;
+    }
+
+    /// Waits until a node has been answered so many requests by another one, on a lane.
+    pub(crate) async fn answers(&self, path: Path, times: usize) {
+        self.until(path, |traffic| traffic.answered >= times).await;
+    }
+
     /// Connections to a node that lives are refused from now on, and one other node sees the old one end.
     pub(crate) fn reject(&self, id: NodeId, seen_by: NodeId) {
         let mut cables = self.0.lock().unwrap();
@@ -82,13 +137,84 @@ impl Net {
         asked.wait_for(|asked| *asked >= times).await.unwrap();
     }
 
+    /// From now on the answers to a node's requests stay under way.
+    pub(crate) fn hold_answers(&self, to: NodeId) {
+        self.0.lock().unwrap().answers_held.insert(to);
+    }
+
+    /// From now on requests from and to a node stay under way too. No connection breaks.
+    pub(crate) fn hold_requests(&self, id: NodeId) {
+        self.0.lock().unwrap().requests_held.insert(id);
+    }
+
+    /// All answers that are held on a path arrive.
+    pub(crate) fn release_answers(&self, path: Path) {
+        self.change(path, |traffic| {
+            for held in traffic.answers_held.drain(..) {
+                // Nobody may wait for it any more.
+                held.send(()).ok();
+            }
+        });
+    }
+
+    /// Waits until all requests that have arrived on a path are answered.
+    pub(crate) async fn all_answered(&self, path: Path) {
+        self.until(path, |traffic| traffic.arrived == traffic.answered).await;
+    }
+
+    /// Waits until a request is held on a path.
+    pub(crate) async fn request_held(&self, path: Path) {
+        self.until(path, |traffic| traffic.requests_held > 0).await;
+    }
+
+    async fn until(&self, path: Path, so: impl Fn(&Traffic) -> bool) {
+        let mut traffic = self.0.lock().unwrap().traffic.subscribe();
+        traffic.wait_for(|traffic| traffic.get(&path).is_some_and(&so)).await.unwrap();
+    }
+
+    fn change<T>(&self, path: Path, change: impl FnOnce(&mut Traffic) -> T) -> T {
+        let cables = self.0.lock().unwrap();
+        let mut changed = None;
+        cables.traffic.send_modify(|traffic| changed = Some(change(traffic.entry(path).or_default())));
+        changed.expect("it is changed at once")
+    }
+
+    /// Everything passes again. What was held is lost, with its connections.
     pub(crate) fn heal(&self, id: NodeId) {
-        self.0.lock().unwrap().pulled.remove(&id);
+        let mut cables = self.0.lock().unwrap();
+        cables.pulled.remove(&id);
+        if cables.requests_held.remove(&id) | cables.answers_held.remove(&id) {
+            cables.cut.send(id).ok();
+        }
+    }
+
+    /// Whether a request arrives, and does not stay under way.
+    fn arrives(&self, path: Path) -> bool {
+        let holds = {
+            let cables = self.0.lock().unwrap();
+            cables.requests_held.contains(&path.0) || cables.requests_held.contains(&path.1)
+        };
+        self.change(path, |traffic| if holds { traffic.requests_held += 1 } else { traffic.arrived += 1 });
+        !holds
+    }
+
+    /// A request is answered: what the answer waits for before it arrives, if it is held.
+    fn answered(&self, path: Path) -> Option<oneshot::Receiver<()>> {
+        let holds = self.0.lock().unwrap().answers_held.contains(&path.0);
+        self.change(path, |traffic| {
+            traffic.answered += 1;
+            holds.then(|| {
+                let (release, released) = oneshot::channel();
+                traffic.answers_held.push_back(release);
+                released
+            })
+        })
     }
 
     fn find(&self, from: NodeId, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let cables = self.0.lock().unwrap();
         let service = cables.services.get(&to).filter(|_| !cables.pulled.contains(&from) && !cables.pulled.contains(&to));
+        let service = service.filter(|_| !cables.deaf.contains(&(from, to)));
         let service = service.cloned().ok_or(PeerError::Unreachable("no route".to_owned()))?;
         Ok((service, cables.cut.subscribe()))
     }
@@ -109,14 +235,33 @@ impl Cable {
     }
 }
 
+fn lost(error: impl ToString) -> PeerError {
+    PeerError::Lost(error.to_string())
+}
+
 impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let from = self.own.introduction().id;
         let to = to.id;
-        let (answer, mut cut) = match self.dial(to) {
-            Ok((service, cut)) => (TokioRuntime::spawn(service.serve(from, lane, request)), cut),
+        let (net, path) = (self.net.clone(), (from, to, lane));
+        let (service, mut cut) = match self.dial(to) {
+            Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
         };
+        let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
+        let answer = TokioRuntime::spawn(async move {
+            let answer = served.await;
+            let takes = net.0.lock().unwrap().heartbeats_take;
+            if lane == Lane::Heartbeat && takes > Duration::ZERO {
+                let under_way = TokioRuntime::timeout(takes, pending::<()>()).await;
+                assert!(under_way.is_err(), "nothing comes from a future that never does");
+            }
+            match net.answered(path) {
+                // It is never released where the test ends before.
+                Some(released) => released.await.map(|()| answer),
+                None => Ok(answer),
+            }
+        });
         async move {
             let broken = async {
                 while let Ok(id) = cut.recv().await {
@@ -128,7 +273,7 @@ impl Peer for Cable {
             tokio::select! {
                 biased;
                 () = broken => Err(PeerError::Lost("cut".to_owned())),
-                answer = answer => answer.map_err(|error| PeerError::Lost(error.to_string())),
+                answer = answer => answer.map_or_else(|error| Err(lost(error)), |answer| answer.map_err(lost)),
             }
         }
         .boxed()

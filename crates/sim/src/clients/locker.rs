@@ -102,8 +102,10 @@ async fn hold(client: &mut Client, wish: &Wish, told: &Told) {
         if !renew(client, &mut grip).await {
             break;
         }
-        if client.chance.random_range(0..3) == 0 {
-            write_with_fence(client, &grip).await;
+        match client.chance.random_range(0..4) {
+            0 => write_with_fence(client, &grip).await,
+            1 => look_at_fence(client, &grip).await,
+            _ => {}
         }
         if client.chance.random_range(0..12) == 0 {
             client.world.tally.fault("client paused");
@@ -166,6 +168,16 @@ async fn write_with_fence(client: &mut Client, grip: &Grip) {
         }
         StatusCode::PRECONDITION_FAILED => client.world.tally.probe(Probe::FenceStale),
         _ => client.unexpected("a write with a fence", &told),
+    }
+}
+
+async fn look_at_fence(client: &mut Client, grip: &Grip) {
+    let uri = format!("/v1/locks/{}/fence?token={}", grip.lock, grip.token);
+    let Some(told) = client.once(&Ask::new(Method::GET, uri)).await else { return };
+    match (told.status, told.field("code")) {
+        (StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {}
+        (StatusCode::CONFLICT, "stale_token") => client.world.tally.probe(Probe::FenceStale),
+        _ => client.unexpected("a look at a fence", &told),
     }
 }
 

@@ -41,7 +41,7 @@ async fn write(client: &mut Client, path: String) {
 async fn read(client: &mut Client, path: String, local: bool) {
     let uri = format!("/v1/nodes{path}{}", if local { "?consistency=local" } else { "" });
     let ask = Ask::new(Method::GET, uri);
-    let ask = if local { ask } else { ask.linearizable() };
+    let ask = if local { ask.local() } else { ask };
     let Some(told) = client.once(&ask).await else { return };
     match (told.status, told.version()) {
         (StatusCode::OK, Some(version)) => {

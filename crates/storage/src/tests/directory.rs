@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Storage, StorageError,
-    data_dir::{DataDir, DataDirError},
+    data_dir::{DataDir, DataDirError, mark_lost_entries},
 };
 use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
 use fairhold_types::ClusterId;
@@ -45,6 +45,20 @@ fn a_second_process_is_refused_and_told_who_has_it() {
     let error = DataDir::open(home.path(), 1).unwrap_err();
     assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
     drop(first);
+    DataDir::open(home.path(), 1).unwrap();
+}
+
+#[test]
+fn a_directory_that_lost_entries_is_used_no_more() {
+    let home = tempfile::tempdir().unwrap();
+    let first = DataDir::open(home.path(), 1).unwrap();
+    mark_lost_entries(home.path(), "entries 41 to 57 are gone").unwrap();
+    drop(first);
+    for _ in 0..2 {
+        let error = DataDir::open(home.path(), 1).unwrap_err();
+        assert!(matches!(&error, DataDirError::LostEntries { why, .. } if why == "entries 41 to 57 are gone"), "{error}");
+    }
+    std::fs::remove_file(home.path().join("LOST-ENTRIES")).unwrap();
     DataDir::open(home.path(), 1).unwrap();
 }
 

@@ -85,7 +85,7 @@ pub struct Member {
     pub peer: String,
     /// What it does: `leader`, `follower` or `learner`.
     pub role: String,
-    /// The last entry that it is known to have; only the leader knows.
+    /// The last entry that it is known to have, by what it says itself where it has lost some; only the leader knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_index: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
@@ -94,6 +94,13 @@ pub struct Member {
     /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_for: Option<String>,
+    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip: Option<String>,
+    /// How many entries its storage has lost that it had acknowledged: it takes no part until it is started with its newest data
+    /// directory. Only a node that it told knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_entries: Option<u64>,
 }
 
 /// Who leads, after the leadership was handed over.

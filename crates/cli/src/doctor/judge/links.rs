@@ -1,0 +1,53 @@
+//! What lies between the nodes: where they look for one another, and how long they take to answer.
+
+use super::{Finding, Seen, ok, warn};
+use fairhold_types::{NodeId, duration};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Half of a heartbeat interval: near a whole one, leaders come and go.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(25);
+
+/// How long the leader waits for a majority.
+pub(super) fn round_trip(seen: &Seen) -> Option<Finding> {
+    const CHECK: &str = "round_trip";
+    let nodes = seen.nodes();
+    let (_, answer) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader")?;
+    let voters = answer.cluster.members.iter().filter(|member| member.role != "learner");
+    let count = voters.clone().count();
+    let known = |text: &Option<String>| duration::parse(text.as_deref()?).ok();
+    let mut took: Vec<Duration> = voters.filter_map(|member| known(&member.round_trip)).collect();
+    took.sort_unstable();
+    // The leader is one of the majority.
+    let took = *took.get((count / 2).checked_sub(1)?)?;
+    let text = format!("a majority takes {} ms to answer a heartbeat", took.as_millis());
+    Some(if took > ROUND_TRIP_MAX {
+        warn(CHECK, text, "put the nodes closer together: at 50 ms leaders come and go, and nothing is served")
+    } else {
+        ok(CHECK, text)
+    })
+}
+
+/// Each node reaches the members where its own configuration says.
+pub(super) fn addresses(seen: &Seen) -> Vec<Finding> {
+    let nodes = seen.nodes();
+    let mut by_member: BTreeMap<NodeId, BTreeMap<(&str, &str), Vec<NodeId>>> = BTreeMap::new();
+    for (by, (_, answer)) in &nodes {
+        for member in &answer.cluster.members {
+            by_member.entry(member.id).or_default().entry((&member.url, &member.peer)).or_default().push(*by);
+        }
+    }
+    let differing = by_member.into_iter().filter(|(_, addresses)| addresses.len() > 1).map(|(id, addresses)| {
+        let say = |((url, peer), by): ((&str, &str), Vec<NodeId>)| format!("{url},{peer} by node {}", joined(&by));
+        let said: Vec<String> = addresses.into_iter().map(say).collect();
+        warn(
+            "addresses",
+            format!("the nodes are started with different addresses of node {id}: {}", said.join("; ")),
+            "start every node with the same list of members, one node after the other",
+        )
+    });
+    differing.collect()
+}
+
+fn joined(ids: &[NodeId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,165 @@
+//! How long heartbeats take to be answered, and a warning where that is too long for the times of this cluster.
+//!
+//! openraft waits for the answer to a heartbeat until the next one is due. Where the answers of a majority take longer, the
+//! leader believes that nobody hears it: it answers no reads, and another one is elected, again and again.
+
+use crate::{
+    core::{Core, leadership_in},
+    peer::Lane,
+};
+use fairhold_types::NodeId;
+use openraft::{AsyncRuntime, Instant, RPCTypes};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// An answer changes the mean by this part of the difference.
+const MEAN_OF: u32 = 8;
+/// How often the leader looks at it.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The means of the last round trips of heartbeats, by node. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct RoundTrips(Arc<Mutex<BTreeMap<NodeId, Duration>>>);
+
+impl RoundTrips {
+    /// Measures a request to a node, if it is a heartbeat.
+    pub(crate) fn timer<I: Instant>(&self, to: NodeId, lane: Lane, action: &RPCTypes) -> Option<Timer<I>> {
+        let is_heartbeat = lane == Lane::Heartbeat && matches!(action, RPCTypes::AppendEntries);
+        is_heartbeat.then(|| Timer { round_trips: self.clone(), to, begun: I::now(), failed: false })
+    }
+
+    /// The mean to a node, in whole milliseconds, rounded up.
+    pub(crate) fn of(&self, id: NodeId) -> Option<Duration> {
+        let mean = self.locked().get(&id).copied()?;
+        Some(Duration::from_millis(u64::try_from(mean.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)))
+    }
+
+    /// How long a majority takes to answer a node that leads; `None` where that is not known of enough of them.
+    fn of_majority(&self, own: NodeId, voters: impl Iterator<Item = NodeId>) -> Option<Duration> {
+        let voters: Vec<NodeId> = voters.collect();
+        let mut others: Vec<Duration> = voters.iter().filter(|id| **id != own).filter_map(|id| self.of(*id)).collect();
+        others.sort_unstable();
+        // The node itself is one of them.
+        let last_needed = (voters.len() / 2).checked_sub(1)?;
+        others.get(last_needed).copied()
+    }
+
+    fn note(&self, id: NodeId, took: Duration) {
+        let mut means = self.locked();
+        let mean = means.entry(id).or_insert(took);
+        *mean = (*mean * (MEAN_OF - 1) + took) / MEAN_OF;
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, Duration>> {
+        // It is whole after every single statement.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Measures one heartbeat until it is dropped. openraft drops one whose answer takes too long, so that counts as well.
+pub(crate) struct Timer<I: Instant> {
+    round_trips: RoundTrips,
+    to: NodeId,
+    begun: I,
+    failed: bool,
+}
+
+impl<I: Instant> Timer<I> {
+    /// No answer will come, because the connection failed: how long that took says nothing, and nor does what was before.
+    pub(crate) fn fail(mut self) {
+        self.failed = true;
+        self.round_trips.locked().remove(&self.to);
+    }
+}
+
+impl<I: Instant> Drop for Timer<I> {
+    fn drop(&mut self) {
+        if !self.failed {
+            self.round_trips.note(self.to, self.begun.elapsed());
+        }
+    }
+}
+
+/// Whether round trips are too long: more than half of a heartbeat interval, until they are less than a quarter.
+#[derive(Default)]
+struct Verdict {
+    too_long: bool,
+}
+
+impl Verdict {
+    /// `true` where it has changed.
+    fn judge(&mut self, took: Duration, interval: Duration) -> bool {
+        let now = if self.too_long { took * 4 >= interval } else { took * 2 > interval };
+        std::mem::replace(&mut self.too_long, now) != now
+    }
+}
+
+/// Looks at the round trips while this node leads, until Raft stops.
+pub(crate) async fn watch<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duration) {
+    let mut verdict = Verdict::default();
+    while core.until(leadership_in).await.is_some() {
+        tokio::select! {
+            biased;
+            () = core.stopped() => return,
+            () = RT::sleep(LOOK_EVERY) => {}
+        }
+        let took = core.standing(|standing| core.round_trips.of_majority(core.id, standing.membership_config.voter_ids()));
+        let Some(took) = took.filter(|took| verdict.judge(*took, interval)) else { continue };
+        let (took_ms, interval_ms) = (took.as_millis(), interval.as_millis());
+        if verdict.too_long {
+            tracing::warn!(
+                took_ms,
+                "a majority takes {took_ms} ms to answer a heartbeat, and there is one every {interval_ms} ms: near that, \
+                 leaders come and go, and nothing is served. Put the nodes closer together, or on faster machines"
+            );
+        } else {
+            tracing::info!(took_ms, "a majority answers heartbeats within {took_ms} ms again");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft_rt_tokio::TokioRuntime;
+
+    type Moment = <TokioRuntime as AsyncRuntime>::Instant;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_slowest_of_the_fastest_majority_counts() {
+        let round_trips = RoundTrips::default();
+        assert_eq!(round_trips.of_majority(1, [1].into_iter()), None, "it is alone");
+        for (id, took) in [(1, 900), (2, 70), (3, 10), (4, 30)] {
+            round_trips.note(id, ms(took));
+        }
+        assert_eq!(round_trips.of_majority(1, 1..=3), Some(ms(10)));
+        assert_eq!(round_trips.of_majority(1, 1..=5), Some(ms(30)), "node 5 was never heard");
+        assert_eq!(round_trips.of_majority(1, [1, 5, 6].into_iter()), None);
+    }
+
+    #[test]
+    fn only_heartbeats_count_and_one_that_is_given_up_too() {
+        let round_trips = RoundTrips::default();
+        assert!(round_trips.timer::<Moment>(2, Lane::Heartbeat, &RPCTypes::Vote).is_none());
+        assert!(round_trips.timer::<Moment>(2, Lane::Append, &RPCTypes::AppendEntries).is_none());
+        let heartbeat = || round_trips.timer::<Moment>(2, Lane::Heartbeat, &RPCTypes::AppendEntries).unwrap();
+        drop(heartbeat());
+        assert!(round_trips.of(2).is_some());
+        heartbeat().fail();
+        assert_eq!(round_trips.of(2), None);
+    }
+
+    #[test]
+    fn a_change_is_told_once() {
+        let mut verdict = Verdict::default();
+        let told = [20, 25, 26, 40, 20, 13, 12, 25].map(|took| verdict.judge(ms(took), ms(50)));
+        assert_eq!(told, [false, false, true, false, false, false, true, false]);
+    }
+}

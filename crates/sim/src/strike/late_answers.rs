@@ -1,0 +1,125 @@
+//! Answers that reach a leader when another one has long been elected, one by one, with clients that ask it in between.
+//!
+//! A leader sends an entry, all others accept it, and all their answers are under way when it is cut off. Each answer is true,
+//! and is proof that it led when that entry was sent. It must not be taken for proof of anything later.
+
+use super::becomes;
+use crate::{
+    client::{Ask, Client, Told},
+    oracle::Fact,
+    plan::{Fault, Kind},
+    world::World,
+};
+use fairhold_types::{NodeId, SessionNumber};
+use http::{Method, StatusCode};
+use openraft_rt::AsyncRuntime;
+use openraft_rt_sim::SimRuntime;
+use rand::RngExt;
+use std::time::Duration;
+
+/// For how long the answers of all others are waited for.
+const SENT_WITHIN: Duration = Duration::from_secs(1);
+/// For how long another leader is waited for: the old one gives its requests up after 2 s.
+const ELECTED_WITHIN: Duration = Duration::from_millis(1_500);
+/// How long after that the first answer arrives, at most.
+const LATER_MAX_MS: u64 = 700;
+/// How many clients' rounds there are between two answers, at most, and how long each takes, at most.
+const ASKED_MAX: u32 = 3;
+const PAUSE_MAX_MS: u64 = 15;
+/// How long the session lives that is renewed at the old leader: its end must come within the story.
+const TTL: Duration = Duration::from_millis(1_200);
+
+/// A session that is kept alive at the old leader only.
+struct Session {
+    id: String,
+    number: SessionNumber,
+}
+
+/// Strikes whoever leads.
+pub(super) async fn strike(world: &World, fault: Fault) {
+    let Some(old) = world.leader() else { return };
+    let mut client = Client::new(world.clone(), format!("late-{}", fault.at.as_millis()), seed(fault));
+    let Some(session) = open_session(&mut client, old).await else { return };
+    let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != old).collect();
+    world.net.hold_answers(old);
+    drop(SimRuntime::spawn(write(world.clone(), old, client.key())));
+    let all_held = || {
+        let held = world.net.held_answers(old);
+        others.iter().all(|other| held.contains(other))
+    };
+    let ways: Vec<(NodeId, NodeId)> = others.iter().flat_map(|other| [(old, *other), (*other, old)]).collect();
+    if !others.is_empty() && becomes(SENT_WITHIN, all_held).await {
+        ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+        if let Some(next) = next_leader(world, &others).await
+            && write(world.clone(), next, client.key()).await
+        {
+            world.tally.fault(Kind::LateAnswers.name());
+            // The later it is acknowledged, the more does a renewal promise that the new leader knows nothing of.
+            client.idle(LATER_MAX_MS).await;
+            release(&mut client, old, &session).await;
+        }
+        SimRuntime::sleep(fault.lasts).await;
+    }
+    world.net.open_door(old);
+    ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
+}
+
+/// Lets the answers in, in any order, and asks the old leader before each and after the last.
+async fn release(client: &mut Client, old: NodeId, session: &Session) {
+    loop {
+        for _ in 0..client.chance.random_range(1..=ASKED_MAX) {
+            drop(SimRuntime::spawn(read(client.world.clone(), old, client.key())));
+            drop(SimRuntime::spawn(renew(client.world.clone(), old, session.id.clone(), session.number)));
+            client.idle(PAUSE_MAX_MS).await;
+        }
+        let held = client.world.net.held_answers(old);
+        if held.is_empty() {
+            return;
+        }
+        let from = held[client.chance.random_range(0..held.len())];
+        client.world.net.let_in(old, from);
+    }
+}
+
+/// When it strikes is drawn from the story's seed, so this is too.
+fn seed(fault: Fault) -> u64 {
+    u64::try_from(fault.at.as_micros()).unwrap_or(u64::MAX)
+}
+
+async fn next_leader(world: &World, others: &[NodeId]) -> Option<NodeId> {
+    let leads = |id: &NodeId| world.running(*id).is_some_and(|running| running.node.is_leader());
+    becomes(ELECTED_WITHIN, || others.iter().any(leads)).await;
+    others.iter().copied().find(leads)
+}
+
+async fn open_session(client: &mut Client, at: NodeId) -> Option<Session> {
+    let body = format!("{{\"ttl\":\"{}ms\",\"name\":\"{}\"}}", TTL.as_millis(), client.name);
+    let ask = Ask::new(Method::POST, "/v1/sessions").header("idempotency-key", client.key());
+    let told = client.once_at(at, &ask.header("content-type", "application/json").body(body)).await?;
+    Some(Session { id: told.field("id").to_owned(), number: SessionNumber(told.number("number")?) })
+}
+
+/// Whether it was acknowledged.
+async fn write(world: World, at: NodeId, value: String) -> bool {
+    let client = Client::new(world, format!("write-{value}"), 0);
+    let ask = Ask::new(Method::PUT, "/v1/nodes/late").header("idempotency-key", value.clone()).body(value);
+    is_acknowledged(client.once_at(at, &ask).await)
+}
+
+async fn read(world: World, at: NodeId, name: String) {
+    let client = Client::new(world, format!("read-{name}"), 0);
+    // Its freshness is judged where it is told.
+    drop(client.once_at(at, &Ask::new(Method::GET, "/v1/nodes/late")).await);
+}
+
+async fn renew(world: World, at: NodeId, id: String, session: SessionNumber) {
+    let client = Client::new(world, format!("renew-{session}"), 0);
+    let told = client.once_at(at, &Ask::new(Method::POST, format!("/v1/sessions/{id}/keepalive"))).await;
+    if let Some(told) = told.filter(|told| told.status == StatusCode::OK) {
+        client.world.oracle.told(&Fact::Renewed { session, sent: told.sent, ttl: TTL });
+    }
+}
+
+fn is_acknowledged(told: Option<Told>) -> bool {
+    told.is_some_and(|told| told.status.is_success())
+}
