@@ -79,6 +79,7 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
         permits: view.permits,
         position: view.in_the_way.as_ref().map(|in_the_way| in_the_way.position),
         waits_for: view.waits_for.map(|holder| contender(holder, Some(now))),
+        deadlock_checked: (view.token.is_none() && !view.deadlock_checked).then_some(false),
         estimate: view.in_the_way.as_ref().and_then(|in_the_way| in_the_way.estimate).map(duration::format),
         ahead: view.in_the_way.into_iter().flat_map(|in_the_way| in_the_way.ahead).map(|one| ahead(one, Some(now))).collect(),
         queued_at: view.queued_at.to_rfc3339(),
@@ -220,6 +221,7 @@ mod tests {
             meta: dto::Meta::new(),
             in_the_way: None,
             waits_for: None,
+            deadlock_checked: true,
             queued_at: WallMillis(1_000),
             held_since,
             expires_in: held_since.map(|_| Duration::from_secs(30)),
@@ -254,6 +256,16 @@ mod tests {
             serde_json::json!({"number": 7, "owner": "ci-7", "since": "1970-01-01T00:00:01.000Z", "token": 9, "held_for": "4s"});
         assert_eq!(json["waits_for"], waits_for);
         assert_eq!((&json["ahead"][0]["meta"]["build"], &json["estimate"]), (&"7".into(), &"40s".into()));
+    }
+
+    #[test]
+    fn a_wait_that_was_not_searched_for_deadlocks_says_so_until_it_is_over() {
+        let shown = |token, deadlock_checked| {
+            let view = GrantView { deadlock_checked, ..view(token) };
+            serde_json::to_value(grant(view, WallMillis(5_000))).unwrap().get("deadlock_checked").cloned()
+        };
+        assert_eq!(shown(None, false), Some(false.into()));
+        assert_eq!((shown(None, true), shown(Some(42), false)), (None, None));
     }
 
     #[test]

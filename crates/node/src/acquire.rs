@@ -309,6 +309,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             meta: acquire.meta.clone(),
             in_the_way: None,
             waits_for: None,
+            deadlock_checked: true,
             queued_at: at,
             held_since: Some(at),
             expires_in: self.own_timeout(),

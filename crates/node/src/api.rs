@@ -251,6 +251,8 @@ pub struct GrantView {
     pub in_the_way: Option<InTheWay>,
     /// The number of the one it waits for, with the owner, while it waits; none where many readers stand between the two.
     pub waits_for: Option<HolderFacts>,
+    /// Whether it was checked that no circle of waiters keeps it waiting for ever.
+    pub deadlock_checked: bool,
     /// When it queued.
     pub queued_at: WallMillis,
     /// When it was granted.

@@ -35,6 +35,7 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         meta: contender.meta.clone(),
         in_the_way: None,
         waits_for: None,
+        deadlock_checked: contender.deadlock_checked,
         queued_at: contender.queued_at,
         held_since: contender.held_since,
         expires_in: None,

@@ -73,6 +73,9 @@ pub struct Grant {
     /// Those ahead and 1, while it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
+    /// `false` while it waits and nobody checked whether it waits in a circle: too many wait for one another there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadlock_checked: Option<bool>,
     /// The one that it waits for, while it waits; left out where more than 64 readers wait between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,

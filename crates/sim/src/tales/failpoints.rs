@@ -153,7 +153,7 @@ fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given
     let slow = Act::Delay(Duration::from_millis(2_500));
     on_three_nodes(&plan(vec![point(Point::RaftProposeForward, slow, 0)]), async |world| {
         if world.leader() == Some(SLOW) {
-            world.running(SLOW).unwrap().node.hand_over(2, TIMEOUT).await.unwrap();
+            world.running(SLOW).unwrap().node.hand_over(2, None, TIMEOUT).await.unwrap();
             until(TIMEOUT, "another leads", || world.leader() == Some(2)).await;
         }
         let shared = |id| {
@@ -167,7 +167,7 @@ fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given
         }
         let (host, node) = (world.host(SLOW).unwrap(), world.running(SLOW).unwrap().node);
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
-        let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), wait, TIMEOUT).await });
+        let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), None, wait, TIMEOUT).await });
         let upgrading = || {
             let state = world.running(2).unwrap().replica.state();
             state.contender(live(&world, 1).unwrap()).is_some_and(|contender| contender.upgrading)
