@@ -64,6 +64,7 @@ pub(crate) fn grant() -> GrantView {
         meta: Meta::new(),
         in_the_way: None,
         waits_for: None,
+        deadlock_checked: true,
         queued_at: NOW,
         held_since: Some(NOW),
         expires_in: Some(Duration::from_secs(30)),
