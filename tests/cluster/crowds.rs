@@ -76,20 +76,44 @@ struct Figures {
     /// The leader's: steps that it applied, and processor time in seconds.
     steps: f64,
     cpu: f64,
+    /// How many syncs of the log took no longer than each of these bounds, in seconds, at each node.
+    syncs: Vec<Buckets>,
+}
+
+/// Of a histogram: each bound, and how many are within it.
+type Buckets = Vec<(f64, f64)>;
+
+/// The buckets of the log's syncs, as a page of metrics has them.
+fn syncs(page: &str) -> Buckets {
+    let buckets =
+        page.lines().filter_map(|line| line.strip_prefix("fairhold_storage_sync_seconds_bucket{le=\"")?.split_once("\"} "));
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("no number: {text}"));
+    buckets.map(|(bound, count)| (number(bound.trim_start_matches('+')), number(count))).collect()
 }
 
 impl Figures {
     async fn of(cluster: &Cluster, leader: usize) -> Figures {
-        let mut figures = Figures { term: 0.0, steps: 0.0, cpu: 0.0 };
+        let mut figures = Figures { term: 0.0, steps: 0.0, cpu: 0.0, syncs: Vec::new() };
         for node in 0..NODES {
             let page = cluster.client(node).send_to(node, &Call::get("/metrics")).await.expect("it runs").expect_status(200);
             figures.term = figures.term.max(value(&page.text, "fairhold_raft_term"));
+            figures.syncs.push(syncs(&page.text));
             if node == leader {
                 figures.steps = value(&page.text, "fairhold_raft_apply_steps_total");
                 figures.cpu = value(&page.text, "fairhold_process_cpu_seconds_total");
             }
         }
         figures
+    }
+
+    /// A bound that the slowest sync of all nodes kept to since then, in milliseconds.
+    fn slowest_sync_since(&self, before: &Figures) -> f64 {
+        let bound = |(now, then): (&Buckets, &Buckets)| {
+            let more: Vec<f64> = now.iter().zip(then).map(|(now, then)| now.1 - then.1).collect();
+            let all = more.last().copied().unwrap_or_default();
+            now.iter().zip(&more).find(|(_, more)| **more >= all).map_or(0.0, |(bucket, _)| bucket.0)
+        };
+        self.syncs.iter().zip(&before.syncs).map(bound).fold(0.0, f64::max) * 1_000.0
     }
 }
 
@@ -102,10 +126,11 @@ impl Stage {
         bystanders.go_on().await;
         report("Waits in milliseconds, each as: 99 of 100 are shorter / the longest.");
         report(&format!(
-            "| while | took | steps | CPU of the leader | term | rounds | {} | the longest, more than at rest |",
+            "| while | took | steps | CPU of the leader | slowest sync, within | term | rounds | {} | \
+             the longest, more than at rest |",
             Waits::heads()
         ));
-        report(&format!("|{}", "---|".repeat(14)));
+        report(&format!("|{}", "---|".repeat(15)));
         Stage { cluster, bystanders, leader, rest: None, most: (f64::MIN, String::new()) }
     }
 
@@ -135,8 +160,10 @@ impl Stage {
         let more = self.rest.as_ref().map(|rest| waits.longer_than(rest));
         let more = more.map(|(more, which)| format!("{more:+.1}: {which}")).unwrap_or_default();
         let (steps, cpu, columns) = (after.steps - before.steps, after.cpu - before.cpu, waits.columns());
-        let (term, rounds) = (after.term, waits.count());
-        report(&format!("| {what} | {took:.1?} | {steps} | {cpu:.1} s | {term} | {rounds} | {columns} | {more} |"));
+        let (term, rounds, sync) = (after.term, waits.count(), after.slowest_sync_since(&before));
+        report(&format!(
+            "| {what} | {took:.1?} | {steps} | {cpu:.1} s | {sync:.0} ms | {term} | {rounds} | {columns} | {more} |"
+        ));
         assert_eq!(before.term, term, "a new term: somebody stood for election while: {what}");
         (done, waits)
     }
@@ -262,6 +289,8 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
     let held = |number| json!({"lock": format!("expiring/{number}"), "lock_delay": "1s"});
     fill::acquire(&client, &expiring, sizes.expiring, held).await;
     renewing.abort();
+    // What its locks cost is over before it ends.
+    stage.bystanders.go_on().await;
     let expired = eventually("the session has expired, and its locks are free", LONG, || async {
         let session = client.send(&Call::get(&format!("/v1/sessions/{}?limit=1", expiring.number))).await;
         let page = client.once(&Call::get("/metrics")).await.expect_status(200);

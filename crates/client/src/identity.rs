@@ -1,7 +1,7 @@
 //! Which cluster this client belongs to, and when it last answered.
 //!
 //! Not everything that answers at an address is a node of the cluster: a login page of a network, a load balancer's default page,
-//! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps the
+//! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps
 //! the first id that it sees (or the id that its program named) and takes any other answer for silence: another node is asked.
 
 use crate::{clock::Moment, endpoints::Endpoint, exchange::Reply};
