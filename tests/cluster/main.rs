@@ -19,6 +19,7 @@ mod bad_input;
 mod batches;
 mod bench;
 mod commands;
+mod crowds;
 mod curl;
 mod deadlocks;
 #[cfg(feature = "failpoints")]
