@@ -31,6 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// A tick that comes later than this found the process paused or starved, and so deaf to keepalives: all deadlines move by as
 /// much.
 const TICK_LATE: Duration = Duration::from_millis(200);
+/// The longest pause after a verdict that may have to be followed by another one.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How long the proof of leadership before a verdict may take.
 const BARRIER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -251,13 +253,15 @@ async fn expire<RT: AsyncRuntime>(
     false
 }
 
-/// Proposes a verdict, and says whether there may be more to do of its kind.
+/// Proposes a verdict, and says whether there may be more to do of its kind. That is known after a pause as long as the verdict
+/// took: verdicts that follow one another leave half of the time to everybody else.
 async fn carry_out<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,
     leadership: Leadership,
     chore: Chore,
 ) -> bool {
+    let asked = RT::Instant::now();
     let answer = match failpoint!(NodeChorePropose, RT) {
         Ok(()) => replica.propose_alone(chore.command(), leadership).await,
         Err(_) => Err(NotProposed::NoLeader.into()),
@@ -265,6 +269,9 @@ async fn carry_out<RT: AsyncRuntime>(
     if let Err(error) = &answer {
         // Nothing is lost: whoever leads then reaches the same verdict again.
         tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");
+    }
+    if answer.is_ok() {
+        RT::sleep(asked.elapsed().min(PAUSE_MAX)).await;
     }
     clock.with(|verdicts| verdicts.done(&chore, answer.as_ref().ok())).unwrap_or(false)
 }

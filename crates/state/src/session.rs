@@ -12,6 +12,9 @@ use crate::{
 use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
 use std::{collections::BTreeSet, sync::Arc};
 
+/// A session with no more grants and ephemeral nodes than this goes at once, whatever else is pending.
+const SMALL_SESSION: usize = 8;
+
 impl Change<'_> {
     pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
@@ -85,10 +88,13 @@ impl Change<'_> {
     }
 
     /// The session is gone from here on. What it owned goes now, as much as one command may do, and the rest with later ones;
-    /// until then it is dead (`visible`).
+    /// until then it is dead (`visible`). Where other work is pending, all that a session with much owned goes later: sessions
+    /// that end at the same time must not be a piece each.
     fn end_session_by(&mut self, number: SessionNumber, how: SessionEnd) -> Effect {
+        let owns_much = self.state.grant_count(number) + self.state.ephemeral_count(number) > SMALL_SESSION;
+        let goes_later = owns_much && self.state.has_pending();
         self.forget_session(number);
-        let (locks, done) = self.end_some_of(number, &how);
+        let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_of(number, &how) };
         if !done {
             self.leave(Pending::EndSession { session: number, how });
         }
