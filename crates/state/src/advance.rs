@@ -1,6 +1,12 @@
 //! Who comes next: grants are given, in order, to all whose turn has come.
 
-use crate::{State, apply::Change, command::Event, pending::Pending, record::LockSettings};
+use crate::{
+    State,
+    apply::Change,
+    command::Event,
+    pending::Pending,
+    record::{Contender, LockSettings},
+};
 use fairhold_types::{
     FencingToken, GrantNumber, LockName,
     planted::{self, Bug},
@@ -84,14 +90,16 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The first holder or the first of those who wait, where its session has ended: it is in nobody's way.
+    /// The first holder or the first of those who wait, where its session has ended: it is in nobody's way. One that lost another
+    /// of its locks is left to the pieces of that break.
     fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {
         if self.index.ending.is_empty() {
             return None;
         }
         let queue = self.index.queues.get(lock)?;
         let first = [queue.holders.get_min().copied(), queue.waiting.get_min().map(|place| place.number())];
-        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(|first| self.is_dead(first)))
+        let is_left = |first: &Contender| !first.cooling && self.is_ending(first.session);
+        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(is_left))
     }
 
     /// The first of those who wait, where it can be granted now.

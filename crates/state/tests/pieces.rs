@@ -8,11 +8,13 @@ mod random;
 
 use fairhold_state::{
     State,
-    command::{Command, Condition, Rejection, SessionKey},
+    command::{Acquire, Break, Claimant, Command, Condition, Meta, OpenSession, Rejection, SessionKey, Want, WriteKey},
     read::GrantStatus,
+    record::Contender,
 };
 use fairhold_types::{
-    FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::NODES_REMOVED_MAX, time::WallMillis,
+    FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits::NODES_REMOVED_MAX,
+    time::WallMillis,
 };
 use random::{Commands, Profile};
 use std::collections::BTreeSet;
@@ -181,6 +183,10 @@ fn check_pending(state: &State) -> Checked {
             let token = contender.granted_at.map(|revision| FencingToken(revision.0));
             let fenced = token.is_none_or(|token| state.verify_fence(&lock, token, Some(&contender.grant)).is_err());
             ensure(fenced, || format!("the token of #{}, which is dead, passes", contender.number))?;
+            let living = |holder: &&Contender| state.token_of(holder) == token;
+            let of_another = state.lock(&lock).holders.iter().any(living);
+            let fenced = of_another || token.is_none_or(|token| state.verify_fence(&lock, token, None).is_err());
+            ensure(fenced, || format!("the token of #{}, which is dead, passes for anybody", contender.number))?;
             let ended = contender.ids().all(|id| matches!(state.grant(&id), GrantStatus::Ended(_)));
             ensure(ended, || format!("#{} is dead and not ended", contender.number))?;
         }
@@ -274,6 +280,68 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
     Ok(with_pending)
 }
 
+/// The same for readers, who are many, and of one more lock.
+fn shared(mut acquire: Acquire, lock: &LockName) -> Acquire {
+    if acquire.value.is_none() {
+        let other = (!acquire.reentrant && acquire.wants.iter().all(|want| want.lock != *lock)).then(|| lock.clone());
+        acquire.wants.extend(other.map(|lock| Want { lock, mode: Mode::Shared }));
+        acquire.wants.iter_mut().for_each(|want| want.mode = Mode::Shared);
+        (acquire.limit, acquire.permits) = (None, 1);
+    }
+    acquire
+}
+
+/// Locks are broken and sessions end faster than the pieces come.
+fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
+    let piece_steps = 4 + seed % 40;
+    let mut state = State::with_piece_steps(piece_steps);
+    let profile = [Profile::Several, Profile::Readers, Profile::Mixed, Profile::Semaphore][seed as usize % 4];
+    let (mut commands, mut chance) = (Commands::new(seed, profile), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = |below: u64| {
+        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (chance >> 33) % below
+    };
+    let (mut trace, mut several) = (Vec::new(), 0);
+    for step in 0..steps {
+        let at = WallMillis(step as u64);
+        let sessions: Vec<SessionNumber> = state.sessions().map(|session| session.number).collect();
+        let session = sessions.get(random(sessions.len().max(1) as u64) as usize).copied().unwrap_or_default();
+        let command = match random(60) {
+            0..4 => Command::Continue { at },
+            4..10 => {
+                let key = WriteKey { key: GrantId::from_ulid(u128::MAX - step as u128), fingerprint: [9; 16] };
+                let (lock, by) = (locks()[random(4) as usize].clone(), "admin".to_owned());
+                Command::Break(Break { key, lock, by, reason: "stuck".to_owned(), at })
+            }
+            10 => Command::ExpireSession { session, at },
+            11 => Command::EndSession { session, by: "admin".to_owned(), reason: "no more".to_owned(), at },
+            12..14 => {
+                let (id, name) = (SessionId(step as u128 + 1_000), String::new());
+                Command::OpenSession(OpenSession { key: None, id, timeout_ms: 1_000, name, meta: Meta::new(), at })
+            }
+            _ => match commands.next(&state) {
+                Command::Acquire(mut acquire) if random(4) > 0 => {
+                    let owner = state.session(session).and_then(|session| session.id);
+                    acquire.claimant = owner.map_or(acquire.claimant, Claimant::Session);
+                    Command::Acquire(shared(acquire, &locks()[random(4) as usize]))
+                }
+                command => command,
+            },
+        };
+        trace.push(serde_json::to_string(&command).expect("a command can be printed"));
+        let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.apply(command)));
+        let checked = || {
+            let applied = applied.map_err(|_| "it panicked".to_owned())?;
+            bounded("it", applied.steps, piece_steps)?;
+            check_pending(&state)
+        };
+        checked().map_err(|what| format!("seed {seed} ({profile:?}), step {step}: {what}\n{}", trace.join("\n")))?;
+        several += usize::from(state.pending_count() > 1);
+    }
+    drain(&mut state, piece_steps).map_err(|what| format!("seed {seed}, at the end: {what}\n{}", trace.join("\n")))?;
+    Ok(several)
+}
+
 fn seeds() -> std::ops::Range<u64> {
     let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
     0..if long { 2_000 } else { 140 }
@@ -301,4 +369,16 @@ fn what_is_pending_is_right_for_everybody_in_between() {
         }
     }
     assert!(with_pending > 5_000, "only {with_pending} states had something pending");
+}
+
+#[test]
+fn locks_that_are_broken_and_sessions_that_end_all_at_once_get_along() {
+    let mut several = 0;
+    for seed in seeds() {
+        match many_ends_at_once(seed, 400) {
+            Ok(count) => several += count,
+            Err(what) => panic!("{what}"),
+        }
+    }
+    assert!(several > 2_000, "only {several} states had several pieces of work pending");
 }
