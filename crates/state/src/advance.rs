@@ -23,7 +23,7 @@ impl Change<'_> {
     pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
         let mut locks: BTreeSet<LockName> = locks.into_iter().collect();
         while let Some(lock) = locks.pop_first() {
-            if self.state.index.breaking.contains_key(&lock) {
+            if self.is_still_broken(&lock) {
                 continue;
             }
             self.finish_upgrade(&lock);
@@ -45,8 +45,22 @@ impl Change<'_> {
         }
     }
 
+    /// Whether some hold a lock yet that lost it. The last of them may have gone with their sessions: then that is done, and a
+    /// newcomer finds the lock free.
+    fn is_still_broken(&mut self, lock: &LockName) -> bool {
+        let Some(number) = self.state.index.breaking.get(lock).copied() else { return false };
+        let held = self.state.index.queues.get(lock).is_some_and(|queue| !queue.holders.is_empty());
+        if !held {
+            self.finish(number);
+        }
+        held
+    }
+
     /// Leaves it to later commands to grant those of a lock whose turn has come.
     fn leave_advance(&mut self, lock: LockName) {
+        if self.is_still_broken(&lock) {
+            return;
+        }
         let advancing = self.state.index.advancing.contains(&lock);
         if !advancing && self.state.index.queues.contains_key(&lock) {
             self.leave(Pending::Advance { lock });
