@@ -16,6 +16,7 @@ use fairhold_types::{
     FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits::NODES_REMOVED_MAX,
     time::WallMillis,
 };
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use random::{Commands, Profile};
 use std::collections::BTreeSet;
 
@@ -280,38 +281,37 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
     Ok(with_pending)
 }
 
-/// The same for readers, who are many, and of one more lock.
-fn shared(mut acquire: Acquire, lock: &LockName) -> Acquire {
-    if acquire.value.is_none() {
-        let other = (!acquire.reentrant && acquire.wants.iter().all(|want| want.lock != *lock)).then(|| lock.clone());
-        acquire.wants.extend(other.map(|lock| Want { lock, mode: Mode::Shared }));
-        acquire.wants.iter_mut().for_each(|want| want.mode = Mode::Shared);
-        (acquire.limit, acquire.permits) = (None, 1);
+/// Has it share what it wants, and one more lock: readers are many.
+fn share(acquire: &mut Acquire, lock: LockName) {
+    if acquire.value.is_some() {
+        return;
     }
-    acquire
+    if !acquire.reentrant && acquire.wants.iter().all(|want| want.lock != lock) {
+        acquire.wants.push(Want { lock, mode: Mode::Shared });
+    }
+    acquire.wants.iter_mut().for_each(|want| want.mode = Mode::Shared);
+    (acquire.limit, acquire.permits) = (None, 1);
 }
 
 /// Locks are broken and sessions end faster than the pieces come.
 fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
     let piece_steps = 4 + seed % 40;
     let mut state = State::with_piece_steps(piece_steps);
-    let profile = [Profile::Several, Profile::Readers, Profile::Mixed, Profile::Semaphore][seed as usize % 4];
-    let (mut commands, mut chance) = (Commands::new(seed, profile), seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut random = |below: u64| {
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (chance >> 33) % below
-    };
+    let mut rng = StdRng::seed_from_u64(seed);
+    let profiles = [Profile::Several, Profile::Readers, Profile::Mixed, Profile::Semaphore];
+    let profile = profiles[rng.random_range(0..profiles.len())];
+    let mut commands = Commands::new(seed, profile);
     let (mut trace, mut several) = (Vec::new(), 0);
     for step in 0..steps {
         let at = WallMillis(step as u64);
         let sessions: Vec<SessionNumber> = state.sessions().map(|session| session.number).collect();
-        let session = sessions.get(random(sessions.len().max(1) as u64) as usize).copied().unwrap_or_default();
-        let command = match random(60) {
+        let session = sessions.get(rng.random_range(0..=sessions.len())).copied().unwrap_or_default();
+        let lock = locks()[rng.random_range(0..LOCKS.len())].clone();
+        let mut command = match rng.random_range(0..60) {
             0..4 => Command::Continue { at },
             4..10 => {
                 let key = WriteKey { key: GrantId::from_ulid(u128::MAX - step as u128), fingerprint: [9; 16] };
-                let (lock, by) = (locks()[random(4) as usize].clone(), "admin".to_owned());
-                Command::Break(Break { key, lock, by, reason: "stuck".to_owned(), at })
+                Command::Break(Break { key, lock: lock.clone(), by: "admin".to_owned(), reason: "stuck".to_owned(), at })
             }
             10 => Command::ExpireSession { session, at },
             11 => Command::EndSession { session, by: "admin".to_owned(), reason: "no more".to_owned(), at },
@@ -319,15 +319,16 @@ fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
                 let (id, name) = (SessionId(step as u128 + 1_000), String::new());
                 Command::OpenSession(OpenSession { key: None, id, timeout_ms: 1_000, name, meta: Meta::new(), at })
             }
-            _ => match commands.next(&state) {
-                Command::Acquire(mut acquire) if random(4) > 0 => {
-                    let owner = state.session(session).and_then(|session| session.id);
-                    acquire.claimant = owner.map_or(acquire.claimant, Claimant::Session);
-                    Command::Acquire(shared(acquire, &locks()[random(4) as usize]))
-                }
-                command => command,
-            },
+            _ => commands.next(&state),
         };
+        if let Command::Acquire(acquire) = &mut command
+            && rng.random_bool(0.75)
+        {
+            if let Some(owner) = state.session(session).and_then(|session| session.id) {
+                acquire.claimant = Claimant::Session(owner);
+            }
+            share(acquire, lock);
+        }
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
         let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.apply(command)));
         let checked = || {

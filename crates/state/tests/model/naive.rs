@@ -308,10 +308,15 @@ impl Naive {
         match stand.changes.iter().find(|(known, _)| *known == key.key) {
             Some((_, fingerprint)) if *fingerprint == key.fingerprint => Ok(true),
             Some(_) => other_request(),
+            None if self.was_written(key) => Ok(true),
             None if self.is_used(&key.key) => other_request(),
             None if Some(key.key) <= stand.changes_floor => Err(Rejection::Forgotten),
             None => Ok(false),
         }
+    }
+
+    fn was_written(&self, key: &WriteKey) -> bool {
+        self.past.iter().any(|(id, _, past)| *id == key.key && matches!(past, Past::Write(of, _) if *of == key.fingerprint))
     }
 
     /// Remembers that a request has changed a grant; says whether there was a key.
