@@ -220,7 +220,7 @@ impl Change<'_> {
     }
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: Keeper) {
-        // A session that has ended remembers nothing, also where its grants end for another reason before its pieces come to them.
+        // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
         let lives = self.state.sessions.contains_key(&contender.session);
         for id in contender.ids() {
             match keeper {

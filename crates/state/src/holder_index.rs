@@ -16,7 +16,7 @@ type Owner = (SessionNumber, Option<Arc<str>>);
 /// The holders of one lock. Cooling ones are left out: their tokens are dead, and nobody adds a hold to them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HolderIndex {
-    /// The grants that hold with each token. Those of one token were granted by one command, and that grants some hundreds at most.
+    /// The grants that hold with each token. Those of one token were granted by one command: they are some hundreds at most.
     tokens: OrdSet<(FencingToken, GrantNumber)>,
     /// The grants of each owner, the one with the most permits first.
     owners: OrdMap<Owner, OrdSet<(Reverse<u32>, GrantNumber)>>,
