@@ -18,12 +18,16 @@ use std::{
     cell::Cell,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Panics at one place in the log after which a command is left out.
 const PANICS_MAX: u8 = 2;
-/// Defects that are noted. The oldest go first.
+/// Defects that are noted. The oldest go first, but none that is met again after a restart: without its note the command would
+/// panic once more, its note would take another's place, and so on for ever.
 const NOTED_MAX: usize = 64;
 /// After so many defects in verdicts of one kind, the leader's clock reaches no more of that kind: each of them is another
 /// command, and the next one would panic too.
@@ -109,6 +113,8 @@ impl DefectBook for NoDefectBook {
 pub(crate) struct Defects {
     book: Arc<dyn DefectBook>,
     noted: Mutex<Vec<Defect>>,
+    /// The last log entry of the snapshot with which the machine began: what comes after it is applied again at each start.
+    begins_after: AtomicU64,
     /// How many are left out.
     pub(crate) left_out: Gauge,
 }
@@ -127,7 +133,12 @@ impl Defects {
         let noted = book.load()?;
         let left_out = Gauge::default();
         left_out.set(count(&noted));
-        Ok(Defects { book, noted: Mutex::new(noted), left_out })
+        Ok(Defects { book, noted: Mutex::new(noted), begins_after: AtomicU64::new(0), left_out })
+    }
+
+    /// The machine begins with a snapshot that ends with this log entry.
+    pub(crate) fn begin_after(&self, index: u64) {
+        self.begins_after.store(index, Ordering::Relaxed);
     }
 
     /// All that is noted, oldest first.
@@ -194,8 +205,13 @@ impl Defects {
                     version: VERSION.to_owned(),
                 }),
             }
-            let surplus = noted.len().saturating_sub(NOTED_MAX);
-            noted.drain(..surplus);
+            let begins_after = self.begins_after.load(Ordering::Relaxed);
+            let mut surplus = noted.len().saturating_sub(NOTED_MAX);
+            noted.retain(|defect| {
+                let goes = surplus > 0 && (defect.passed || defect.index <= begins_after);
+                surplus -= usize::from(goes);
+                !goes
+            });
             self.book.save(&noted)
         };
         tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node starts again");
@@ -217,12 +233,12 @@ impl Defects {
         if !self.has_left_out() {
             return None;
         }
-        let noted = self.locked();
-        let mut ours = noted.iter().filter(|defect| defect.is_left_out() && defect.version == VERSION).peekable();
-        ours.peek()?;
-        let (fingerprint, kind) = (fingerprint(command), kind(command));
-        let (same, alike): (Vec<_>, Vec<_>) =
-            ours.filter(|defect| defect.kind == kind).partition(|defect| defect.fingerprint == fingerprint);
+        let (noted, kind) = (self.locked(), kind(command));
+        let ours = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
+        // A fingerprint costs as much as the command is long.
+        noted.iter().find(ours)?;
+        let fingerprint = fingerprint(command);
+        let (same, alike): (Vec<_>, Vec<_>) = noted.iter().filter(ours).partition(|defect| defect.fingerprint == fingerprint);
         let too_many = is_verdict(command) && alike.len() >= VERDICTS_MAX;
         (!same.is_empty() || too_many).then_some(fingerprint)
     }
@@ -270,8 +286,21 @@ fn count(noted: &[Defect]) -> i64 {
 
 /// The command's variant, as the code names it.
 fn kind(command: &Command) -> String {
-    let text = format!("{command:?}");
-    text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default().to_owned()
+    let mut word = FirstWord(String::new());
+    // It ends with an error where the word ends: a command can be long.
+    fmt::write(&mut word, format_args!("{command:?}")).ok();
+    word.0
+}
+
+/// Takes the first word that is written to it, and no more.
+struct FirstWord(String);
+
+impl fmt::Write for FirstWord {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let word = text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default();
+        self.0.push_str(word);
+        if word.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
 }
 
 /// The first bytes of a hash over the command but for its time, which is another at each try.
@@ -412,11 +441,36 @@ mod tests {
     #[test]
     fn only_the_newest_are_noted_and_messages_have_an_end() {
         let life = Defects::load(Arc::<Paper>::default()).unwrap();
+        life.begin_after(1_000);
         for index in 0..NOTED_MAX as u64 + 5 {
             drop(life.give_up(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
         }
         let noted = life.noted();
         assert_eq!((noted.len(), noted[0].index), (NOTED_MAX, 5));
         assert_eq!(noted[0].message.len(), MESSAGE_BYTES_MAX);
+    }
+
+    /// A node that starts again applies all entries since its snapshot. Each of them panics that is not left out.
+    #[test]
+    fn however_many_commands_panic_since_a_snapshot_the_node_comes_to_the_end_of_its_log() {
+        let (paper, entries) = (Arc::<Paper>::default(), NOTED_MAX as u64 * 2);
+        for _ in 0..=entries * u64::from(PANICS_MAX) {
+            let life = Defects::load(paper.clone()).unwrap();
+            let left_out = |index: &u64| {
+                let command = close(u128::from(*index), 0);
+                life.in_entry(*index) == [0] && matches!(life.meet(*index, 0, &command), Place::LeftOut { .. })
+            };
+            match (1..=entries).find(|index| !left_out(index)) {
+                Some(index) => drop(life.give_up(index, 0, &"planted")),
+                None => return,
+            }
+        }
+        panic!("it starts again and again");
+    }
+
+    #[test]
+    fn the_kind_of_a_command_is_its_first_word() {
+        let kinds = [kind(&close(1, 2)), kind(&Command::Forget { through: Revision(3) })];
+        assert_eq!(kinds, ["CloseSession", "Forget"]);
     }
 }

@@ -84,6 +84,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
     fn new(state: State, applied: Option<u64>, defects: Defects) -> Self {
         let (publish, progress) =
             Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), work: 0, items: items(&state) });
+        defects.begin_after(applied.unwrap_or(0));
         Shared {
             state: RwLock::new(state),
             publish: Mutex::new(publish),

@@ -1,6 +1,12 @@
 //! Who comes next: grants are given, in order, to all whose turn has come.
 
-use crate::{State, apply::Change, command::Event, pending::Pending, record::LockSettings};
+use crate::{
+    State,
+    apply::Change,
+    command::Event,
+    pending::Pending,
+    record::{Contender, LockSettings},
+};
 use fairhold_types::{
     FencingToken, GrantNumber, LockName,
     planted::{self, Bug},
@@ -17,7 +23,7 @@ impl Change<'_> {
     pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
         let mut locks: BTreeSet<LockName> = locks.into_iter().collect();
         while let Some(lock) = locks.pop_first() {
-            if self.state.index.breaking.contains_key(&lock) {
+            if self.is_still_broken(&lock) {
                 continue;
             }
             self.finish_upgrade(&lock);
@@ -39,8 +45,22 @@ impl Change<'_> {
         }
     }
 
+    /// Whether some hold a lock yet that lost it. The last of them may have gone with their sessions: then that is done, and a
+    /// newcomer finds the lock free.
+    fn is_still_broken(&mut self, lock: &LockName) -> bool {
+        let Some(number) = self.state.index.breaking.get(lock).copied() else { return false };
+        let held = self.state.index.queues.get(lock).is_some_and(|queue| !queue.holders.is_empty());
+        if !held {
+            self.finish(number);
+        }
+        held
+    }
+
     /// Leaves it to later commands to grant those of a lock whose turn has come.
     fn leave_advance(&mut self, lock: LockName) {
+        if self.is_still_broken(&lock) {
+            return;
+        }
         let advancing = self.state.index.advancing.contains(&lock);
         if !advancing && self.state.index.queues.contains_key(&lock) {
             self.leave(Pending::Advance { lock });
@@ -84,14 +104,16 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The first holder or the first of those who wait, where its session has ended: it is in nobody's way.
+    /// The first holder or the first of those who wait, where its session has ended: it is in nobody's way. One that lost another
+    /// of its locks is left to the pieces of that break.
     fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {
         if self.index.ending.is_empty() {
             return None;
         }
         let queue = self.index.queues.get(lock)?;
         let first = [queue.holders.get_min().copied(), queue.waiting.get_min().map(|place| place.number())];
-        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(|first| self.is_dead(first)))
+        let is_left = |first: &Contender| !first.cooling && self.is_ending(first.session);
+        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(is_left))
     }
 
     /// The first of those who wait, where it can be granted now.

@@ -43,15 +43,20 @@ impl Change<'_> {
     }
 
     /// Makes a shared holder the only one, or has it wait for that. Again, while it waits: a newer attempt, which is the one that
-    /// counts. The same request again, after it was given up: nothing.
+    /// counts. The same request again, after it was given up: nothing, also where another one waits by then.
     pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let repeated = self.changed_before(number, key)?;
         let contender = self.contender(number);
         let lock = contender.lock.clone();
+        let named = key.map(|key| key.key);
         if contender.upgrading {
+            if repeated && contender.upgrade_key != named {
+                return Ok(Effect::Unchanged(Outcome::Nothing));
+            }
             self.remember_change(number, key.filter(|_| !repeated));
-            self.contender_mut(number).upgrade_attempt += 1;
+            let contender = self.contender_mut(number);
+            (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
             return Ok(Effect::Changed(self.converting(number, &grant)));
         }
         if contender.mode == Mode::Exclusive {
@@ -68,7 +73,7 @@ impl Change<'_> {
         self.remember_change(number, key);
         let contender = self.contender_mut(number);
         contender.deadlock_checked = checked;
-        contender.upgrade_attempt += 1;
+        (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
         self.advance(&lock);

@@ -220,9 +220,11 @@ impl Change<'_> {
     }
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: Keeper) {
+        // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
+        let lives = self.state.sessions.contains_key(&contender.session);
         for id in contender.ids() {
             match keeper {
-                Keeper::Session if !contender.anonymous => self.remember_in_session(contender.session, id, reason),
+                Keeper::Session if !contender.anonymous && lives => self.remember_in_session(contender.session, id, reason),
                 Keeper::Session | Keeper::Table => self.state.memory.remember(id, self.revision, Remembered::Grant(reason)),
             }
         }

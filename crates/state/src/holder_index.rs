@@ -16,8 +16,8 @@ type Owner = (SessionNumber, Option<Arc<str>>);
 /// The holders of one lock. Cooling ones are left out: their tokens are dead, and nobody adds a hold to them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HolderIndex {
-    /// How many grants of a session hold with that token.
-    tokens: OrdMap<(FencingToken, SessionNumber), u32>,
+    /// The grants that hold with each token. Those of one token were granted by one command: they are some hundreds at most.
+    tokens: OrdSet<(FencingToken, GrantNumber)>,
     /// The grants of each owner, the one with the most permits first.
     owners: OrdMap<Owner, OrdSet<(Reverse<u32>, GrantNumber)>>,
 }
@@ -25,19 +25,14 @@ pub(crate) struct HolderIndex {
 impl HolderIndex {
     fn add(&mut self, holder: &Contender) {
         let Some(token) = holder.token() else { return };
-        *self.tokens.entry((token, holder.session)).or_default() += 1;
+        self.tokens.insert((token, holder.number));
         self.owners.entry(owner_of(holder)).or_default().insert((Reverse(holder.permits), holder.number));
     }
 
     fn remove(&mut self, holder: &Contender) {
         // A holder that cools has no token any more: the revision of its grant is what it had.
         let Some(revision) = holder.granted_at else { return };
-        let key = (FencingToken(revision.0), holder.session);
-        match self.tokens.get(&key).copied() {
-            None => {}
-            Some(0 | 1) => drop(self.tokens.remove(&key)),
-            Some(more) => drop(self.tokens.insert(key, more - 1)),
-        }
+        self.tokens.remove(&(FencingToken(revision.0), holder.number));
         let owner = owner_of(holder);
         if let Some(grants) = self.owners.get_mut(&owner) {
             grants.remove(&(Reverse(holder.permits), holder.number));
@@ -47,15 +42,15 @@ impl HolderIndex {
         }
     }
 
-    /// The sessions of those who hold with that token.
-    pub(crate) fn sessions_with(&self, token: FencingToken) -> impl Iterator<Item = SessionNumber> + '_ {
-        let range = (token, SessionNumber(0))..=(token, SessionNumber(u64::MAX));
-        self.tokens.range(range).map(|((_, session), _)| *session)
+    /// The grants that hold with that token.
+    pub(crate) fn with_token(&self, token: FencingToken) -> impl Iterator<Item = GrantNumber> + '_ {
+        let range = (token, GrantNumber(0))..=(token, GrantNumber(u64::MAX));
+        self.tokens.range(range).map(|(_, number)| *number)
     }
 
-    /// All tokens with the sessions of those who hold with them, the newest token first.
-    pub(crate) fn newest_tokens(&self) -> impl Iterator<Item = (FencingToken, SessionNumber)> + '_ {
-        self.tokens.iter().rev().map(|(key, _)| *key)
+    /// All who hold, the newest token first.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = GrantNumber> + '_ {
+        self.tokens.iter().rev().map(|(_, number)| *number)
     }
 
     /// Of an owner's grants the one with the most permits; among equals the oldest.

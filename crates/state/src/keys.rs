@@ -153,6 +153,8 @@ impl Change<'_> {
         let keys = &self.contender(number).keys;
         match self.state.use_of(&key.key) {
             KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
+            // The grant has dropped it for a newer one; the fingerprint names the grant.
+            KeyUse::Remembered(_, Remembered::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
             KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
             KeyUse::Free => self.require_memory().map(|()| false),
             KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {

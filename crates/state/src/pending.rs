@@ -137,7 +137,12 @@ impl Change<'_> {
         {
             self.state.pending.last = number;
             match self.piece(number, pending) {
-                Some(rest) => drop(self.state.pending.work.insert(number, rest)),
+                // It may have been finished by what it let go on.
+                Some(rest) => {
+                    if let Some(left) = self.state.pending.work.get_mut(&number) {
+                        *left = rest;
+                    }
+                }
                 None => self.finish(number),
             }
             self.step(1);
@@ -145,7 +150,8 @@ impl Change<'_> {
         Effect::Changed(Outcome::Done)
     }
 
-    fn finish(&mut self, number: u64) {
+    /// Drops work of which nothing is left.
+    pub(crate) fn finish(&mut self, number: u64) {
         if let Some(done) = self.state.pending.work.remove(&number) {
             self.state.index.forget_pending(&done);
         }

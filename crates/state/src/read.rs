@@ -12,6 +12,9 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 
+/// Of so many holders it is looked whether they have ended, for the token that a refusal names: there can be very many of them.
+const NEWEST_LOOKED_AT_MAX: usize = 500;
+
 /// What an id of a grant leads to.
 #[derive(Debug)]
 pub enum GrantStatus<'a> {
@@ -203,18 +206,22 @@ impl State {
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => false,
-            Some(index) => index.sessions_with(token).any(|session| !self.is_ending(session)),
+            Some(index) => index.with_token(token).any(|number| self.living_token(lock, number) == Some(token)),
             None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
         }
     }
 
-    /// The newest token of those who hold a lock now.
+    /// The newest token of those who hold a lock now, where it is found among so many of the newest.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,
-            Some(index) => index.newest_tokens().find(|(_, session)| !self.is_ending(*session)).map(|(token, _)| token),
+            Some(index) => index.newest().take(NEWEST_LOOKED_AT_MAX).find_map(|number| self.living_token(lock, number)),
             None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
         }
+    }
+
+    fn living_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
+        self.contender_in(lock, number).and_then(|holder| self.token_of(holder))
     }
 
     /// The holders of a lock that has no index of them, because they are few.

@@ -311,6 +311,8 @@ pub struct Contender {
     pub first_over: bool,
     /// How often a request waited to make it the only holder: the newest attempt is the one that counts.
     pub upgrade_attempt: u64,
+    /// The key of the newest of these requests, where it had one.
+    pub upgrade_key: Option<GrantId>,
     /// The keys of the requests that changed its mode or its timeout.
     pub keys: ChangeKeys,
     /// Whether it was checked that its waiting ends. It was not where the search would have looked at too much.

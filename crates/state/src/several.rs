@@ -39,6 +39,7 @@ pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNum
         more: Vec::new(),
         first_over: false,
         upgrade_attempt: 0,
+        upgrade_key: None,
         keys: ChangeKeys::default(),
         deadlock_checked: true,
         max_hold_ms: acquire.max_hold_ms,

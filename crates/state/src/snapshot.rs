@@ -4,12 +4,12 @@
 
 use crate::{
     State,
-    command::{Command, Operation},
+    command::{Command, Meta, Operation, OperationResult},
     history::Past,
     holder_index::HOLDERS_SCANNED_MAX,
     index::{Index, Queue},
     memory::{Memory, Remembered},
-    pending::Pending,
+    pending::{Pending, SessionEnd},
     record::{Role, Session, Znode},
     statistics::Statistics,
     tree::Tree,
@@ -31,6 +31,9 @@ const BLOCK_BYTES: usize = 512 * 1024;
 
 /// About what an item needs besides its value: enough to size blocks by.
 const ITEM_BYTES: usize = 256;
+
+/// What an operation's result needs besides its path.
+const RESULT_BYTES: usize = 8;
 
 /// What is remembered of an id is some thirty bytes long.
 const REMEMBERED_IN_AN_ITEM: usize = 8;
@@ -92,16 +95,67 @@ enum Item {
 }
 
 impl Item {
+    /// At least about as many bytes as it is written in: all that callers make long is counted.
     fn size(&self) -> usize {
         ITEM_BYTES
             + match self {
-                Item::Node(path, node) => path.as_str().len() + node.value.len(),
-                Item::Session(session) => session.ended.len() * 24,
-                Item::Header(_) | Item::Remembered(..) | Item::Pending(..) => 0,
+                Item::Header(_) => 0,
+                Item::Node(path, node) => path.as_str().len() + node.value.len() + node.role.size(),
+                Item::Session(session) => session.ended.len() * 24 + session.name.len() + size_of_meta(&session.meta),
+                Item::Remembered(_, _, what) => what.size(),
+                Item::Pending(_, pending) => pending.size(),
                 Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
                 Item::Statistics(lock, _) => lock.as_str().len(),
             }
     }
+}
+
+impl Role {
+    fn size(&self) -> usize {
+        let Role::Contender(contender) = self else { return 0 };
+        let others: usize = contender.others.iter().map(|want| ITEM_BYTES + want.lock.as_str().len()).sum();
+        let holds = contender.more.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
+        let revoked = contender.revoked.as_ref().map_or(0, |revoked| revoked.by.len() + revoked.reason.len());
+        let keys = contender.keys.iter().count() * ITEM_BYTES;
+        let texts = contender.lock.as_str().len() + contender.owner.text.len() + size_of_meta(&contender.meta);
+        ITEM_BYTES + others + holds.sum::<usize>() + revoked + keys + texts
+    }
+}
+
+impl Remembered {
+    fn size(&self) -> usize {
+        match self {
+            Remembered::Grant(_) | Remembered::Session => 0,
+            Remembered::Broken { note } => note.len(),
+            Remembered::Write { results, .. } => {
+                let path = |result: &OperationResult| match result {
+                    OperationResult::Created { path } => path.as_str().len(),
+                    OperationResult::Put { .. }
+                    | OperationResult::Set { .. }
+                    | OperationResult::Deleted { .. }
+                    | OperationResult::Checked { .. } => 0,
+                };
+                results.iter().map(|result| RESULT_BYTES + path(result)).sum()
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn size(&self) -> usize {
+        match self {
+            Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => by.len() + reason.len(),
+            Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
+            Pending::Break { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
+            Pending::Revoke { lock, word, .. } => lock.as_str().len() + word.by.len() + word.reason.len(),
+            Pending::Refit { lock, by, .. } => lock.as_str().len() + by.len(),
+            Pending::Advance { lock } => lock.as_str().len(),
+        }
+    }
+}
+
+fn size_of_meta(meta: &Meta) -> usize {
+    meta.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 impl State {
@@ -144,7 +198,7 @@ impl State {
                 size += item.size();
                 block.push(item);
             }
-            // An item is at most a value of 1 MiB and a path, so a block stays far below the codec's limit.
+            // An item is at most some MiB, a grant of very many holds, so a block stays far below the codec's limit.
             (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
                 Err(error) => unreachable!("a block of {size} bytes could not be encoded: {error}"),
@@ -248,8 +302,11 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Lifetime, Transact};
-    use fairhold_types::time::WallMillis;
+    use crate::command::{Lifetime, Transact, WriteKey};
+    use fairhold_types::{
+        limits::{PATH_BYTES_MAX, TRANSACTION_STEPS_MAX},
+        time::WallMillis,
+    };
 
     fn writes(count: usize, bytes: usize) -> Command {
         let put = |number| Operation::Put {
@@ -260,6 +317,30 @@ mod tests {
         };
         let then = (0..count).map(put).collect();
         Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
+    }
+
+    /// The results of sequential creates have their paths, and are remembered for a minute.
+    #[test]
+    fn what_is_remembered_of_large_transactions_goes_into_many_small_blocks() {
+        let mut state = State::new();
+        let parent = Path::parse(&format!("/{}", "p".repeat(PATH_BYTES_MAX - 32))).unwrap();
+        for key in 0..70 {
+            let create = Operation::CreateSequential {
+                parent: parent.clone(),
+                prefix: String::new(),
+                value: Vec::new().into(),
+                parents: true,
+                lifetime: Lifetime::Persistent,
+            };
+            let key = Some(WriteKey { key: GrantId::from_ulid(key), fingerprint: [0; 16] });
+            let then = vec![create; TRANSACTION_STEPS_MAX];
+            let write = Transact { key, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) };
+            state.apply(Command::Transact(write)).answer.result.unwrap();
+        }
+        let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+        let largest = blocks.iter().map(Vec::len).max().unwrap_or(0);
+        assert!(largest < 4 * BLOCK_BYTES, "a block has {largest} bytes");
+        assert!(State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap() == state);
     }
 
     #[test]

@@ -8,12 +8,15 @@ mod random;
 
 use fairhold_state::{
     State,
-    command::{Command, Condition, Rejection, SessionKey},
+    command::{Acquire, Break, Claimant, Command, Condition, Meta, OpenSession, Rejection, SessionKey, Want, WriteKey},
     read::GrantStatus,
+    record::Contender,
 };
 use fairhold_types::{
-    FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::NODES_REMOVED_MAX, time::WallMillis,
+    FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, limits::NODES_REMOVED_MAX,
+    time::WallMillis,
 };
+use rand::{RngExt, SeedableRng, rngs::StdRng};
 use random::{Commands, Profile};
 use std::collections::BTreeSet;
 
@@ -181,6 +184,10 @@ fn check_pending(state: &State) -> Checked {
             let token = contender.granted_at.map(|revision| FencingToken(revision.0));
             let fenced = token.is_none_or(|token| state.verify_fence(&lock, token, Some(&contender.grant)).is_err());
             ensure(fenced, || format!("the token of #{}, which is dead, passes", contender.number))?;
+            let living = |holder: &&Contender| state.token_of(holder) == token;
+            let of_another = state.lock(&lock).holders.iter().any(living);
+            let fenced = of_another || token.is_none_or(|token| state.verify_fence(&lock, token, None).is_err());
+            ensure(fenced, || format!("the token of #{}, which is dead, passes for anybody", contender.number))?;
             let ended = contender.ids().all(|id| matches!(state.grant(&id), GrantStatus::Ended(_)));
             ensure(ended, || format!("#{} is dead and not ended", contender.number))?;
         }
@@ -274,6 +281,68 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
     Ok(with_pending)
 }
 
+/// Has it share what it wants, and one more lock: readers are many.
+fn share(acquire: &mut Acquire, lock: LockName) {
+    if acquire.value.is_some() {
+        return;
+    }
+    if !acquire.reentrant && acquire.wants.iter().all(|want| want.lock != lock) {
+        acquire.wants.push(Want { lock, mode: Mode::Shared });
+    }
+    acquire.wants.iter_mut().for_each(|want| want.mode = Mode::Shared);
+    (acquire.limit, acquire.permits) = (None, 1);
+}
+
+/// Locks are broken and sessions end faster than the pieces come.
+fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
+    let piece_steps = 4 + seed % 40;
+    let mut state = State::with_piece_steps(piece_steps);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let profiles = [Profile::Several, Profile::Readers, Profile::Mixed, Profile::Semaphore];
+    let profile = profiles[rng.random_range(0..profiles.len())];
+    let mut commands = Commands::new(seed, profile);
+    let (mut trace, mut several) = (Vec::new(), 0);
+    for step in 0..steps {
+        let at = WallMillis(step as u64);
+        let sessions: Vec<SessionNumber> = state.sessions().map(|session| session.number).collect();
+        let session = sessions.get(rng.random_range(0..=sessions.len())).copied().unwrap_or_default();
+        let lock = locks()[rng.random_range(0..LOCKS.len())].clone();
+        let mut command = match rng.random_range(0..60) {
+            0..4 => Command::Continue { at },
+            4..10 => {
+                let key = WriteKey { key: GrantId::from_ulid(u128::MAX - step as u128), fingerprint: [9; 16] };
+                Command::Break(Break { key, lock: lock.clone(), by: "admin".to_owned(), reason: "stuck".to_owned(), at })
+            }
+            10 => Command::ExpireSession { session, at },
+            11 => Command::EndSession { session, by: "admin".to_owned(), reason: "no more".to_owned(), at },
+            12..14 => {
+                let (id, name) = (SessionId(step as u128 + 1_000), String::new());
+                Command::OpenSession(OpenSession { key: None, id, timeout_ms: 1_000, name, meta: Meta::new(), at })
+            }
+            _ => commands.next(&state),
+        };
+        if let Command::Acquire(acquire) = &mut command
+            && rng.random_bool(0.75)
+        {
+            if let Some(owner) = state.session(session).and_then(|session| session.id) {
+                acquire.claimant = Claimant::Session(owner);
+            }
+            share(acquire, lock);
+        }
+        trace.push(serde_json::to_string(&command).expect("a command can be printed"));
+        let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| state.apply(command)));
+        let checked = || {
+            let applied = applied.map_err(|_| "it panicked".to_owned())?;
+            bounded("it", applied.steps, piece_steps)?;
+            check_pending(&state)
+        };
+        checked().map_err(|what| format!("seed {seed} ({profile:?}), step {step}: {what}\n{}", trace.join("\n")))?;
+        several += usize::from(state.pending_count() > 1);
+    }
+    drain(&mut state, piece_steps).map_err(|what| format!("seed {seed}, at the end: {what}\n{}", trace.join("\n")))?;
+    Ok(several)
+}
+
 fn seeds() -> std::ops::Range<u64> {
     let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
     0..if long { 2_000 } else { 140 }
@@ -301,4 +370,16 @@ fn what_is_pending_is_right_for_everybody_in_between() {
         }
     }
     assert!(with_pending > 5_000, "only {with_pending} states had something pending");
+}
+
+#[test]
+fn locks_that_are_broken_and_sessions_that_end_all_at_once_get_along() {
+    let mut several = 0;
+    for seed in seeds() {
+        match many_ends_at_once(seed, 400) {
+            Ok(count) => several += count,
+            Err(what) => panic!("{what}"),
+        }
+    }
+    assert!(several > 2_000, "only {several} states had several pieces of work pending");
 }

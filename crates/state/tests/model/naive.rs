@@ -85,6 +85,7 @@ pub(crate) struct Stand {
     /// The first hold was given back.
     first_over: bool,
     upgrade_attempt: u64,
+    upgrade_key: Option<GrantId>,
     /// The keys of what changed it, and the newest that was dropped.
     changes: Vec<(GrantId, [u8; 16])>,
     changes_floor: Option<GrantId>,
@@ -307,10 +308,15 @@ impl Naive {
         match stand.changes.iter().find(|(known, _)| *known == key.key) {
             Some((_, fingerprint)) if *fingerprint == key.fingerprint => Ok(true),
             Some(_) => other_request(),
+            None if self.was_written(key) => Ok(true),
             None if self.is_used(&key.key) => other_request(),
             None if Some(key.key) <= stand.changes_floor => Err(Rejection::Forgotten),
             None => Ok(false),
         }
+    }
+
+    fn was_written(&self, key: &WriteKey) -> bool {
+        self.past.iter().any(|(id, _, past)| *id == key.key && matches!(past, Past::Write(of, _) if *of == key.fingerprint))
     }
 
     /// Remembers that a request has changed a grant; says whether there was a key.
@@ -929,6 +935,7 @@ impl Naive {
             more: Vec::new(),
             first_over: false,
             upgrade_attempt: 0,
+            upgrade_key: None,
             changes: Vec::new(),
             changes_floor: None,
             max_hold: acquire.max_hold_ms,
@@ -1113,10 +1120,17 @@ impl Naive {
     fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy, key: Option<&WriteKey>) -> Result<Outcome> {
         let stand = self.held(id)?;
         let repeated = self.changed_before(&stand, key)?;
+        let named = key.map(|key| key.key);
         let key = key.filter(|_| !repeated);
+        if stand.upgrading && repeated && stand.upgrade_key != named {
+            return Ok(Outcome::Nothing);
+        }
         if stand.upgrading {
             self.remember_change(stand.number, key);
-            self.alter(stand.number, |stand| stand.upgrade_attempt += 1);
+            self.alter(stand.number, |stand| {
+                stand.upgrade_attempt += 1;
+                stand.upgrade_key = named;
+            });
             return Ok(self.told_again(stand.number, id));
         }
         if stand.mode == Mode::Exclusive {
@@ -1148,6 +1162,7 @@ impl Naive {
         self.alter(stand.number, |stand| {
             stand.upgrading = true;
             stand.upgrade_attempt += 1;
+            stand.upgrade_key = named;
         });
         if !is_alone && self.is_stuck(&self.actor(&stand)) {
             return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
