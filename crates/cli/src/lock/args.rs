@@ -123,8 +123,9 @@ pub(crate) struct LockArgs {
 
     /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lock was taken away]
     ///
-    /// Where the lock could not be renewed, it has a third of --ttl at most. Where the lock was taken away, it runs on beside the
-    /// next holder for so long.
+    /// Where the lock could not be renewed, it is at most a third of --ttl.
+    ///
+    /// Where the lock was taken away, the command runs on beside the next holder for so long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 

@@ -81,8 +81,9 @@ pub(crate) struct ElectArgs {
 
     /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lead was taken away]
     ///
-    /// Where the lead could not be renewed, it has a third of --ttl at most. Where the lead was taken away, it runs on beside the
-    /// next leader for so long.
+    /// Where the lead could not be renewed, it is at most a third of --ttl.
+    ///
+    /// Where the lead was taken away, the command runs on beside the next leader for so long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 
