@@ -71,9 +71,10 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 pub(crate) async fn answer_in<RT: AsyncRuntime>(
     manner: Manner,
     node: Node<RT>,
-    call: AcquireCall,
+    mut call: AcquireCall,
     given: bool,
 ) -> Result<Response, Problem> {
+    call.acquire.id_given = given;
     match manner {
         Manner::Answer => answer_once(&node, call, given).await,
         Manner::Stream => hold::answer(node, call, given).await,
@@ -210,7 +211,8 @@ fn common_call(
         timeout: received.timeout,
         acquire: Acquire {
             grant,
-            id_given: received.key()?.is_some(),
+            // Where the server made it, `answer_in` says so.
+            id_given: true,
             wants,
             claimant,
             if_busy: IfBusy::Queue,
