@@ -45,7 +45,7 @@ struct Sizes {
 fn sizes() -> Sizes {
     let short =
         Sizes { holders: 2_000, readers: 800, waiters: 200, searched: 80, ephemerals: 6_000, locks: 6_000, expiring: 2_000 };
-    // The queues leave room for those who come later: 10,000 may wait.
+    // The queues leave room for later waiters: 10,000 may wait.
     let long = Sizes {
         holders: 100_000,
         readers: 40_000,
@@ -188,12 +188,12 @@ async fn read_again(client: Client, path: &str) {
     }
 }
 
-/// Those whom an order or an end is to hit.
+/// The grants and sessions that an administrator's act or an end is to hit.
 struct Crowd {
     own: Session,
     ephemerals: Session,
     locks: Session,
-    /// One of those who read the crowded book.
+    /// A reader of the crowded book.
     reader: Grant,
 }
 

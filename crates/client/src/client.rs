@@ -88,7 +88,7 @@ impl ClientBuilder {
         ClientBuilder { discover, ..self }
     }
 
-    /// Speaks to the cluster with this id alone. Without it: to the one whose node answers first. Name it where one of the
+    /// Uses the cluster with this id alone. Without it, the client uses the first cluster that answers. Name it where one of the
     /// addresses may be another cluster's one day: two programs that begin at different ones would hold the same lock at once.
     pub fn cluster_id(self, cluster: ClusterId) -> ClientBuilder {
         ClientBuilder { cluster: Some(cluster), ..self }
@@ -196,20 +196,20 @@ impl Client {
         Watch::new(self.clone())
     }
 
-    /// The id of the cluster that this client speaks to: of the one whose node answered first, if the program named none.
+    /// The id of the cluster that this client uses. If you named none, it is the first cluster that answered.
     /// Nothing before the first answer. It stays the same for this client's life: what another cluster says counts as silence.
     #[must_use]
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.0.identity.cluster()
     }
 
-    /// The addresses that are asked: those that the program gave, and those that the cluster named.
+    /// The addresses that the client uses: the ones that you gave, and the ones that the cluster named.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
         self.0.calls.endpoints.order(Prefer::Anybody).iter().map(Endpoint::to_string).collect()
     }
 
-    /// When the cluster last answered, and what went wrong since: also for who waits for a lock, which has no end of its own.
+    /// When the cluster last answered, and what went wrong since. Look at it while you wait for a lock without a time limit.
     #[must_use]
     pub fn contact(&self) -> Contact {
         self.0.identity.contact()

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// let locks = client.locks();
 /// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   page after page, or .page(…)
 /// let lock = locks.get("deploy").await?.value; //                  who holds it, and how many wait
-/// let queue = locks.queue("deploy").await?; //                     who waits, for whom, and when that was so; or queue_page(…)
+/// let queue = locks.queue("deploy").await?; //                     each waiter and what it waits for; or queue_page(…)
 /// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   what came since
 /// let past = locks.history("deploy", None).await?; //              who held it, and how that ended
 /// let current = locks.check_fence("deploy", 42, None).await?; //   whether a held grant has that token
@@ -66,8 +66,8 @@ impl Locks {
         ListLocks { locks: self.clone(), query: Vec::new() }
     }
 
-    /// Who holds a lock, all of them, and how many wait; a lock that was never used has no holders. Where there are very many,
-    /// they are read page after page, and the revision is that of the first page.
+    /// All holders of a lock, and the number of waiters. A lock that was never used has no holders. The client reads very many
+    /// holders page by page, and the revision is that of the first page.
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
@@ -91,7 +91,7 @@ impl Locks {
         self.read(page(&url(name, "")?, limit, cursor)).await?.as_of()
     }
 
-    /// All who stand in a lock, in order, holders first. Where there are very many, they are read page after page, and the
+    /// All contenders of a lock, in order, holders first. The client reads very many of them page by page, and the
     /// revision is that of the first page.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Locks {
         self.whole_queue(name, first).await
     }
 
-    /// One page of those who stand in a lock, at most so many, 1 to 1,000, beginning where an earlier one ended.
+    /// One page of a lock's contenders, at most so many, 1 to 1,000, beginning where an earlier page ended.
     ///
     /// # Errors
     /// As [`get`](Locks::get).

@@ -29,8 +29,8 @@ use tokio::{
     time::sleep,
 };
 
-/// News that are kept for those who do not listen yet: they may be faster than the answer to the acquire. Whoever comes for older
-/// ones looks at its grant.
+/// Events that are kept for grants without a listener yet: an event may be faster than the answer to the acquire. For older
+/// events, the new listener looks at its grant.
 const EARLY_MAX: usize = 1_024;
 
 /// How a single grant ended, if it did: what its guard looks at.
@@ -230,8 +230,8 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
     }
 }
 
-/// Looks which grants are left, where it can no longer be told which ended. They come page by page, in the order of their
-/// numbers: one that was there before and is on no page has ended.
+/// Reads which grants are left, where events no longer tell which ended. They come page by page, in the order of their numbers.
+/// A grant that was there before and is on no page has ended.
 async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease: &Lease) {
     let (inner, guarded, mut backoff) = (client.inner(), lookout.guarded(), Backoff::new());
     let (mut left, mut cursor) = (BTreeSet::new(), None::<String>);
@@ -261,7 +261,7 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
     }
 }
 
-/// Looks at one grant, of which news may have been passed over, until its state is known. To be run as a task.
+/// Reads one grant, whose events may have been dropped, until its state is known. Runs as a task.
 pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lookout: Arc<Lookout>, lease: Lease) {
     let (inner, mut backoff) = (client.inner(), Backoff::new());
     let call = Call::new(Method::GET, format!("/v1/grants/{id}"));

@@ -1,4 +1,4 @@
-//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect for those who asked for it.
+//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect, where asked for.
 
 use crate::{
     answer,

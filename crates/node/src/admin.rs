@@ -54,7 +54,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(self.0.replica.read(|state| At { value: view::lock(state, &lock), revision: state.revision() }))
     }
 
-    /// Asks those who hold a lock to give it back. With a key it is asked once.
+    /// Asks the holders of a lock to give it back. With a key, it asks once.
     pub async fn revoke(&self, call: RevokeCall) -> Result<Revision, CallError> {
         let RevokeCall { key, lock, by, reason, timeout } = call;
         let deadline = RT::Instant::now() + timeout;

@@ -282,7 +282,7 @@ pub enum GrantLookup {
 /// A lock, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
-    /// A page of those who hold it.
+    /// A page of its holders.
     pub holders: Vec<QueueItem>,
     /// The holder behind which the next page begins; none after the last.
     pub next: Option<GrantNumber>,

@@ -164,7 +164,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// The answer to one whose upgrade was given up: who is in the way, where it has not come about all the same.
+    /// The answer to an upgrade that was given up: the contenders in its way, unless it succeeded after all.
     async fn still_shared(
         &self,
         grant: GrantId,

@@ -1,4 +1,4 @@
-//! Where a waiter stands, and who stands ahead of it. It is counted for everyone who asks, from the nearer end of the queue.
+//! The position of a waiter, and the contenders ahead of it. Each request counts it from the nearer end of the queue.
 
 use crate::{
     api::InTheWay,
@@ -20,18 +20,18 @@ pub(crate) fn farthest<'a>(
     positions.max_by_key(|(_, position)| *position)
 }
 
-/// Who stands ahead of a waiting grant in that queue.
+/// The contenders ahead of a waiting grant in that queue.
 pub(crate) fn of_grant<'a>(state: &State, locks: impl Iterator<Item = &'a LockName>, number: GrantNumber) -> Option<InTheWay> {
     farthest(state, locks, number).map(|(lock, position)| of(state, lock, position))
 }
 
-/// Who stands ahead of a position in a lock's queue.
+/// The contenders ahead of a position in a lock's queue.
 pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
     let count = usize::try_from(position.saturating_sub(1)).unwrap_or(usize::MAX).min(AHEAD_MAX);
     InTheWay { position, ahead: view::first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
 }
 
-/// Who holds a lock beside a holder that waits to be the only one.
+/// The other holders of a lock, for a holder that waits to be the only one.
 pub(crate) fn of_upgrade(state: &State, lock: &LockName, number: GrantNumber) -> InTheWay {
     let others = state.front(lock, AHEAD_MAX + 1).filter(|holder| holder.number != number && holder.granted_at.is_some());
     let position = state.lock_summary(lock).holders.max(1) as u64;

@@ -39,7 +39,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: view::lock_page(&state, name, page, count), revision: state.revision() })
     }
 
-    /// A page of those who stand in a lock, in order.
+    /// A page of a lock's contenders, in order.
     pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
         let state = self.fresh_copy(read).await?;
         let before = match page.after {

@@ -17,7 +17,7 @@ const LOOKED_AT_A_TURN: usize = 64;
 /// Entries that are counted in one turn, each of which costs a step.
 const COUNTED_A_TURN: usize = 8_192;
 
-/// Walks that take as long as the state is large and are under way at a time. Whoever comes on top waits for a place, without a
+/// Walks that take as long as the state is large and are under way at a time. One more waits for a place, without a
 /// copy.
 const WALKS_MAX: usize = 4;
 

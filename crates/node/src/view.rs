@@ -106,12 +106,12 @@ pub(crate) fn lock_page(state: &State, name: &LockName, page: PageQuery<GrantNum
     }
 }
 
-/// Those of a page that have not ended: what ended goes in pieces, and is nobody's business until it is gone.
+/// The contenders of a page that have not ended. Ended ones are removed in pieces, and are not shown in the meantime.
 fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterator<Item = &'e QueueEntry<'a>> {
     entries.iter().filter(|entry| !state.is_dead(entry.contender))
 }
 
-/// A page of a lock's queue, behind those of whom this is known.
+/// A page of a lock's queue. `before` is what is known of the contenders ahead of it.
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
     let (lock, usual) = (state.lock_summary(name), Usual::of(state, name));
     let (entries, has_more) = page.cut(state.queue_after(name, page.after, before));

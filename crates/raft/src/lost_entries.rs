@@ -104,7 +104,7 @@ pub(crate) async fn heartbeat<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: Append
             if core.lost.set(lost).is_ok() {
                 let core = core.clone();
                 drop(RT::spawn(async move {
-                    // Whoever sent this heartbeat may have stopped waiting for the answer while a disk was slow.
+                    // The leader may have stopped waiting for this answer while a disk was slow.
                     RT::sleep(TELLS_FOR).await;
                     stop(&core).await;
                 }));

@@ -144,7 +144,7 @@ impl Net {
         let mut inner = self.locked();
         let Some(held) = inner.gates.get_mut(&to) else { return };
         if let Some(oldest) = held.iter().position(|held| held.from == from) {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             held.remove(oldest).let_in.send(()).ok();
         }
     }

@@ -4,7 +4,7 @@ use crate::State;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// A digest in the making: of a part of the state at a time, so that whoever makes it can let others run in between.
+/// A digest in the making: of a part of the state at a time, so that the caller can let other tasks run in between.
 pub struct Digest<'a> {
     parts: Box<dyn Iterator<Item = Vec<u8>> + Send + 'a>,
     hasher: Sha256,

@@ -1,4 +1,4 @@
-//! A lock's history, page by page: those who hold it, then those who held it, the newest end first.
+//! A lock's history, page by page: its holders, then its former holders, the newest end first.
 
 use crate::{
     State,
@@ -33,9 +33,9 @@ pub enum When {
 /// One entry of a lock's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// Who held it, and since when.
+    /// The holder, and since when it held.
     pub holding: Holding,
-    /// How it ended; none for one who holds.
+    /// How it ended; none while it holds.
     pub ending: Option<Ending>,
 }
 
@@ -61,7 +61,7 @@ impl When {
 /// An entry with its place; `None` for what was looked at and does not belong to the listing.
 type Found = Option<(HistoryKey, HistoryEntry)>;
 
-/// A page in the making. It looks at so many entries at a time, and whoever makes it can let others run in between.
+/// A page in the making. It looks at so many entries at a time, and the caller can let other tasks run in between.
 pub struct HistoryListing<'a> {
     limit: usize,
     entries: Box<dyn Iterator<Item = Found> + Send + 'a>,
@@ -126,7 +126,7 @@ impl State {
         HistoryListing { limit: query.limit.clamp(1, PAGE_MAX), entries, found: Vec::new() }
     }
 
-    /// Those who hold a lock before a place in its history, the newest first.
+    /// The holders of a lock before a place in its history, the newest first.
     fn holders_before<'a>(&'a self, lock: &LockName, end: HistoryKey) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let queue = self.index.queues.get_key_value(lock).filter(|_| end.ended == HistoryKey::END.ended);
         queue.into_iter().flat_map(move |(lock, queue)| {

@@ -48,7 +48,7 @@ impl HolderIndex {
         self.tokens.range(range).map(|(_, number)| *number)
     }
 
-    /// All who hold, the newest token first.
+    /// All holders, the newest token first.
     pub(crate) fn newest(&self) -> impl Iterator<Item = GrantNumber> + '_ {
         self.tokens.iter().rev().map(|(_, number)| *number)
     }

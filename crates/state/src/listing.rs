@@ -100,7 +100,7 @@ pub struct LockPage {
     pub next: Option<LockKey>,
 }
 
-/// A page of the locks in the making. It looks at so many locks at a time, and whoever makes it can let others run in between.
+/// A page of the locks in the making. It looks at so many locks at a time, and the caller can let other tasks run in between.
 pub struct LockListing<'a> {
     state: &'a State,
     query: &'a LockQuery,

@@ -285,7 +285,7 @@ mod tests {
 
     const SESSION: SessionId = SessionId(7);
 
-    /// A contender, its position, and for whom it waits.
+    /// A contender, its position, and the contender that it waits for.
     type Shown = (GrantNumber, u64, Option<GrantNumber>);
 
     /// A state, and the same chances in each run.

@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// All who stand in a lock: those who hold it, then those who wait, in their order. It walks all of them.
+    /// All contenders of a lock: its holders, then its waiters, in order. It walks all of them.
     #[must_use]
     pub fn queue(&self, name: &LockName) -> Vec<QueueEntry<'_>> {
         self.queue_after(name, None, Before::default()).collect()
@@ -211,7 +211,7 @@ impl State {
         }
     }
 
-    /// The newest token of those who hold a lock now, where it is found among so many of the newest.
+    /// The newest token of a lock's holders, if one of the newest holders that it looks at has it.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,

@@ -189,7 +189,7 @@ pub struct QueueItem {
 pub struct Lock {
     /// Its name.
     pub lock: LockName,
-    /// A page of those who hold it.
+    /// A page of its holders.
     pub holders: Vec<QueueItem>,
     /// How many hold it.
     #[serde(default)]

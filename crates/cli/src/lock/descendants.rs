@@ -163,7 +163,7 @@ impl Descendants {
         }
     }
 
-    /// Kills all of them, again as long as new ones are found; says who is there still. That can be one that is just about to go.
+    /// Kills all of them, again as long as it finds new ones. Returns those that are still there; some may be about to end.
     pub(super) fn kill(&self) -> Vec<Left> {
         let mut outcomes = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
@@ -191,7 +191,7 @@ impl Descendants {
     }
 }
 
-/// Those that are there still, and what became of killing them.
+/// The processes that are still there, and the outcome of the attempt to kill them.
 fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Left> {
     let left = |process: Process| match outcomes.get(&process.key()) {
         Some(Err(Errno::PERM)) => {

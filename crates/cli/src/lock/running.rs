@@ -35,7 +35,7 @@ const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 /// When somebody is told that the lock is kept for what cannot be stopped.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
-/// How often is looked who is left: at first, and at most.
+/// The pause between two looks for processes that are left: the first, and the longest.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
 /// What the command has from SIGTERM to SIGKILL as long as the lock is held.

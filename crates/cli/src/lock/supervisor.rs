@@ -284,7 +284,7 @@ impl Supervisor {
         self.give_terminal_back();
         let code = self.code.unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
         if !self.is_alone {
-            // Who is left is the affair of `fairhold lock`, which has the lock.
+            // `fairhold lock` has the lock, and deals with the processes that are left.
             self.channel.say(Report::Ended(code)).await;
         } else if self.killing_since.is_some() {
             let left: Vec<Left> = self.descendants.kill();

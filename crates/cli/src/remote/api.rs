@@ -205,7 +205,7 @@ enum Tried {
     Nothing(String),
     /// It may have been done, or may yet be.
     Unknown(String),
-    /// Who answers there is no node of the cluster. Something in between may have passed the request on.
+    /// The server that answers there is not a node of the cluster. A server in between may have passed the request on.
     Stranger(String),
 }
 
@@ -310,7 +310,7 @@ impl Api {
         }
     }
 
-    /// Whether a node of the cluster answered that answered first; or one whose cluster has not formed yet.
+    /// Whether the answer comes from the cluster that answered first, or from a node whose cluster has not formed yet.
     fn is_known(&self, headers: &HeaderMap) -> bool {
         match headers.get(CLUSTER) {
             Some(named) => self.cluster.get_or_init(|| named.clone()) == named,

@@ -176,7 +176,7 @@ async fn who_is_no_node_of_the_cluster_answers_for_nothing() {
     for stranger in [&[PORTAL] as &'static [&'static str], &[LOGIN], &[OTHER_CLUSTER]] {
         let (stranger, node) = (Server::start(stranger).await, Server::start(&[DONE]).await);
         let api = Api::new(&connect(vec![stranger.url.clone(), node.url.clone()], 10 * SECOND)).unwrap();
-        // So that it knows its cluster, whoever is asked first then.
+        // It learns its cluster here, whichever server the next request goes to first.
         assert!(api.is_known(&HeaderMap::from_iter([(CLUSTER.parse().unwrap(), HeaderValue::from_static("7"))])));
         let reply = api.call(&Request::get("/v1/locks")).await.unwrap();
         assert_eq!((reply.body, stranger.heads().len()), (b"done".to_vec(), 1));
@@ -201,7 +201,7 @@ async fn where_only_strangers_answer_that_is_said_at_once() {
 fn what_is_left_behind_holds_up_no_command() {
     let connect = connect(vec!["http://127.0.0.1:1".to_owned()], SECOND);
     let args = crate::remote::RemoteArgs { connect, output: None };
-    // As a name server that does not answer holds up whoever looks a name up.
+    // A name server that does not answer delays a look-up in the same way.
     let (answer, answered) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     let command = std::thread::spawn(move || {

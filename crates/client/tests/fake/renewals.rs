@@ -57,7 +57,7 @@ async fn an_answer_that_does_not_name_what_was_renewed_keeps_nothing_alive() {
 #[tokio::test]
 async fn a_guard_lives_no_longer_than_the_answer_to_its_renewal_says() {
     let server = Server::start(|seen, before| match is_renewal(seen) {
-        // Somebody else who has the id set a shorter timeout.
+        // Another program with the same id set a shorter timeout.
         true if before == 0 => renewed(seen, "1s"),
         true => Act::Hang,
         false => besides(seen),

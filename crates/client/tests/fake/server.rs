@@ -31,7 +31,7 @@ pub(crate) enum Act {
     Answer(u16, &'static str, Value),
     /// The same after a while.
     Later(Duration, Value),
-    /// What somebody else answers, who is no node of this cluster.
+    /// The answer of a server that is not a node of this cluster.
     Stranger(u16, &'static str, String),
     Close,
     Hang,

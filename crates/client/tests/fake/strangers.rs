@@ -1,4 +1,4 @@
-//! Who answers at an address and is no node of the cluster: what it says counts for nothing.
+//! The client ignores the answer of a server that is not a node of its cluster.
 
 use crate::{
     SECOND,

@@ -10,7 +10,7 @@ pub struct BreakCall {
     pub key: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// Who asks, in words.
+    /// The administrator, in words.
     pub by: String,
     /// Why, in words; may be empty.
     pub reason: String,
@@ -31,20 +31,20 @@ pub struct SetLockCall {
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it that is given from now on; zero: as long as it likes.
     pub max_hold: Option<Duration>,
-    /// Who asks, in words.
+    /// The administrator, in words.
     pub by: String,
     /// How long the server may work on it.
     pub timeout: Duration,
 }
 
-/// An administrator's order to ask those who hold a lock to give it back.
+/// An administrator's request that the holders of a lock give it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevokeCall {
     /// Its idempotency key, where the caller gave one.
     pub key: Option<GrantId>,
     /// The lock.
     pub lock: LockName,
-    /// Who asks, in words.
+    /// The administrator, in words.
     pub by: String,
     /// Why, in words; may be empty.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! The votes for this node: who has been asked, who has said before that it would vote for it, and who has.
+//! The votes for this node: the nodes that were asked, that granted a Pre-Vote, and that voted.
 //!
 //! openraft waits for a vote for a fixed time, and drops what comes after it. A vote is good for as long as its term is the
 //! candidate's. So votes are counted here too, and where the deciding one came late, openraft is told of the majority.

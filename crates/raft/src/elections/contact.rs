@@ -24,7 +24,7 @@ struct Heard<I> {
 }
 
 struct Inner<I> {
-    /// The highest vote that was heard of. A message under an older one is of a leader who was deposed.
+    /// The highest vote that was heard of. A message under an older one is from a deposed leader.
     highest: Option<Vote<LeaderId>>,
     leader: Option<Heard<I>>,
     /// This leader seems to be dead, and has said nothing since.

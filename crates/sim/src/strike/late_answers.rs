@@ -35,7 +35,7 @@ struct Session {
     number: SessionNumber,
 }
 
-/// Strikes whoever leads.
+/// Strikes the leader.
 pub(super) async fn strike(world: &World, fault: Fault) {
     let Some(old) = world.leader() else { return };
     let mut client = Client::new(world.clone(), format!("late-{}", fault.at.as_millis()), seed(fault));
