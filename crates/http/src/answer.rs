@@ -19,7 +19,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer with a JSON body.
 pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
-    let bytes = serde_json::to_vec(body)
+    // Most answers fit, so that it does not grow step by step.
+    let mut bytes = Vec::with_capacity(512);
+    serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be written as JSON: {error}")))?;
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;

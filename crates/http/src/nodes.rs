@@ -276,8 +276,13 @@ fn stat(path: Path, node: &Znode) -> dto::Stat {
     }
 }
 
+/// How many headers tell of a node's stat.
+const STAT_HEADERS: usize = 11;
+
 fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
     let headers = response.headers_mut();
+    // Room for all of them, and for what every answer has, at once.
+    headers.reserve(STAT_HEADERS + 8);
     let mut add = |name: &'static str, value: HeaderValue| {
         headers.insert(HeaderName::from_static(name), value);
     };

@@ -11,7 +11,6 @@ use fairhold_types::{
     FencingToken, GrantNumber, LockName,
     planted::{self, Bug},
 };
-use std::collections::BTreeSet;
 
 /// What it costs to grant one lock of a grant.
 const GRANT_STEPS: u64 = 8;
@@ -21,8 +20,11 @@ impl Change<'_> {
     /// A grant of several locks takes them together, and then the contenders behind it in the other locks may go on too. What is
     /// more than one command may do is left to later ones.
     pub(crate) fn advance_all(&mut self, locks: impl IntoIterator<Item = LockName>) {
-        let mut locks: BTreeSet<LockName> = locks.into_iter().collect();
-        while let Some(lock) = locks.pop_first() {
+        // Sorted, and the next one is the last: most often it is one lock, for which a set costs more.
+        let mut locks: Vec<LockName> = locks.into_iter().collect();
+        locks.sort_unstable_by(|one, other| other.cmp(one));
+        locks.dedup();
+        while let Some(lock) = locks.pop() {
             if self.is_still_broken(&lock) {
                 continue;
             }
@@ -30,14 +32,14 @@ impl Change<'_> {
             loop {
                 if !self.has_room() {
                     self.leave_advance(lock);
-                    locks.into_iter().for_each(|lock| self.leave_advance(lock));
+                    locks.into_iter().rev().for_each(|lock| self.leave_advance(lock));
                     return;
                 }
                 if let Some(dead) = self.state.first_dead(&lock) {
-                    locks.extend(self.end_dead(dead).into_iter().filter(|other| *other != lock));
+                    add_others(&mut locks, self.end_dead(dead), &lock);
                     self.finish_upgrade(&lock);
                 } else if let Some(number) = self.state.first_grantable(&lock) {
-                    locks.extend(self.give(number).into_iter().filter(|other| *other != lock));
+                    add_others(&mut locks, self.give(number), &lock);
                 } else {
                     break;
                 }
@@ -100,6 +102,17 @@ impl Change<'_> {
         assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
         settings.last_token = Some(token);
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
+    }
+}
+
+/// Adds locks, each once, to those that are sorted from the last to the first.
+fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
+    for lock in more {
+        if lock != *but
+            && let Err(at) = locks.binary_search_by(|known| lock.cmp(known))
+        {
+            locks.insert(at, lock);
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl Change<'_> {
 
     /// Tells, once for each lock and command, that an administrator took it.
     pub(crate) fn tell_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
-        if self.broken.insert(lock.clone()) {
+        if self.broken.get_or_insert_default().insert(lock.clone()) {
             self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
         }
     }

@@ -33,7 +33,6 @@ impl Change<'_> {
     /// caller says to which session it was to belong, for that session's life.
     pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
         match self.state.use_of(&grant) {
-            KeyUse::Grant(number) if self.state.is_dead(self.contender(number)) => Ok(Effect::Unchanged(Outcome::Nothing)),
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
             KeyUse::Free => self.release_unknown(grant, session),
             KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
@@ -43,12 +42,16 @@ impl Change<'_> {
     }
 
     fn release_live(&mut self, number: GrantNumber, grant: GrantId) -> Effect {
-        if self.contender(number).holds() > 1 {
+        let contender = self.contender(number);
+        if self.state.is_dead(contender) {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        let reason = if contender.granted_at.is_some() { EndReason::Released } else { EndReason::Withdrawn };
+        if contender.holds() > 1 {
             self.end_hold(number, grant, EndReason::Released);
             return Effect::Changed(Outcome::Done);
         }
-        let held = self.contender(number).granted_at.is_some();
-        let locks = self.end_contender(number, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Session);
+        let locks = self.end_contender(number, reason, Keeper::Session);
         self.advance_all(locks);
         Effect::Changed(Outcome::Done)
     }
@@ -220,12 +223,17 @@ impl Change<'_> {
     }
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: Keeper) {
+        let session = contender.session;
         // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
-        let lives = self.state.sessions.contains_key(&contender.session);
+        let in_session = match keeper {
+            Keeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
+            Keeper::Table => false,
+        };
         for id in contender.ids() {
-            match keeper {
-                Keeper::Session if !contender.anonymous && lives => self.remember_in_session(contender.session, id, reason),
-                Keeper::Session | Keeper::Table => self.state.memory.remember(id, self.revision, Remembered::Grant(reason)),
+            if in_session {
+                self.remember_in_session(session, id, reason);
+            } else {
+                self.state.memory.remember(id, self.revision, Remembered::Grant(reason));
             }
         }
         contender.keys.iter().for_each(|key| self.remember_write(*key));

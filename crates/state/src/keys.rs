@@ -91,6 +91,7 @@ impl<'de> Deserialize<'de> for ChangeKeys {
 
 impl State {
     /// What an id or a key was used for.
+    #[inline]
     pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
         let index = &self.index;
         if let Some(number) = index.grants.get(key) {
@@ -121,6 +122,7 @@ impl State {
     }
 
     /// What came of it.
+    #[inline]
     fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),

@@ -19,7 +19,6 @@ use fairhold_types::{
     planted::{self, Bug},
     time::WallMillis,
 };
-use std::collections::BTreeSet;
 
 /// What it costs to forget a lock.
 const FORGET_STEPS: u64 = 4;
@@ -273,16 +272,19 @@ impl State {
 }
 
 fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
-    let names: BTreeSet<&LockName> = acquire.wants.iter().map(|want| &want.lock).collect();
+    let wants = &acquire.wants;
+    let too_many = wants.len() > limits::LOCKS_TOGETHER_MAX;
+    let named_before = |at: usize| wants[..at].iter().any(|other| other.lock == wants[at].lock);
+    let twice = !too_many && (1..wants.len()).any(named_before);
     let election = acquire.value.is_some();
     let unsupported = [
-        ("a lock with a contender's name", names.iter().any(|name| name.is_reserved())),
-        ("taking no lock, or one twice", names.is_empty() || names.len() != acquire.wants.len()),
-        ("taking so many locks at once", names.len() > limits::LOCKS_TOGETHER_MAX),
-        ("a reentrant hold of several locks", acquire.reentrant && acquire.wants.len() > 1),
-        ("an election of several names", election && acquire.wants.len() > 1),
+        ("a lock with a contender's name", wants.iter().any(|want| want.lock.is_reserved())),
+        ("taking no lock, or one twice", wants.is_empty() || twice),
+        ("taking so many locks at once", too_many),
+        ("a reentrant hold of several locks", acquire.reentrant && wants.len() > 1),
+        ("an election of several names", election && wants.len() > 1),
         ("a reentrant hold of an election", election && acquire.reentrant),
-        ("an election that is shared", election && acquire.wants.iter().any(|want| want.mode == Mode::Shared)),
+        ("an election that is shared", election && wants.iter().any(|want| want.mode == Mode::Shared)),
         ("an election with a limit", election && acquire.limit.is_some_and(|limit| limit > 1)),
     ];
     match unsupported.into_iter().find(|(_, asked)| *asked) {

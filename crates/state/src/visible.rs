@@ -13,6 +13,7 @@ use fairhold_types::{EndReason, FencingToken, LockName, Path, SessionNumber};
 
 impl State {
     /// A node that is there for others.
+    #[inline]
     pub(crate) fn visible(&self, path: &Path) -> Option<&Znode> {
         self.tree.get(path).filter(|node| !self.is_orphan(node))
     }

@@ -37,7 +37,7 @@ fn vote(term: u64) -> Vote {
 
 /// An entry whose content tells its index, of about `commands` times 25 bytes.
 fn entry(term: u64, index: u64, commands: usize) -> Entry {
-    let command = Command::Abandon { grant: GrantId::from_ulid(7), attempt: index, at: WallMillis(1_800_000_000_000) };
+    let command = Command::Abandon { grant: GrantId::from_ulid(u128::MAX), attempt: index, at: WallMillis(1_800_000_000_000) };
     Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch(vec![command; commands])) }
 }
 

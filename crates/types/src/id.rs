@@ -100,7 +100,7 @@ macro_rules! hex128 {
                 if serializer.is_human_readable() {
                     serializer.serialize_str(&self.to_hex())
                 } else {
-                    self.0.to_be_bytes().serialize(serializer)
+                    serializer.serialize_u128(self.0)
                 }
             }
         }
@@ -110,7 +110,7 @@ macro_rules! hex128 {
                 if deserializer.is_human_readable() {
                     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
                 } else {
-                    <[u8; 16]>::deserialize(deserializer).map(|bytes| $name(u128::from_be_bytes(bytes)))
+                    u128::deserialize(deserializer).map($name)
                 }
             }
         }
@@ -213,7 +213,7 @@ impl Serialize for GrantId {
         if serializer.is_human_readable() {
             serializer.collect_str(self)
         } else {
-            (self.form == Form::Uuid, self.value.to_be_bytes()).serialize(serializer)
+            (self.form == Form::Uuid, self.value).serialize(serializer)
         }
     }
 }
@@ -223,8 +223,8 @@ impl<'de> Deserialize<'de> for GrantId {
         if deserializer.is_human_readable() {
             return String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom);
         }
-        let (uuid, bytes) = <(bool, [u8; 16])>::deserialize(deserializer)?;
-        Ok(GrantId { value: u128::from_be_bytes(bytes), form: if uuid { Form::Uuid } else { Form::Ulid } })
+        let (uuid, value) = <(bool, u128)>::deserialize(deserializer)?;
+        Ok(GrantId { value, form: if uuid { Form::Uuid } else { Form::Ulid } })
     }
 }
 

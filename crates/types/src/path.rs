@@ -147,15 +147,17 @@ impl LockName {
     /// name would be such a node, or stand below one, so no lock may have it.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
-        self.0.split('/').any(is_contender_name)
+        self.0.as_bytes().split(|byte| *byte == b'/').any(is_contender_name)
     }
 }
 
-fn is_contender_name(level: &str) -> bool {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    level.split_once("-lock-").is_some_and(|(session, sequence)| {
-        !session.is_empty() && is_number(session) && sequence.len() == 10 && is_number(sequence)
-    })
+fn is_contender_name(level: &[u8]) -> bool {
+    // Most names fail at their first byte.
+    level.first().is_some_and(u8::is_ascii_digit)
+        && level.split_last_chunk::<10>().is_some_and(|(rest, sequence)| {
+            let session = rest.strip_suffix(b"-lock-").unwrap_or_default();
+            !session.is_empty() && session.iter().chain(sequence).all(u8::is_ascii_digit)
+        })
 }
 
 /// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third
@@ -179,21 +181,35 @@ fn check(levels: &str, length: usize, bytes_max: usize, levels_max: usize) -> Re
     if length > bytes_max {
         return Err(ParsePathError::TooLong { length, max: bytes_max });
     }
-    if levels.chars().any(char::is_control) {
-        return Err(ParsePathError::ControlCharacter);
-    }
-    let mut count = 0;
-    for level in levels.split('/') {
-        match level {
-            "" => return Err(ParsePathError::EmptyLevel),
-            "." | ".." => return Err(ParsePathError::DotLevel),
-            _ => count += 1,
+    // One pass over bytes: it runs for each name in each request and each command. A level begins after a slash.
+    let (bytes, mut start, mut count) = (levels.as_bytes(), 0, 1);
+    for (at, byte) in bytes.iter().enumerate() {
+        match byte {
+            // U+0080 to U+009F are control characters too: C2 80 to C2 9F in UTF-8, where 80 to 9F follow C2 for them alone.
+            0..=0x1f | 0x7f => return Err(ParsePathError::ControlCharacter),
+            0x80..=0x9f if at > 0 && bytes[at - 1] == 0xc2 => return Err(ParsePathError::ControlCharacter),
+            b'/' => {
+                refuse_level(&bytes[start..at])?;
+                start = at + 1;
+                count += 1;
+            }
+            _ => {}
         }
     }
+    refuse_level(&bytes[start..])?;
     if count > levels_max {
         return Err(ParsePathError::TooDeep { levels: count, max: levels_max });
     }
     Ok(())
+}
+
+#[inline]
+fn refuse_level(level: &[u8]) -> Result<(), ParsePathError> {
+    match level {
+        b"" => Err(ParsePathError::EmptyLevel),
+        b"." | b".." => Err(ParsePathError::DotLevel),
+        _ => Ok(()),
+    }
 }
 
 macro_rules! text_of {
@@ -257,6 +273,22 @@ mod tests {
         }
     }
 
+    /// Every text of up to five of these characters, against a plain reading of the rules.
+    #[test]
+    fn a_name_is_refused_for_a_control_character_or_an_empty_or_dot_level_alone() {
+        let mut texts = vec![String::new()];
+        for _ in 0..5 {
+            let characters = ['/', '.', 'a', '\n', '\u{7f}', '\u{80}', '\u{9f}', '\u{a0}', '\u{10a0}'];
+            let longer = texts.iter().flat_map(|text| characters.map(|one| format!("{text}{one}"))).collect::<Vec<_>>();
+            for text in texts {
+                let control = text.chars().any(char::is_control);
+                let level = text.split('/').any(|level| matches!(level, "" | "." | ".."));
+                assert_eq!(LockName::parse(&text).is_err(), control || level, "{text:?}");
+            }
+            texts = longer;
+        }
+    }
+
     #[test]
     fn the_limits_hold_just_under_at_and_over() {
         let name = |length: usize| "x".repeat(length);
@@ -280,6 +312,9 @@ mod tests {
             ("x-lock-0000000000", false),
             ("-lock-0000000000", false),
             ("2-lock-000000000x", false),
+            ("2-lock-2-lock-0000000000", false),
+            ("2lock-0000000000", false),
+            ("0000000000", false),
         ] {
             assert_eq!(LockName::parse(name).unwrap().is_reserved(), reserved, "{name}");
         }
