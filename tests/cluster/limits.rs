@@ -344,6 +344,11 @@ takes at most 5 s from its first byte, a body 30 s; after connecting the first b
 connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
 1 KiB/s at least.
 
+An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
+256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any
+call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`: ask
+again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
+
 **Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
 leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
 40 to 45 ms a cluster still worked.

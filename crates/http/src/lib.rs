@@ -9,7 +9,7 @@
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `workbench`: what benchmarks measure of the hot routes.
-//! - `listener`: sockets; `shares`: what all of them share, and none may take alone. The rest runs under a simulator too.
+//! - `listener`: sockets; `shares`: what all of them share, and none may take alone; `room`: the memory that one may pin. The rest runs under a simulator too.
 
 mod admin;
 mod advice;
@@ -36,6 +36,7 @@ mod openapi;
 mod paging;
 mod params;
 mod request;
+mod room;
 mod router;
 mod routes;
 mod sessions;

@@ -85,7 +85,7 @@ struct Common {
     places: Arc<Shares>,
     /// Bytes of bodies that are in work.
     bodies: Arc<Shares>,
-    /// Bytes of answers to reads that are not yet taken.
+    /// Bytes of answers that are not yet taken.
     answers: Arc<Shares>,
 }
 
@@ -212,6 +212,7 @@ mod tests {
     use super::*;
     use crate::{delivery::Undelivered, request::PeerAddress};
     use axum::{Extension, extract::State, routing::get};
+    use bytes::Bytes;
     use fairhold_types::limits::HEAD_BYTES_MAX;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -430,6 +431,41 @@ mod tests {
         let server = serve(patience, Router::new().route("/", get(handler)));
         let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    }
+
+    /// More than the system keeps for a socket.
+    static LARGE: [u8; 16 * 1024 * 1024] = [b'x'; 16 * 1024 * 1024];
+
+    async fn status(client: &mut TcpStream) -> String {
+        let mut line = [0; 12];
+        in_time(client.read_exact(&mut line)).await.unwrap();
+        String::from_utf8(line.into()).unwrap().split_off("HTTP/1.1 ".len())
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_socket_has_a_bound_whatever_was_called() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let handler = move |method: http::Method| async move {
+            let lost = Undelivered::then(move || news.send("lost").unwrap());
+            let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
+            (matters, Bytes::from_static(&LARGE))
+        };
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(handler)));
+        let ask = |method: &str| format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let mut slow = Vec::new();
+        for number in 0..ANSWERS_BYTES_PER_ADDRESS_MAX / LARGE.len() {
+            let mut client = send(&server, &ask(["GET", "POST"][number % 2])).await;
+            assert_eq!(status(&mut client).await, "200", "{number} wait for their readers");
+            slow.push(client);
+        }
+        let read = read_all(&mut send(&server, &ask("GET")).await).await;
+        assert!(read.starts_with("HTTP/1.1 503 ") && read.contains("\"code\":\"overloaded\""), "{read:.200}");
+        // It was called, so nobody may take it for not done; and what hangs on its arrival hears that it was lost.
+        let written = read_all(&mut send(&server, &ask("PUT")).await).await;
+        assert!(written.starts_with("HTTP/1.1 504 ") && written.contains("\"outcome\":\"unknown\""), "{written:.200}");
+        assert_eq!(in_time(heard.recv()).await, Some("lost"));
+        drop(slow);
+        in_time(async { while status(&mut send(&server, &ask("GET")).await).await != "200" {} }).await;
     }
 
     #[tokio::test]

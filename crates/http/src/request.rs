@@ -6,7 +6,8 @@ use crate::{
     headers,
     metrics::Waits,
     params::{Known, Params, expected},
-    shares::{BODY_BYTES_FREE, BodyRoom, Share},
+    room::Room,
+    shares::{BODY_BYTES_FREE, Share},
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -25,7 +26,7 @@ use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use openraft_rt::AsyncRuntime;
-use std::{borrow::Cow, net::IpAddr, time::Duration};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 /// How long a body may take to arrive.
 const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
@@ -103,7 +104,7 @@ impl Received {
     pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<Received, Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let mut room = parts.extensions.get::<BodyRoom>().and_then(BodyRoom::empty);
+        let mut room = parts.extensions.get::<Arc<Room>>().and_then(|room| room.body());
         let body = if body.is_end_stream() {
             Bytes::new()
         } else {
@@ -193,6 +194,11 @@ impl Received {
             Some(admin) => admin.check(self.headers()),
             None => Err(Problem::new(Code::Internal, "nobody has said who is an administrator")),
         }
+    }
+
+    /// The memory that the connection may pin; a simulator's has no bound.
+    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+        self.parts.extensions.get()
     }
 
     pub(crate) fn uri(&self) -> &Uri {

@@ -40,6 +40,17 @@ impl Shares {
         share.grow_to(amount).then_some(share)
     }
 
+    /// Whether that much is left for an address.
+    pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
+        let taken = self.taken();
+        let here = taken.by_address.get(&address.to_canonical()).copied().unwrap_or(0);
+        self.fit(&taken, here, amount)
+    }
+
+    fn fit(&self, taken: &Taken, here: usize, more: usize) -> bool {
+        taken.all.saturating_add(more) <= self.most && here.saturating_add(more) <= self.most_per_address
+    }
+
     /// Whether more than three quarters are taken.
     pub(crate) fn is_crowded(&self) -> bool {
         self.taken().all > self.most / 4 * 3
@@ -62,8 +73,7 @@ impl Share {
         let more = amount.saturating_sub(self.amount);
         let mut taken = self.shares.taken();
         let here = taken.by_address.get(&self.address).copied().unwrap_or(0);
-        let fits =
-            taken.all.saturating_add(more) <= self.shares.most && here.saturating_add(more) <= self.shares.most_per_address;
+        let fits = self.shares.fit(&taken, here, more);
         if fits && more > 0 {
             taken.all += more;
             taken.by_address.insert(self.address, here + more);
@@ -73,15 +83,18 @@ impl Share {
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        if self.amount == 0 {
+impl Share {
+    /// Gives back what is over that amount.
+    pub(crate) fn shrink_to(&mut self, amount: usize) {
+        let less = self.amount.saturating_sub(amount);
+        if less == 0 {
             return;
         }
+        self.amount -= less;
         let mut taken = self.shares.taken();
-        taken.all -= self.amount;
+        taken.all -= less;
         if let Some(here) = taken.by_address.get_mut(&self.address) {
-            *here -= self.amount;
+            *here -= less;
             if *here == 0 {
                 taken.by_address.remove(&self.address);
             }
@@ -89,24 +102,14 @@ impl Drop for Share {
     }
 }
 
-/// Where the bytes of a body find room; the listener hangs it on every request.
-#[derive(Debug, Clone)]
-pub(crate) struct BodyRoom {
-    /// The bytes of all bodies.
-    pub(crate) shares: Arc<Shares>,
-    /// Whose body it is.
-    pub(crate) address: IpAddr,
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
 }
 
 /// What a body needs no room for: so much memory each connection has anyway.
 pub(crate) const BODY_BYTES_FREE: usize = 16 * 1024;
-
-impl BodyRoom {
-    /// Room for a body that has no bytes yet.
-    pub(crate) fn empty(&self) -> Option<Share> {
-        Shares::take(&self.shares, self.address, 0)
-    }
-}
 
 #[cfg(test)]
 mod tests {

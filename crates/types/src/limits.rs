@@ -24,7 +24,11 @@ pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 5_000;
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.
 pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;
-/// Bytes of all answers over 16 KiB to reads that are not yet taken by their readers.
+/// Bytes of answers that a connection may have waiting for its socket without room of its own.
+pub const ANSWER_BYTES_FREE: usize = 16 * 1024;
+/// Bytes that a stream sends at a time.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, to one address.
 pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / 2;
@@ -92,6 +96,16 @@ pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
+/// Bytes with which an answer names those ahead of its caller, apart from their numbers and times.
+pub const AHEAD_BYTES_MAX: usize = 3 * 1024;
+/// Those of a circle of waiters whom an answer names.
+pub const CYCLE_NAMED_MAX: usize = 32;
+/// Bytes of what a refusal says in words.
+pub const DETAIL_BYTES_MAX: usize = 2 * 1024;
+/// Bytes of the answer to one acquire in a batch; the whole batch's is that often as large as it has calls: 1 MiB.
+pub const BATCH_ACQUIRE_BYTES_MAX: usize = 4 * 1024;
+/// The same of a release and of a renewal.
+pub const BATCH_RELEASE_BYTES_MAX: usize = 2 * 1024;
 /// Calls in one batch.
 pub const BATCH_CALLS_MAX: usize = 256;
 /// The longest life of a TTL node since its last change: ZooKeeper's bound, 2^40 - 1 milliseconds.

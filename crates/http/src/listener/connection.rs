@@ -11,7 +11,8 @@ use crate::{
     hold::Streamed,
     metered::Metered,
     request::PeerAddress,
-    shares::{BODY_BYTES_FREE, BodyRoom, Share, Shares},
+    room::{HasRoom, NoRoom, Room, with_room},
+    shares::Share,
 };
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use fairhold_node::api::Silence;
 use fairhold_types::{
     Code,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX},
+    problem::{Effect, Facts},
 };
 use http::Method;
 use hyper::{
@@ -33,7 +35,7 @@ use hyper_util::{
 use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -64,7 +66,8 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, wa
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "a connection could not be tuned");
     }
-    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
+    let room = Room::new(&common.bodies, &common.answers, peer.ip());
+    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room)));
     let paced = Paced::new(Arc::clone(&stream), &common, Arc::clone(&calls));
     let metered = Metered::new(paced, common.metrics.clone());
     let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
@@ -107,9 +110,8 @@ struct Client {
 
 impl Client {
     async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
-        let address = self.peer.ip();
-        request.extensions_mut().insert(PeerAddress(address));
-        request.extensions_mut().insert(BodyRoom { shares: Arc::clone(&self.common.bodies), address });
+        request.extensions_mut().insert(PeerAddress(self.peer.ip()));
+        request.extensions_mut().insert(Arc::clone(&self.calls.room));
         self.calls.begin();
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let answer = self.common.router.call(request);
@@ -125,32 +127,51 @@ impl Client {
             }
             *self.calls.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed.silence);
         }
-        self.calls.end(response.extensions_mut().remove());
-        let (response, room) = if is_read { find_room(response, &self.common.answers, address) } else { (response, None) };
+        let undelivered = response.extensions_mut().remove::<Undelivered>();
+        let (response, room) = match find_room(&response, &self.calls.room) {
+            Ok(room) => {
+                self.calls.end(undelivered);
+                (response, room)
+            }
+            Err(NoRoom) => {
+                // Its answer is lost, as if the connection had broken.
+                undelivered.iter().for_each(Undelivered::act);
+                self.calls.end(None);
+                (without_room(&response, is_read), None)
+            }
+        };
         let Client { stream, calls, .. } = self;
-        Ok(response.map(|body| Tracked { body, stream, calls, end: None, _room: room }))
+        Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
     }
 }
 
-/// Room for an answer that is large; without it, the caller is told to read again later.
-fn find_room(response: Response, answers: &Arc<Shares>, address: IpAddr) -> (Response, Option<Share>) {
-    let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
-    if bytes <= BODY_BYTES_FREE {
-        return (response, None);
+/// Room for an answer until its socket has taken it. What a stream sends has no length yet, and finds room as it is written.
+fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> {
+    if response.extensions().get::<HasRoom>().is_some() {
+        return Ok(None);
     }
-    match Shares::take(answers, address, bytes) {
-        Some(room) => (response, Some(room)),
-        None => {
-            let problem = Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later");
-            let mut refused = problem.into_response();
-            for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
-                if let Some(value) = response.headers().get(name) {
-                    refused.headers_mut().insert(name, value.clone());
-                }
-            }
-            (refused, None)
+    room.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
+}
+
+/// What is answered in the place of an answer for which there is no room. A read can be asked again; what else was called may
+/// have been done, and its caller learns that as from a connection that broke.
+fn without_room(response: &Response, is_read: bool) -> Response {
+    let problem = if is_read {
+        Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later")
+    } else {
+        Problem::new(
+            Code::DeadlineExceeded,
+            "the call has an answer, but too many large answers wait for their readers: ask again with the same Idempotency-Key",
+        )
+        .facts(Facts { outcome: Some(Effect::Unknown), ..Facts::default() })
+    };
+    let mut refused = problem.into_response();
+    for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
+        if let Some(value) = response.headers().get(name) {
+            refused.headers_mut().insert(name, value.clone());
         }
     }
+    refused
 }
 
 /// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
@@ -189,8 +210,10 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 }
 
 /// The requests of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
+    /// The memory that they may pin.
+    pub(super) room: Arc<Room>,
     /// Those that have begun.
     pub(super) begun: AtomicU64,
     /// Those whose answer was taken over in full to be written.
@@ -208,6 +231,19 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    fn new(room: Arc<Room>) -> Calls {
+        Calls {
+            room,
+            begun: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            answering: AtomicBool::default(),
+            broken: AtomicBool::default(),
+            readiness_taken: AtomicBool::default(),
+            undelivered: Mutex::default(),
+            stream: Mutex::default(),
+        }
+    }
+
     /// Reading or writing failed.
     pub(super) fn note_broken(&self, error: &io::Error) {
         self.broken.store(true, Ordering::Relaxed);
@@ -237,14 +273,25 @@ impl Calls {
     }
 }
 
-/// An answer's body, which says when all of it was taken over, gives back its room, and ends with its client.
+/// An answer's body, which says when all of it was taken over, gives its room to its bytes, and ends with its client.
 struct Tracked {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
     calls: Arc<Calls>,
     /// The client's going away, once the body was waited for.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    _room: Option<Share>,
+    room: Option<Share>,
+}
+
+impl Tracked {
+    /// Counts what is taken over to be written. The room goes along with the bytes, and comes back when they are written.
+    fn taken_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.calls.room.took(frame.data_ref().map_or(0, Bytes::len));
+        match self.room.take() {
+            Some(room) => frame.map_data(|bytes| with_room(bytes, room)),
+            None => frame,
+        }
+    }
 }
 
 impl Drop for Tracked {
@@ -260,7 +307,7 @@ impl hyper::body::Body for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
-            return frame;
+            return frame.map_ok(|frame| self.taken_over(frame));
         }
         let Tracked { stream, calls, end, .. } = &mut *self;
         let end = end.get_or_insert_with(|| {

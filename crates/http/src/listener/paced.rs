@@ -234,6 +234,7 @@ impl AsyncWrite for Paced {
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let paced = self.get_mut();
         paced.write_alarm = None;
+        paced.calls.room.flushed();
         if paced.calls.begun.load(Ordering::Relaxed) == paced.calls.sent.load(Ordering::Relaxed) {
             paced.calls.answering.store(false, Ordering::Relaxed);
         }
