@@ -6,6 +6,7 @@
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `cluster_header`: how clients tell a node of their cluster from anything else that answers.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
+//! - `watch`, `frames`, `stream`: what is told for as long as its caller listens.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `workbench`: what benchmarks measure of the hot routes.
@@ -21,6 +22,7 @@ mod delivery;
 mod elections;
 mod envelope;
 mod error;
+mod frames;
 mod grants;
 mod headers;
 mod history;
