@@ -77,6 +77,12 @@ fn padded(bytes: usize) -> String {
     format!("{{{}}}", " ".repeat(bytes - 2))
 }
 
+/// A list that is empty, in so many bytes.
+fn list(bytes: usize) -> Raw {
+    let list = "{\"ids\":[]}";
+    raw("POST", "/v1/sessions/keepalive").json(&format!("{}{list}", " ".repeat(bytes - list.len())))
+}
+
 /// A path of so many bytes, the slash before it counted.
 fn path_of(bytes: usize) -> String {
     let first = format!("{bytes}-");
@@ -110,7 +116,12 @@ fn names_and_values() -> Vec<Around> {
             format!("{VALUE_BYTES_MAX} bytes"),
             sizes(VALUE_BYTES_MAX).map(|bytes| put(&format!("value-{bytes}"), bytes)),
         ),
-        around("JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(|bytes| session(padded(bytes)))),
+        around(
+            "JSON body of parameters",
+            format!("{PARAMS_BYTES_MAX} bytes"),
+            sizes(PARAMS_BYTES_MAX).map(|bytes| session(padded(bytes))),
+        ),
+        around("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
         around(
             "`meta`",
             format!("{META_PAIRS_MAX} pairs"),
@@ -266,7 +277,7 @@ async fn bodies(address: &str) -> Row {
         open.push(stream);
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
-    let [within, at, beyond] = sizes(rest).map(|bytes| raw("POST", "/v1/sessions").json(&padded(bytes)));
+    let [within, at, beyond] = sizes(rest).map(list);
     // One more body that came earlier could take the room of one of these.
     eventually("all bodies have arrived", Duration::from_secs(30), || async {
         (received(address).await >= before + (HELD * EACH) as u64).then_some(())
@@ -343,6 +354,9 @@ done: ask again after `Retry-After`, or another node. Further bounds have no ans
 takes at most 5 s from its first byte, a body 30 s; after connecting the first byte comes within 15 s; between two requests a
 connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
 1 KiB/s at least.
+
+A JSON body of parameters has 64 KiB at most; a batch, a transaction, a list of sessions or of locks 1.5 MiB. What a body takes is
+given back when its parameters are read, so a request that waits holds none of it.
 
 An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
 256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any

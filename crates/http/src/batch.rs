@@ -115,10 +115,10 @@ type Written = (Vec<u8>, Option<Revision>);
 
 /// `POST /v1/batch`
 pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, mut body) = Received::with_list::<RT>(request).await?;
     received.query(&BATCH)?;
     let calls: Vec<Understood> = (0..)
-        .zip(calls(&received.body)?)
+        .zip(calls(&std::mem::take(&mut body.bytes))?)
         .map(|(index, call): (usize, Call)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
         .collect::<Result<_, _>>()?;
     let room = received.room().map(|room| room.answer(calls.iter().map(Understood::answer_bytes_max).sum()));
@@ -351,7 +351,7 @@ mod tests {
 
     async fn acquire_of(fields: Value) -> Result<AcquireCall, Problem> {
         let request = Request::post("/v1/batch").header("prefer", "respond-async").body(RequestBody::empty()).unwrap();
-        let received = Received::with_json::<TokioRuntime>(request).await.unwrap();
+        let (received, _) = Received::with_list::<TokioRuntime>(request).await.unwrap();
         acquire_call(&received, serde_json::from_value(fields).unwrap())
     }
 

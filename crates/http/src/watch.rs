@@ -39,7 +39,7 @@ pub(crate) const WATCH: Known = Known {
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&WATCH)?;
+    let mut params = received.query(&WATCH)?;
     let scopes = scopes(&mut params)?;
     let begin = begin(&mut params, received.headers())?;
     let read = received.read_options(&mut params)?;

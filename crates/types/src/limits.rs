@@ -10,7 +10,9 @@ pub const PATH_LEVELS_MAX: usize = 32;
 pub const LOCK_NAME_BYTES_MAX: usize = 512;
 /// Bytes of a node's value.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of a request's body.
+/// Bytes of a JSON body that has nothing but a call's parameters.
+pub const PARAMS_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of any other JSON body: a batch, a transaction, a list of sessions or of locks.
 pub const BODY_BYTES_MAX: usize = 1536 * 1024;
 /// Bytes of a request's line and headers together.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
