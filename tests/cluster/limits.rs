@@ -355,6 +355,9 @@ takes at most 5 s from its first byte, a body 30 s; after connecting the first b
 connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
 1 KiB/s at least.
 
+Texts for people, which are `owner`, the `name` of a session, `reason` and `meta`, have no control characters, and none that are
+invisible or change the direction of what follows (U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
+
 A JSON body of parameters has 64 KiB at most; a batch, a transaction, a list of sessions or of locks 1.5 MiB. What a body takes is
 given back when its parameters are read, so a request that waits holds none of it.
 

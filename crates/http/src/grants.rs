@@ -205,7 +205,7 @@ fn common_call(
 ) -> Result<(AcquireCall, Manner), Problem> {
     let claimant = claimant(params)?;
     let manner = manner(params, &claimant)?;
-    let owner = match params.text("owner", OWNER_BYTES_MAX)? {
+    let owner = match params.words("owner", OWNER_BYTES_MAX)? {
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     };

@@ -81,7 +81,7 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let reason = received.query(&BREAK)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default();
+    let reason = received.query(&BREAK)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
     let call = BreakCall { key, lock, by: received.caller(), reason, timeout: received.timeout };
     let revision = node.break_lock(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -120,7 +120,7 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         key: received.key()?,
         lock: lock_name(&received.segment()?)?,
         by: received.caller(),
-        reason: received.params(body, &REVOKE)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
+        reason: received.params(body, &REVOKE)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
         timeout: received.timeout,
     };
     let revision = node.revoke(call).await.map_err(|error| Problem::of(error, Asked::Change))?;

@@ -41,7 +41,7 @@ pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         key,
         key_given,
         timeout: params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?.unwrap_or(SESSION_TIMEOUT_DEFAULT),
-        name: params.text("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
+        name: params.words("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
         meta: params.meta("meta")?,
         work_timeout: received.timeout,
     };
@@ -122,7 +122,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `DELETE /v1/sessions/{id or number}`: by its id its owner closes it, by its number an administrator ends it.
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let reason = |received: &Received| received.query(&CLOSE)?.text("reason", REASON_BYTES_MAX);
+    let reason = |received: &Received| received.query(&CLOSE)?.words("reason", REASON_BYTES_MAX);
     let ended = match which(&received.segment()?)? {
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {

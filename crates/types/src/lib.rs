@@ -18,6 +18,7 @@ pub mod planted;
 pub mod problem;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod text;
 pub mod time;
 pub mod txn;
 pub mod watch;
