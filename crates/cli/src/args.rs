@@ -118,11 +118,15 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
 
+    /// Where to answer /livez, /readyz and /metrics besides, and nothing else: clients cannot fill it [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN_STATUS")]
+    pub(crate) listen_status: Option<String>,
+
     /// How many connections of clients to take [default: 10000]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 
-    /// How many of those from one address: a proxy in front is one address [default: half of them]
+    /// How many of those from one address: a proxy in front is one address [default: an eighth of them]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_PER_ADDRESS_MAX", value_parser = connections())]
     pub(crate) connections_per_address_max: Option<u32>,
 

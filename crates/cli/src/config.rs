@@ -8,7 +8,7 @@ use crate::{
 use fairhold_http::Limits;
 use fairhold_types::{
     NodeId,
-    limits::{CONNECTIONS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
+    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
 };
 use serde::Deserialize;
 use std::{
@@ -20,13 +20,17 @@ use std::{
 /// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
 
+/// One address may have one part in so many of all connections, where nothing else is said.
+const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
+
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 10] = [
+const FILE_KEYS: [&str; 11] = [
     "id",
     "data",
     "member",
     "listen",
     "peer-listen",
+    "listen-status",
     "connections-max",
     "connections-per-address-max",
     "event-ring-bytes",
@@ -50,6 +54,8 @@ pub(crate) struct ServeConfig {
     pub(crate) listen: String,
     /// Where it listens for the other nodes.
     pub(crate) peer_listen: String,
+    /// Where it answers what it says of its own state besides, and nothing else.
+    pub(crate) listen_status: Option<String>,
     /// How many connections of clients it takes.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
@@ -151,6 +157,7 @@ struct FileConfig {
     member: Vec<String>,
     listen: Option<String>,
     peer_listen: Option<String>,
+    listen_status: Option<String>,
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
     event_ring_bytes: Option<u64>,
@@ -177,6 +184,8 @@ impl ServeConfig {
         };
         let listen = address("listen", args.listen.or(file.listen), client_address(own))?;
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
+        let listen_status = args.listen_status.or(file.listen_status);
+        let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
         let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(EVENT_RING_BYTES);
         if event_ring_bytes < EVENT_RING_BYTES_MIN {
             return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
@@ -197,6 +206,7 @@ impl ServeConfig {
             members,
             listen,
             peer_listen,
+            listen_status,
             limits,
             event_ring_bytes,
             log,
@@ -209,7 +219,7 @@ impl ServeConfig {
 fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let connections = all.map_or(CONNECTIONS_MAX, count);
-    let per_address = per_address.map_or_else(|| connections.div_ceil(2), count);
+    let per_address = per_address.map_or_else(|| connections.div_ceil(PER_ADDRESS_PART), count);
     if connections == 0 || per_address == 0 || per_address > connections {
         return Err(ConfigError::Connections { connections, per_address });
     }
@@ -315,8 +325,8 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, \
-                 event-ring-bytes, log, admin-token-file",
+                "the names are id, data, member, listen, peer-listen, listen-status, connections-max, \
+                 connections-per-address-max, event-ring-bytes, log, admin-token-file",
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
@@ -354,13 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn half_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
+    fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
         let limits = |all, per_address| {
             let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
             ServeConfig::resolve(args).map(|config| (config.limits.connections, config.limits.per_address))
         };
-        assert_eq!(limits(None, None).unwrap(), (10_000, 5_000));
-        assert_eq!(limits(Some(7), None).unwrap(), (7, 4));
+        assert_eq!(limits(None, None).unwrap(), (10_000, 1_250));
+        assert_eq!(limits(Some(17), None).unwrap(), (17, 3));
         assert_eq!(limits(Some(7), Some(7)).unwrap(), (7, 7));
         for wrong in [limits(Some(7), Some(8)), limits(None, Some(10_001)), limits(Some(0), None)] {
             assert!(complaint(wrong.map(|_| unreachable!())).contains("at least 1"));

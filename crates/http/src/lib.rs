@@ -10,7 +10,8 @@
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `workbench`: what benchmarks measure of the hot routes.
-//! - `listener`: sockets; `shares`: what all of them share, and none may take alone; `room`: the memory that one may pin. The rest runs under a simulator too.
+//! - `listener`: sockets; `shares`: what all of them share, and none may take alone; `room`: the memory that one may pin;
+//!   `places`: whose turn it is to connect. The rest runs under a simulator too.
 
 mod admin;
 mod advice;
@@ -37,6 +38,7 @@ mod nodes;
 mod openapi;
 mod paging;
 mod params;
+mod places;
 mod request;
 mod room;
 mod router;
@@ -54,5 +56,5 @@ pub use cluster_header::ClusterHeader;
 pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
 pub use request::PeerAddress;
-pub use router::{ServerInfo, router};
+pub use router::{ServerInfo, router, status_router};
 pub use waiting::waiting_router;

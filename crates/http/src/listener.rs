@@ -10,6 +10,7 @@ mod refusal;
 use crate::{
     cluster_header::ClusterHeader,
     metrics::HttpMetrics,
+    places::Places,
     shares::{Share, Shares},
 };
 use axum::Router;
@@ -82,7 +83,7 @@ struct Common {
     metrics: HttpMetrics,
     cluster: ClusterHeader,
     /// Connections.
-    places: Arc<Shares>,
+    places: Arc<Places>,
     /// Bytes of bodies that are in work.
     bodies: Arc<Shares>,
     /// Bytes of answers that are not yet taken.
@@ -144,7 +145,7 @@ impl Listener {
             patience,
             metrics,
             cluster,
-            places: Shares::new(limits.connections, limits.per_address),
+            places: Places::new(limits.connections, limits.per_address),
             bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
             answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
         };
@@ -163,13 +164,9 @@ impl Listener {
                 accepted = socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match Shares::take(&common.places, peer.ip(), 1) {
+                Ok((stream, peer)) => match Places::take(&common.places, peer.ip()) {
                     Some(place) => {
-                        let talk = connection::talk(stream, peer, common.clone(), graceful.watcher());
-                        connections.spawn(async move {
-                            talk.await;
-                            drop(place);
-                        });
+                        connections.spawn(connection::talk(stream, peer, common.clone(), place, graceful.watcher()));
                     }
                     None => {
                         common.metrics.turn_away(common.places.is_full());
@@ -371,7 +368,7 @@ mod tests {
     async fn a_head_that_is_too_large_is_refused_in_words() {
         let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
         let head = |bytes: usize| {
-            let frame = "GET / HTTP/1.1\r\nConnection: close\r\nA: \r\n\r\n";
+            let frame = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
             frame.replace("A: ", &format!("A: {}", "a".repeat(bytes - frame.len())))
         };
         for (bytes, status) in [(HEAD_BYTES_MAX - 1, 200), (HEAD_BYTES_MAX, 200), (HEAD_BYTES_MAX + 1, 431), (100_000, 431)] {
@@ -431,6 +428,43 @@ mod tests {
         let server = serve(patience, Router::new().route("/", get(handler)));
         let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    }
+
+    async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((address, 0))).unwrap();
+        let mut client = in_time(socket.connect(server.address)).await.unwrap();
+        client.write_all(text.as_bytes()).await.unwrap();
+        client
+    }
+
+    #[tokio::test]
+    async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let router =
+            Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = serve_at(listener.with_limits(Limits { connections: 40, per_address: 40 }), PATIENCE, router);
+        let mut first = Vec::new();
+        for number in 0..40 {
+            let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
+            first.push(send_from([127, 0, 0, 2], &server, text).await);
+            if number % 3 < 2 && number < 38 {
+                assert_eq!(in_time(heard.recv()).await, Some("waits"));
+            }
+        }
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            let mut client = send_from([127, 0, 0, 3], &server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            assert_eq!(status(&mut client).await, "200");
+            late.push(client);
+        }
+        // The youngest that only reads or idles had to go; what may have done something goes on.
+        assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+        for number in [37, 35, 34] {
+            assert_eq!(read_all(&mut first[number]).await, "", "{number}");
+        }
+        assert!(first[36].try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
     }
 
     /// More than the system keeps for a socket.

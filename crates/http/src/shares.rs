@@ -1,5 +1,6 @@
-//! What all connections share of something that is scarce: places, and memory for bodies. No address can take all of it.
+//! What all connections share of something that is scarce: memory for bodies and for answers. No address can take all of it.
 
+use fairhold_types::address::share_key;
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -36,14 +37,14 @@ impl Shares {
 
     /// Takes an amount, if there is that much left.
     pub(crate) fn take(shares: &Arc<Shares>, address: IpAddr, amount: usize) -> Option<Share> {
-        let mut share = Share { shares: Arc::clone(shares), address: address.to_canonical(), amount: 0 };
+        let mut share = Share { shares: Arc::clone(shares), address: share_key(address), amount: 0 };
         share.grow_to(amount).then_some(share)
     }
 
     /// Whether that much is left for an address.
     pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
         let taken = self.taken();
-        let here = taken.by_address.get(&address.to_canonical()).copied().unwrap_or(0);
+        let here = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
         self.fit(&taken, here, amount)
     }
 
@@ -51,12 +52,8 @@ impl Shares {
         taken.all.saturating_add(more) <= self.most && here.saturating_add(more) <= self.most_per_address
     }
 
-    /// Whether more than three quarters are taken.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.taken().all > self.most / 4 * 3
-    }
-
     /// Whether all is taken.
+    #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         self.taken().all >= self.most
     }
@@ -136,8 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_both_of_its_forms() {
+    fn an_address_is_the_same_in_all_of_its_forms() {
         let shares = Shares::new(5, 1);
+        let _network = Shares::take(&shares, "2001:db8::1".parse().unwrap(), 1).unwrap();
+        assert!(Shares::take(&shares, "2001:db8::2".parse().unwrap(), 1).is_none());
         let _first = Shares::take(&shares, "10.0.0.1".parse().unwrap(), 1).unwrap();
         assert!(Shares::take(&shares, "::ffff:10.0.0.1".parse().unwrap(), 1).is_none());
     }
@@ -150,7 +149,7 @@ mod tests {
         assert!(!first.grow_to(61));
         let mut second = Shares::take(&shares, address(2), 0).unwrap();
         assert!(!second.grow_to(41));
-        assert!(!shares.is_crowded() && second.grow_to(40) && shares.is_crowded());
+        assert!(!shares.is_full() && second.grow_to(40) && shares.is_full());
         drop(first);
         assert!(second.grow_to(60));
         drop(second);

@@ -3,6 +3,7 @@
 //! Everything that two crates must agree on is here, and nothing that decides. A value of one of these types has
 //! already been checked: `LockName::parse` is the only maker of a `LockName`, so nobody checks it a second time.
 
+pub mod address;
 pub mod batch;
 pub mod code;
 pub mod dto;

@@ -20,8 +20,12 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub const HEADERS_MAX: usize = 100;
 /// Connections of clients to one node, where its operator sets no other number.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Of those, from one address: half, since a whole site may come through one proxy, and no address may shut out all others.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 5_000;
+/// Of those, from one address: no few addresses may shut out all others. Behind a proxy the operator sets both alike.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
+/// An address with fewer connections than this gets a place even when all but a reserve are taken.
+pub const FEW_CONNECTIONS: usize = 8;
+/// Connections to the listener that has the state of the server alone.
+pub const STATUS_CONNECTIONS_MAX: usize = 64;
 /// Bytes of all request bodies over 16 KiB that are in a node at a time.
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.

@@ -10,6 +10,7 @@ use crate::{
     headers,
     hold::Streamed,
     metered::Metered,
+    places::{Place, Seat},
     request::PeerAddress,
     room::{HasRoom, NoRoom, Room, with_room},
     shares::Share,
@@ -61,13 +62,13 @@ const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 /// How long the news may take that the client had closed its socket before an answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
-/// Serves one connection to its end.
-pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, watcher: Watcher) {
+/// Serves one connection to its end, or until its place is given to another.
+pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, place: Place, watcher: Watcher) {
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "a connection could not be tuned");
     }
     let room = Room::new(&common.bodies, &common.answers, peer.ip());
-    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room)));
+    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room, Arc::clone(&place.seat))));
     let paced = Paced::new(Arc::clone(&stream), &common, Arc::clone(&calls));
     let metered = Metered::new(paced, common.metrics.clone());
     let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
@@ -82,9 +83,15 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, wa
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(metered), service);
-    // Clients that go away, time out or send nonsense are their own affair.
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::trace!(%peer, %error, "a connection ended");
+    tokio::select! {
+        biased;
+        // Clients that go away, time out or send nonsense are their own affair.
+        ended = watcher.watch(connection) => {
+            if let Err(error) = ended {
+                tracing::trace!(%peer, %error, "a connection ended");
+            }
+        }
+        () = place.seat.given_up() => tracing::debug!(%peer, "an address with few connections gets the place of one with many"),
     }
     if let Some(undelivered) = calls.unsettled() {
         // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
@@ -110,10 +117,13 @@ struct Client {
 
 impl Client {
     async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !self.calls.seat.begin(is_read) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         request.extensions_mut().insert(PeerAddress(self.peer.ip()));
         request.extensions_mut().insert(Arc::clone(&self.calls.room));
         self.calls.begin();
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let answer = self.common.router.call(request);
         let mut response = tokio::select! {
             biased;
@@ -214,6 +224,8 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 pub(super) struct Calls {
     /// The memory that they may pin.
     pub(super) room: Arc<Room>,
+    /// What they do, as far as their place may be given to another.
+    pub(super) seat: Arc<Seat>,
     /// Those that have begun.
     pub(super) begun: AtomicU64,
     /// Those whose answer was taken over in full to be written.
@@ -231,9 +243,10 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    fn new(room: Arc<Room>) -> Calls {
+    fn new(room: Arc<Room>, seat: Arc<Seat>) -> Calls {
         Calls {
             room,
+            seat,
             begun: AtomicU64::default(),
             sent: AtomicU64::default(),
             answering: AtomicBool::default(),
