@@ -24,13 +24,14 @@ const LOG_DEFAULT: &str = "info,openraft=error";
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 11] = [
+const FILE_KEYS: [&str; 12] = [
     "id",
     "data",
     "member",
     "listen",
     "peer-listen",
     "listen-status",
+    "allowed-host",
     "connections-max",
     "connections-per-address-max",
     "event-ring-bytes",
@@ -56,6 +57,8 @@ pub(crate) struct ServeConfig {
     pub(crate) peer_listen: String,
     /// Where it answers what it says of its own state besides, and nothing else.
     pub(crate) listen_status: Option<String>,
+    /// Hosts that are its own besides the members'.
+    pub(crate) allowed_hosts: Vec<String>,
     /// How many connections of clients it takes.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
@@ -132,6 +135,12 @@ pub(crate) enum ConfigError {
         /// From one address.
         per_address: usize,
     },
+    /// A host that cannot be one.
+    #[error("--allowed-host {host}: a host alone is expected, as in `locks.example.com`, without a scheme, a port or a path")]
+    AllowedHost {
+        /// As it was written.
+        host: String,
+    },
     /// A ring in which hardly an event has room.
     #[error("--event-ring-bytes {bytes}: at least {EVENT_RING_BYTES_MIN} bytes are needed")]
     RingTooSmall {
@@ -158,6 +167,7 @@ struct FileConfig {
     listen: Option<String>,
     peer_listen: Option<String>,
     listen_status: Option<String>,
+    allowed_host: Vec<String>,
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
     event_ring_bytes: Option<u64>,
@@ -186,6 +196,10 @@ impl ServeConfig {
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
         let listen_status = args.listen_status.or(file.listen_status);
         let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
+        let allowed_hosts = if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host };
+        if let Some(host) = allowed_hosts.iter().find(|host| !is_host(host)) {
+            return Err(ConfigError::AllowedHost { host: host.clone() });
+        }
         let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(EVENT_RING_BYTES);
         if event_ring_bytes < EVENT_RING_BYTES_MIN {
             return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
@@ -207,6 +221,7 @@ impl ServeConfig {
             listen,
             peer_listen,
             listen_status,
+            allowed_hosts,
             limits,
             event_ring_bytes,
             log,
@@ -214,6 +229,11 @@ impl ServeConfig {
             exit_with_parent,
         })
     }
+}
+
+/// Whether this can be a name in `Host`: no scheme, no port, no path.
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
 fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
@@ -325,7 +345,7 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, listen-status, connections-max, \
+                "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, connections-max, \
                  connections-per-address-max, event-ring-bytes, log, admin-token-file",
             ),
         ] {
@@ -361,6 +381,22 @@ mod tests {
         assert!(text.starts_with("--peer-listen: `a:x` is no HOST:PORT"), "{text}");
         let text = complaint(ServeConfig::resolve(ServeArgs { log: Some("fairhold=loud".to_owned()), ..flags() }));
         assert!(text.starts_with("--log fairhold=loud: "), "{text}");
+    }
+
+    #[test]
+    fn a_host_is_a_name_alone() {
+        let hosts = |hosts: &[&str]| {
+            let allowed_host = hosts.iter().map(|host| (*host).to_owned()).collect();
+            ServeConfig::resolve(ServeArgs { allowed_host, ..flags() })
+        };
+        assert_eq!(hosts(&["locks.example.com", "10.0.0.1"]).unwrap().allowed_hosts, ["locks.example.com", "10.0.0.1"]);
+        for wrong in ["", "http://a", "a:80", "a/", "*", "a b"] {
+            assert!(complaint(hosts(&[wrong])).contains("a host alone"), "{wrong}");
+        }
+        assert_eq!(with_file("allowed-host = [\"a\"]\n", flags()).unwrap().allowed_hosts, ["a"]);
+        let status = |text: &str| ServeConfig::resolve(ServeArgs { listen_status: Some(text.to_owned()), ..flags() });
+        assert_eq!(status("[::]:7371").unwrap().listen_status.as_deref(), Some("[::]:7371"));
+        assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is no HOST:PORT"));
     }
 
     #[test]

@@ -101,6 +101,10 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
     if let Some(address) = &config.listen_status {
         lines.push(("listen-status", quoted(address)));
     }
+    if !config.allowed_hosts.is_empty() {
+        let hosts: Vec<String> = config.allowed_hosts.iter().map(|host| quoted(host)).collect();
+        lines.push(("allowed-host", format!("[{}]", hosts.join(", "))));
+    }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
     }

@@ -5,6 +5,7 @@
 //! - `locks`, `grants`, `sessions`, `nodes`, `txn`, `cluster`: the calls; `lifetime`: what is said of a new node.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `cluster_header`: how clients tell a node of their cluster from anything else that answers.
+//! - `origin`: what a web page may call.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
 //! - `watch`, `frames`, `stream`: what is told for as long as its caller listens.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
@@ -36,6 +37,7 @@ mod metrics;
 mod names;
 mod nodes;
 mod openapi;
+mod origin;
 mod paging;
 mod params;
 mod places;
@@ -55,6 +57,7 @@ pub use admin::Admin;
 pub use cluster_header::ClusterHeader;
 pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
+pub use origin::Hosts;
 pub use request::PeerAddress;
 pub use router::{ServerInfo, router, status_router};
 pub use waiting::waiting_router;

@@ -4,12 +4,14 @@
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod connection;
+mod head;
 mod paced;
 mod refusal;
 
 use crate::{
     cluster_header::ClusterHeader,
     metrics::HttpMetrics,
+    origin::Hosts,
     places::Places,
     shares::{Share, Shares},
 };
@@ -82,6 +84,8 @@ struct Common {
     patience: Patience,
     metrics: HttpMetrics,
     cluster: ClusterHeader,
+    /// The names by which clients reach this server.
+    hosts: Hosts,
     /// Connections.
     places: Arc<Places>,
     /// Bytes of bodies that are in work.
@@ -97,6 +101,7 @@ pub struct Listener {
     limits: Limits,
     pub(crate) metrics: HttpMetrics,
     cluster: ClusterHeader,
+    hosts: Hosts,
 }
 
 impl Listener {
@@ -113,6 +118,7 @@ impl Listener {
             limits: Limits::default(),
             metrics: HttpMetrics::default(),
             cluster: ClusterHeader::asking(|| None),
+            hosts: Hosts::default(),
         })
     }
 
@@ -128,6 +134,12 @@ impl Listener {
         Listener { cluster, ..self }
     }
 
+    /// Knows these names as the server's own.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Hosts) -> Listener {
+        Listener { hosts, ..self }
+    }
+
     /// The address that it listens at.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
@@ -139,12 +151,13 @@ impl Listener {
     }
 
     async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
-        let Listener { socket, limits, metrics, cluster } = self;
+        let Listener { socket, limits, metrics, cluster, hosts } = self;
         let common = Common {
             router,
             patience,
             metrics,
             cluster,
+            hosts,
             places: Places::new(limits.connections, limits.per_address),
             bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
             answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
@@ -465,6 +478,55 @@ mod tests {
             assert_eq!(read_all(&mut first[number]).await, "", "{number}");
         }
         assert!(first[36].try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    }
+
+    #[tokio::test]
+    async fn what_can_be_read_in_two_ways_is_refused_and_its_connection_closed() {
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
+        for (head, status) in [
+            ("GET / HTTP/1.1\r\nHost: x", 200),
+            ("GET / HTTP/1.1\r\nHost:", 200),
+            ("GET / HTTP/1.0", 200),
+            ("GET / HTTP/1.1", 400),
+            ("GET / HTTP/1.1\r\nHost: x\r\nHost: x", 400),
+            ("GET / HTTP/1.0\r\nHost: x\r\nHost: y", 400),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked", 200),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ,chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nExpect: foo", 417),
+            ("GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue", 200),
+            ("CONNECT x:1 HTTP/1.1\r\nHost: x:1", 405),
+        ] {
+            let body = if head.contains("ncoding") { "0\r\n\r\n" } else { "" };
+            let next = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            let answers = read_all(&mut send(&server, &format!("{head}\r\n\r\n{body}{next}")).await).await;
+            assert!(
+                answers.starts_with(&format!("HTTP/1.1 {status} ")) || answers.starts_with(&format!("HTTP/1.0 {status} ")),
+                "{head}: {answers}"
+            );
+            assert_eq!(answers.contains("\"code\":"), status >= 400, "{head}: {answers}");
+            let next_answered = status == 200 && !head.contains("HTTP/1.0");
+            assert_eq!(answers.matches("date: ").count(), 1 + usize::from(next_answered), "{head}: {answers}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
+        let called = || async { "it was called" };
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(called)));
+        for (host, page) in [
+            ("127.0.0.1:7171", "Origin: https://evil.example"),
+            ("127.0.0.1:7171", "Origin: null"),
+            ("rebound.example:7171", "Origin: http://rebound.example:7171"),
+            ("127.0.0.1:7171", "Sec-Fetch-Site: cross-site"),
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: {host}\r\n{page}\r\nContent-Length: 1000000\r\n\r\n");
+            let answer = read_all(&mut send(&server, &head).await).await;
+            assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"code\":\"denied\""), "{page}: {answer}");
+            assert!(answer.contains("--allowed-host NAME") && !answer.to_lowercase().contains("access-control"), "{answer}");
+        }
     }
 
     /// More than the system keeps for a socket.

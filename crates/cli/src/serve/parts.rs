@@ -1,8 +1,8 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
 use super::{ServeError, admin_token, again, host, process, room};
-use crate::config::ServeConfig;
-use fairhold_http::{Admin, ClusterHeader, Exposition, Limits, Listener, ServerInfo, router, status_router};
+use crate::{config::ServeConfig, member::client_address};
+use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
@@ -69,7 +69,7 @@ impl Parts {
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Parts, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits);
+        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config));
         let status = listen_for_status(config).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
@@ -199,6 +199,11 @@ impl Server {
     }
 }
 
+/// The names by which clients reach this cluster.
+fn hosts(config: &ServeConfig) -> Hosts {
+    Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
+}
+
 /// The port for clients.
 pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
     bind(listen, "clients", "--listen").await
@@ -208,7 +213,7 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
 pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
     let limits = Limits { connections: STATUS_CONNECTIONS_MAX, per_address: STATUS_CONNECTIONS_MAX };
-    Ok(Some(bind(address, "those who look after it", "--listen-status").await?.with_limits(limits)))
+    Ok(Some(bind(address, "those who look after it", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
 }
 
 /// The first of the name's addresses that can be listened at.

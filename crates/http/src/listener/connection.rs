@@ -1,7 +1,7 @@
 //! One connection: its requests go to the router one after the other, and end when its client goes away.
 
 use super::{
-    Common,
+    Common, head,
     paced::{Paced, part},
 };
 use crate::{
@@ -23,7 +23,7 @@ use fairhold_types::{
     limits::{HEAD_BYTES_MAX, HEADERS_MAX},
     problem::{Effect, Facts},
 };
-use http::Method;
+use http::{HeaderValue, Method, header};
 use hyper::{
     body::{Body as _, Frame, Incoming, SizeHint},
     server::conn::http1,
@@ -121,6 +121,11 @@ impl Client {
         if !self.calls.seat.begin(is_read) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
+        if let Err(problem) = self.passes(&request) {
+            self.calls.begin();
+            let response = self.refuse(problem);
+            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, room: None }));
+        }
         request.extensions_mut().insert(PeerAddress(self.peer.ip()));
         request.extensions_mut().insert(Arc::clone(&self.calls.room));
         self.calls.begin();
@@ -152,6 +157,24 @@ impl Client {
         };
         let Client { stream, calls, .. } = self;
         Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
+    }
+}
+
+impl Client {
+    /// What is looked at before anything of a request's body is read.
+    fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
+        head::check(request.version(), request.method(), request.headers())?;
+        self.common.hosts.check(request.method(), request.uri(), request.headers())
+    }
+
+    /// Refuses a request in front of the router. Its body stays unread, so nothing can follow it.
+    fn refuse(&self, problem: Problem) -> Response {
+        let mut response = problem.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(cluster) = self.common.cluster.value() {
+            response.headers_mut().insert(headers::CLUSTER, cluster.clone());
+        }
+        response
     }
 }
 
