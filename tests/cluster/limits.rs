@@ -291,7 +291,7 @@ async fn bodies(address: &str) -> Row {
     .await;
     let seen = [seen(address, &within).await, seen(address, &at).await, beyond];
     drop(open);
-    Row { limit: "bodies over 16 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
+    Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
 /// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.

@@ -95,9 +95,8 @@ mod tests {
     /// So many lines of one revision.
     fn lines(revision: u64, paths: Vec<String>) -> Lines {
         let (revision, last) = (Revision(revision), paths.len() - 1);
-        let line = move |(index, path): (usize, String)| {
-            (Line { revision, what: created(&path) }, (index == last).then_some(revision))
-        };
+        let line =
+            move |(index, path): (usize, String)| (Line { revision, what: created(&path) }, (index == last).then_some(revision));
         Box::new(paths.into_iter().enumerate().map(line))
     }
 

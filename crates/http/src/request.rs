@@ -7,7 +7,7 @@ use crate::{
     metrics::Waits,
     params::{Known, Params, expected},
     room::Room,
-    shares::{BODY_BYTES_FREE, Share},
+    shares::Share,
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -19,7 +19,7 @@ use fairhold_node::{
 };
 use fairhold_types::{
     Code, GrantId, Revision,
-    limits::{BODY_BYTES_MAX, PARAMS_BYTES_MAX, WAIT_MAX},
+    limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX, WAIT_MAX},
     problem::{Effect, Facts},
 };
 use http::{HeaderMap, Uri, header, request::Parts};
@@ -287,7 +287,6 @@ mod tests {
     use super::*;
     use crate::shares::Shares;
     use axum::body::Body as RequestBody;
-    use fairhold_types::limits::ANSWER_BYTES_FREE;
     use openraft_rt_tokio::TokioRuntime;
 
     /// Parameters in so many bytes.
@@ -318,9 +317,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_but_the_smallest_bodies_count() {
+        let (bodies, room) = room();
+        for (bytes, counts) in [(BODY_BYTES_FREE, false), (BODY_BYTES_FREE + 1, true)] {
+            let (_, body) = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.unwrap();
+            let fits = bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX);
+            assert_eq!((body.bytes.len(), !fits), (bytes, counts));
+        }
+    }
+
+    #[tokio::test]
     async fn a_body_of_parameters_has_a_bound_of_its_own() {
         let (_, room) = room();
-        for (bytes, status) in [(ANSWER_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
+        for (bytes, status) in [(BODY_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
             let refused = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.err();
             assert_eq!(refused.map(|problem| fairhold_types::problem::Problem::from(problem).status), status, "{bytes}");
         }

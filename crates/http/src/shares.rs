@@ -105,9 +105,6 @@ impl Drop for Share {
     }
 }
 
-/// What a body needs no room for: so much memory each connection has anyway.
-pub(crate) const BODY_BYTES_FREE: usize = 16 * 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use fairhold_metrics::Counter;
 use fairhold_raft::let_others_run;
 use fairhold_types::{
     Revision, failpoint,
-    limits::WATCHERS_MAX,
+    limits::{CHANGES_AT_ONCE, WATCHERS_MAX},
     planted::{self, Bug},
 };
 use std::{
@@ -24,8 +24,6 @@ use tokio::sync::Notify;
 
 /// Revisions that are gone through at once; others get their turn in between.
 const AT_ONCE: usize = 256;
-/// Changes that a watcher fetches at once. One revision may have any number of them.
-const CHANGES_AT_ONCE: usize = 256;
 
 pub(crate) struct Watchers {
     pub(crate) ring: Ring,
@@ -410,7 +408,8 @@ mod tests {
     fn a_large_revision_is_fetched_in_parts_of_which_only_the_last_completes_it() {
         let watchers = watchers(u64::MAX);
         let mut watcher = watch(&watchers, "/a");
-        let mut list: Vec<Change> = (0..CHANGES_AT_ONCE * 2).map(|number| Change::NodeDeleted(path(&format!("/a/{number}")))).collect();
+        let mut list: Vec<Change> =
+            (0..CHANGES_AT_ONCE * 2).map(|number| Change::NodeDeleted(path(&format!("/a/{number}")))).collect();
         let all = list.clone();
         // What is another's lies between, and behind.
         list.insert(CHANGES_AT_ONCE, Change::NodeDeleted(path("/b")));

@@ -26,7 +26,13 @@ pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
 pub const FEW_CONNECTIONS: usize = 8;
 /// Connections to the listener that has the state of the server alone.
 pub const STATUS_CONNECTIONS_MAX: usize = 64;
-/// Bytes of all request bodies over 16 KiB that are in a node at a time.
+/// Bytes that are kept of what one connection sends, before they are read.
+pub const CONNECTION_BUFFER_BYTES: usize = HEAD_BYTES_MAX + 4 * 1024;
+/// Bytes of a body for which a connection needs no room.
+pub const BODY_BYTES_FREE: usize = 4 * 1024;
+/// Changes that a watcher fetches at once. One revision may have any number of them.
+pub const CHANGES_AT_ONCE: usize = 128;
+/// Bytes of all request bodies over 4 KiB that are in a node at a time.
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.
 pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use fairhold_node::api::Silence;
 use fairhold_types::{
     Code,
-    limits::{HEAD_BYTES_MAX, HEADERS_MAX},
+    limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX, HEADERS_MAX},
     problem::{Effect, Facts},
 };
 use http::{HeaderValue, Method, header};
@@ -48,8 +48,6 @@ use std::{
 use tokio::{io::Interest, net::TcpStream, time::Instant};
 use tower::Service as _;
 
-/// Bytes that are kept of what was sent and not yet taken.
-const BUFFER_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// A peer that went away without a word is noticed after this, and three probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Between two probes.
@@ -81,7 +79,7 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, pl
         .header_read_timeout(None)
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
+        .max_buf_size(CONNECTION_BUFFER_BYTES)
         .serve_connection(TokioIo::new(metered), service);
     tokio::select! {
         biased;
