@@ -19,6 +19,8 @@ use tokio::{
 /// Connections that a node of this test takes, in all and from one address: its flags say so.
 const CONNECTIONS: usize = 60;
 const CONNECTIONS_PER_ADDRESS: usize = 40;
+/// Of all connections, those that are kept for addresses with few.
+const RESERVE: usize = CONNECTIONS / 20;
 
 /// Waiters that are put into the queue at a time.
 const WAITERS_AT_A_TIME: usize = 50;
@@ -77,6 +79,12 @@ fn padded(bytes: usize) -> String {
     format!("{{{}}}", " ".repeat(bytes - 2))
 }
 
+/// A list that is empty, in so many bytes.
+fn list(bytes: usize) -> Raw {
+    let list = "{\"ids\":[]}";
+    raw("POST", "/v1/sessions/keepalive").json(&format!("{}{list}", " ".repeat(bytes - list.len())))
+}
+
 /// A path of so many bytes, the slash before it counted.
 fn path_of(bytes: usize) -> String {
     let first = format!("{bytes}-");
@@ -110,7 +118,12 @@ fn names_and_values() -> Vec<Around> {
             format!("{VALUE_BYTES_MAX} bytes"),
             sizes(VALUE_BYTES_MAX).map(|bytes| put(&format!("value-{bytes}"), bytes)),
         ),
-        around("JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(|bytes| session(padded(bytes)))),
+        around(
+            "JSON body of parameters",
+            format!("{PARAMS_BYTES_MAX} bytes"),
+            sizes(PARAMS_BYTES_MAX).map(|bytes| session(padded(bytes))),
+        ),
+        around("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
         around(
             "`meta`",
             format!("{META_PAIRS_MAX} pairs"),
@@ -266,7 +279,7 @@ async fn bodies(address: &str) -> Row {
         open.push(stream);
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
-    let [within, at, beyond] = sizes(rest).map(|bytes| raw("POST", "/v1/sessions").json(&padded(bytes)));
+    let [within, at, beyond] = sizes(rest).map(list);
     // One more body that came earlier could take the room of one of these.
     eventually("all bodies have arrived", Duration::from_secs(30), || async {
         (received(address).await >= before + (HELD * EACH) as u64).then_some(())
@@ -278,7 +291,7 @@ async fn bodies(address: &str) -> Row {
     .await;
     let seen = [seen(address, &within).await, seen(address, &at).await, beyond];
     drop(open);
-    Row { limit: "bodies over 16 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
+    Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
 /// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.
@@ -334,8 +347,11 @@ within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it a
 ";
 
 const TAIL: &str = "
-The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (half of that): behind a proxy
-all clients share one address, so set both alike there. The test sets them low. Sessions and remembered ids were counted in the
+The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (an eighth of that): behind a
+proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in twenty
+is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and the
+address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz` and
+`/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted in the
 replicated machine itself.
 
 A body that is too large is read to its end, up to 64 MiB, before it is answered. `503 overloaded` means that surely nothing was
@@ -343,6 +359,17 @@ done: ask again after `Retry-After`, or another node. Further bounds have no ans
 takes at most 5 s from its first byte, a body 30 s; after connecting the first byte comes within 15 s; between two requests a
 connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
 1 KiB/s at least.
+
+Texts for people, which are `owner`, the `name` of a session, `reason` and `meta`, have no control characters, and none that are
+invisible or change the direction of what follows (U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
+
+A JSON body of parameters has 64 KiB at most; a batch, a transaction, a list of sessions or of locks 1.5 MiB. What a body takes is
+given back when its parameters are read, so a request that waits holds none of it.
+
+An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
+256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any
+call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`: ask
+again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
 
 **Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
 leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
@@ -373,11 +400,11 @@ async fn few_connections() -> [Row; 2] {
             .await
         }
     };
-    let per_address = format!("half of all, here {CONNECTIONS_PER_ADDRESS}");
-    let in_all = format!("{CONNECTIONS_MAX}, here {CONNECTIONS}");
+    let per_address = format!("an eighth of all, here {CONNECTIONS_PER_ADDRESS}");
+    let in_all = format!("{CONNECTIONS_MAX}, here {CONNECTIONS}, {RESERVE} of them kept");
     [
         row("connections from one address", per_address, &["127.0.0.2"], CONNECTIONS_PER_ADDRESS).await,
-        row("connections to one node", in_all, &["127.0.0.3", "127.0.0.4"], CONNECTIONS).await,
+        row("connections to one node", in_all, &["127.0.0.3", "127.0.0.4"], CONNECTIONS - RESERVE).await,
     ]
 }
 

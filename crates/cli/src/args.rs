@@ -118,11 +118,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
 
+    /// Where to answer /livez, /readyz and /metrics besides, and nothing else: clients cannot fill it [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN_STATUS")]
+    pub(crate) listen_status: Option<String>,
+
+    /// A name by which browsers reach this cluster, a proxy's or a load balancer's, besides the members' hosts. Where one is
+    /// given, every request must name an address, localhost, a member's host or such a name in its Host [default: web pages
+    /// of those three, and programs whatever Host they name]
+    #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
+    pub(crate) allowed_host: Vec<String>,
+
     /// How many connections of clients to take [default: 10000]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 
-    /// How many of those from one address: a proxy in front is one address [default: half of them]
+    /// How many of those from one address: a proxy in front is one address [default: an eighth of them]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_PER_ADDRESS_MAX", value_parser = connections())]
     pub(crate) connections_per_address_max: Option<u32>,
 

@@ -8,7 +8,7 @@ use crate::{
 use fairhold_http::Limits;
 use fairhold_types::{
     NodeId,
-    limits::{CONNECTIONS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
+    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
 };
 use serde::Deserialize;
 use std::{
@@ -20,13 +20,18 @@ use std::{
 /// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
 
+/// One address may have one part in so many of all connections, where nothing else is said.
+const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
+
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 10] = [
+const FILE_KEYS: [&str; 12] = [
     "id",
     "data",
     "member",
     "listen",
     "peer-listen",
+    "listen-status",
+    "allowed-host",
     "connections-max",
     "connections-per-address-max",
     "event-ring-bytes",
@@ -50,6 +55,10 @@ pub(crate) struct ServeConfig {
     pub(crate) listen: String,
     /// Where it listens for the other nodes.
     pub(crate) peer_listen: String,
+    /// Where it answers what it says of its own state besides, and nothing else.
+    pub(crate) listen_status: Option<String>,
+    /// Hosts that are its own besides the members'.
+    pub(crate) allowed_hosts: Vec<String>,
     /// How many connections of clients it takes.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
@@ -126,6 +135,12 @@ pub(crate) enum ConfigError {
         /// From one address.
         per_address: usize,
     },
+    /// A host that cannot be one.
+    #[error("--allowed-host {host}: a host alone is expected, as in `locks.example.com`, without a scheme, a port or a path")]
+    AllowedHost {
+        /// As it was written.
+        host: String,
+    },
     /// A ring in which hardly an event has room.
     #[error("--event-ring-bytes {bytes}: at least {EVENT_RING_BYTES_MIN} bytes are needed")]
     RingTooSmall {
@@ -151,6 +166,8 @@ struct FileConfig {
     member: Vec<String>,
     listen: Option<String>,
     peer_listen: Option<String>,
+    listen_status: Option<String>,
+    allowed_host: Vec<String>,
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
     event_ring_bytes: Option<u64>,
@@ -177,6 +194,12 @@ impl ServeConfig {
         };
         let listen = address("listen", args.listen.or(file.listen), client_address(own))?;
         let peer_listen = address("peer-listen", args.peer_listen.or(file.peer_listen), &own.peer)?;
+        let listen_status = args.listen_status.or(file.listen_status);
+        let listen_status = listen_status.map(|given| address("listen-status", Some(given), "")).transpose()?;
+        let allowed_hosts = if args.allowed_host.is_empty() { file.allowed_host } else { args.allowed_host };
+        if let Some(host) = allowed_hosts.iter().find(|host| !is_host(host)) {
+            return Err(ConfigError::AllowedHost { host: host.clone() });
+        }
         let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(EVENT_RING_BYTES);
         if event_ring_bytes < EVENT_RING_BYTES_MIN {
             return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
@@ -197,6 +220,8 @@ impl ServeConfig {
             members,
             listen,
             peer_listen,
+            listen_status,
+            allowed_hosts,
             limits,
             event_ring_bytes,
             log,
@@ -206,10 +231,15 @@ impl ServeConfig {
     }
 }
 
+/// Whether this can be a name in `Host`: no scheme, no port, no path.
+fn is_host(host: &str) -> bool {
+    !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+}
+
 fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let connections = all.map_or(CONNECTIONS_MAX, count);
-    let per_address = per_address.map_or_else(|| connections.div_ceil(2), count);
+    let per_address = per_address.map_or_else(|| connections.div_ceil(PER_ADDRESS_PART), count);
     if connections == 0 || per_address == 0 || per_address > connections {
         return Err(ConfigError::Connections { connections, per_address });
     }
@@ -315,8 +345,8 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, connections-max, connections-per-address-max, \
-                 event-ring-bytes, log, admin-token-file",
+                "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, connections-max, \
+                 connections-per-address-max, event-ring-bytes, log, admin-token-file",
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
@@ -354,13 +384,29 @@ mod tests {
     }
 
     #[test]
-    fn half_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
+    fn a_host_is_a_name_alone() {
+        let hosts = |hosts: &[&str]| {
+            let allowed_host = hosts.iter().map(|host| (*host).to_owned()).collect();
+            ServeConfig::resolve(ServeArgs { allowed_host, ..flags() })
+        };
+        assert_eq!(hosts(&["locks.example.com", "10.0.0.1"]).unwrap().allowed_hosts, ["locks.example.com", "10.0.0.1"]);
+        for wrong in ["", "http://a", "a:80", "a/", "*", "a b"] {
+            assert!(complaint(hosts(&[wrong])).contains("a host alone"), "{wrong}");
+        }
+        assert_eq!(with_file("allowed-host = [\"a\"]\n", flags()).unwrap().allowed_hosts, ["a"]);
+        let status = |text: &str| ServeConfig::resolve(ServeArgs { listen_status: Some(text.to_owned()), ..flags() });
+        assert_eq!(status("[::]:7371").unwrap().listen_status.as_deref(), Some("[::]:7371"));
+        assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is no HOST:PORT"));
+    }
+
+    #[test]
+    fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
         let limits = |all, per_address| {
             let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
             ServeConfig::resolve(args).map(|config| (config.limits.connections, config.limits.per_address))
         };
-        assert_eq!(limits(None, None).unwrap(), (10_000, 5_000));
-        assert_eq!(limits(Some(7), None).unwrap(), (7, 4));
+        assert_eq!(limits(None, None).unwrap(), (10_000, 1_250));
+        assert_eq!(limits(Some(17), None).unwrap(), (17, 3));
         assert_eq!(limits(Some(7), Some(7)).unwrap(), (7, 7));
         for wrong in [limits(Some(7), Some(8)), limits(None, Some(10_001)), limits(Some(0), None)] {
             assert!(complaint(wrong.map(|_| unreachable!())).contains("at least 1"));

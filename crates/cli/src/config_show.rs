@@ -98,6 +98,13 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("event-ring-bytes", config.event_ring_bytes.to_string()),
         ("log", quoted(&config.log)),
     ];
+    if let Some(address) = &config.listen_status {
+        lines.push(("listen-status", quoted(address)));
+    }
+    if !config.allowed_hosts.is_empty() {
+        let hosts: Vec<String> = config.allowed_hosts.iter().map(|host| quoted(host)).collect();
+        lines.push(("allowed-host", format!("[{}]", hosts.join(", "))));
+    }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
     }

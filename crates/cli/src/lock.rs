@@ -18,7 +18,7 @@ pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
 use crate::remote::{self, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
 use fairhold_client::{Acquire, Client, Error, Guard};
-use fairhold_types::duration;
+use fairhold_types::{duration, text::harmless};
 use rustix::process::Signal;
 use std::{
     io::{self, Write as _},
@@ -192,5 +192,5 @@ fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
 
 fn say(text: &str) {
     // Where it goes may be gone: the exit code says what can be said.
-    writeln!(io::stderr(), "fairhold: {text}").ok();
+    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
 }

@@ -1,7 +1,7 @@
 //! What can go wrong, each with what the caller can do.
 
 use crate::problem::Problem;
-use fairhold_types::{Code, EndReason, FencingToken, GrantId, LockName, dto::Contender};
+use fairhold_types::{Code, EndReason, FencingToken, GrantId, LockName, dto::Contender, text::harmless};
 use std::time::Duration;
 
 /// How a grant or a session was lost.
@@ -46,7 +46,8 @@ impl std::fmt::Display for Lost {
 }
 
 /// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. Variants and
-/// their fields may be added: match with `..`.
+/// their fields may be added: match with `..`. Its text can be written to a terminal or a log: what others chose stands in it with
+/// control characters escaped; a field has it as it came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -110,14 +111,14 @@ pub enum Error {
     },
     /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
     /// have been asked for is being taken back. Try again later.
-    #[error("no answer from the cluster in the time given: {last}")]
+    #[error("no answer from the cluster in the time given: {}", harmless(.last))]
     #[non_exhaustive]
     Unavailable {
         /// What the last try met.
         last: String,
     },
     /// The cluster takes no more of this now, and did nothing. Try again later, or less often.
-    #[error("the cluster takes no more now: {detail}")]
+    #[error("the cluster takes no more now: {}", harmless(.detail))]
     #[non_exhaustive]
     Busy {
         /// What there is too much of.
@@ -127,7 +128,7 @@ pub enum Error {
     },
     /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
     /// the same key. Look at the state before you ask again.
-    #[error("it may have happened: no answer in the time given: {last}")]
+    #[error("it may have happened: no answer in the time given: {}", harmless(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
         /// The key under which it was asked, where it has one.
@@ -136,7 +137,7 @@ pub enum Error {
         last: String,
     },
     /// The cluster refuses the request as it is, and did nothing. Repeating it does not help.
-    #[error("refused: {detail}")]
+    #[error("refused: {}", harmless(.detail))]
     #[non_exhaustive]
     Refused {
         /// The stable code, where it is one that this version knows.
@@ -148,7 +149,7 @@ pub enum Error {
     },
     /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. What was asked for
     /// may have been done.
-    #[error("the answer is not understood: {why}")]
+    #[error("the answer is not understood: {}", harmless(.why))]
     #[non_exhaustive]
     NotUnderstood {
         /// What is wrong with it.
@@ -195,5 +196,29 @@ impl Error {
 }
 
 fn by(holder: &Option<Box<Contender>>) -> String {
-    holder.as_ref().map(|holder| format!(" by {} (#{})", holder.owner, holder.number)).unwrap_or_default()
+    holder.as_ref().map(|holder| format!(" by {} (#{})", harmless(&holder.owner), holder.number)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_move_a_cursor() {
+        let bad = "\u{1b}]0;pwned\u{7}\r\nFAKE\u{9b}A".to_owned();
+        let holder: Contender = serde_json::from_value(serde_json::json!({ "number": 7, "owner": bad })).unwrap();
+        let lock = LockName::parse("a").unwrap();
+        for error in [
+            Error::LockHeld { lock: lock.clone(), holder: Some(Box::new(holder.clone())) },
+            Error::WaitTimeout { lock, holder: Some(Box::new(holder)), waited: Duration::from_secs(1) },
+            Error::Unavailable { last: bad.clone() },
+            Error::Busy { detail: bad.clone(), retry_after: None },
+            Error::OutcomeUnknown { key: None, last: bad.clone() },
+            Error::Refused { code: None, status: 400, detail: bad.clone() },
+            Error::NotUnderstood { why: bad.clone() },
+        ] {
+            let text = error.to_string();
+            assert!(text.contains("pwned\\u{7}\\r\\nFAKE") && !text.chars().any(char::is_control), "{text}");
+        }
+    }
 }

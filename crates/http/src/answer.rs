@@ -9,6 +9,7 @@ use fairhold_types::{
     Code, GrantId, GrantNumber, Revision, SessionId,
     dto::{self, Contender, Standing},
     duration,
+    limits::AHEAD_BYTES_MAX,
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -83,7 +84,7 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
         waits_for: view.waits_for.map(|holder| contender(holder, Some(now))),
         deadlock_checked: (view.token.is_none() && !view.deadlock_checked).then_some(false),
         estimate: view.in_the_way.as_ref().and_then(|in_the_way| in_the_way.estimate).map(duration::format),
-        ahead: view.in_the_way.into_iter().flat_map(|in_the_way| in_the_way.ahead).map(|one| ahead(one, Some(now))).collect(),
+        ahead: view.in_the_way.map(|in_the_way| ahead(in_the_way.ahead, Some(now))).unwrap_or_default(),
         queued_at: view.queued_at.to_rfc3339(),
         held_since: view.held_since.map(WallMillis::to_rfc3339),
         meta: view.meta,
@@ -114,9 +115,15 @@ pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contend
     }
 }
 
-/// One of those ahead of a caller.
-pub(crate) fn ahead(ahead: Ahead, now: Option<WallMillis>) -> Contender {
-    Contender { meta: ahead.meta, ..contender(ahead.facts, now) }
+/// The first of those ahead of a caller, as many as `AHEAD_BYTES_MAX` has room for, and one in any case.
+pub(crate) fn ahead(ahead: Vec<Ahead>, now: Option<WallMillis>) -> Vec<Contender> {
+    let mut bytes = 0;
+    let fits = |(index, one): &(usize, Ahead)| {
+        bytes += one.facts.owner.len() + one.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        *index == 0 || bytes <= AHEAD_BYTES_MAX
+    };
+    let named = ahead.into_iter().enumerate().take_while(fits);
+    named.map(|(_, one)| Contender { meta: one.meta, ..contender(one.facts, now) }).collect()
 }
 
 /// One who stands in a queue.
@@ -203,7 +210,10 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
 mod tests {
     use super::*;
     use fairhold_node::api::InTheWay;
-    use fairhold_types::{FencingToken, GrantId, LockName, Mode, SessionNumber};
+    use fairhold_types::{
+        FencingToken, GrantId, LockName, Mode, SessionNumber,
+        limits::{ANSWER_BYTES_FREE, LOCK_NAME_BYTES_MAX, META_BYTES_MAX, OWNER_BYTES_MAX},
+    };
 
     fn view(token: Option<u64>) -> GrantView {
         let held_since = token.map(|_| WallMillis(2_000));
@@ -258,6 +268,27 @@ mod tests {
             serde_json::json!({"number": 7, "owner": "ci-7", "since": "1970-01-01T00:00:01.000Z", "token": 9, "held_for": "4s"});
         assert_eq!(json["waits_for"], waits_for);
         assert_eq!((&json["ahead"][0]["meta"]["build"], &json["estimate"]), (&"7".into(), &"40s".into()));
+    }
+
+    #[test]
+    fn the_longest_answer_that_names_those_ahead_fits_into_what_each_connection_has() {
+        let text = |bytes: usize| "\"".repeat(bytes);
+        let facts = HolderFacts {
+            number: GrantNumber(u64::MAX),
+            owner: text(OWNER_BYTES_MAX),
+            token: Some(FencingToken(u64::MAX)),
+            since: WallMillis(1_000),
+        };
+        let meta = dto::Meta::from([("k".to_owned(), text(META_BYTES_MAX - 1))]);
+        let one = Ahead { facts: facts.clone(), meta: meta.clone() };
+        let in_the_way = InTheWay { position: 10_001, ahead: vec![one; 16], estimate: Some(Duration::from_secs(40)) };
+        let lock = LockName::parse(&text(LOCK_NAME_BYTES_MAX)).unwrap();
+        let owner = text(OWNER_BYTES_MAX);
+        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(facts), lock, owner, meta, ..view(None) };
+        let answer = grant(queued, WallMillis(5_000));
+        assert_eq!(answer.ahead.len(), 2, "those ahead whose texts are short are named all the same");
+        let length = serde_json::to_vec(&answer).unwrap().len();
+        assert!(length <= ANSWER_BYTES_FREE, "{length} bytes");
     }
 
     #[test]

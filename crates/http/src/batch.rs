@@ -3,23 +3,25 @@
 //!
 //! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, a
 //! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a
-//! call that cannot be understood is refused before any of it is begun.
+//! call that cannot be understood is refused before any of it is begun; so is one for whose answers there is no room.
 //!
 //! Calls with different ids are made at the same time, and have no order. Those with one id are made one after the other, as the
 //! request has them: what goes first in a node's queue, as a release does, would overtake its acquire.
 
 use crate::{
     answer,
-    error::{Asked, Problem},
+    error::{Asked, NO_STORE, Problem},
     grants::call_of,
     names::lock_name,
     params::{Fields, Known, Params, expected},
     request::Received,
+    room::{HasRoom, NoRoom, with_room},
 };
 use axum::{
     extract::{Request, State},
     response::Response,
 };
+use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::{AcquireCall, Acquired},
@@ -27,12 +29,13 @@ use fairhold_node::{
 use fairhold_state::command::{Acquire, Claimant};
 use fairhold_types::{
     Code, GrantId, Revision, SessionId,
-    batch::{Answer, Answers, Body},
-    limits::{BATCH_CALLS_MAX, LOCK_NAME_BYTES_MAX},
+    batch::{Answer, Body},
+    dto::{Contender, Meta},
+    limits::{BATCH_ACQUIRE_BYTES_MAX, BATCH_CALLS_MAX, BATCH_RELEASE_BYTES_MAX, LOCK_NAME_BYTES_MAX},
     problem::{Effect, Facts},
 };
 use futures_util::future::join_all;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -60,6 +63,8 @@ pub(crate) const ACQUIRE: Known = Known {
 pub(crate) const RELEASE: Known = Known { now: &["id", "session"], later: &[] };
 pub(crate) const RENEW: Known = Known { now: &["id"], later: &[] };
 
+/// Of those ahead of a caller, how many the answer to a call names.
+const AHEAD_IN_BATCH: usize = 1;
 /// After how many seconds a call that was turned away should be made again.
 const RETRY_AFTER: u64 = 1;
 const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session":…}},{"release":{"id":…}}]}"#;
@@ -93,26 +98,100 @@ impl Understood {
             Understood::Release(id, _) | Understood::Renew(id) => *id,
         }
     }
+
+    /// The most bytes of its answer.
+    fn answer_bytes_max(&self) -> usize {
+        match self {
+            Understood::Acquire(_) => BATCH_ACQUIRE_BYTES_MAX,
+            Understood::Release(..) | Understood::Renew(_) => BATCH_RELEASE_BYTES_MAX,
+        }
+    }
 }
 
 /// What came of a call, and the revision that it shows.
 type Done = (Answer, Option<Revision>);
+/// The same, with the answer as JSON: what is kept until all calls are answered has a bound.
+type Written = (Vec<u8>, Option<Revision>);
 
 /// `POST /v1/batch`
 pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, mut body) = Received::with_list::<RT>(request).await?;
     received.query(&BATCH)?;
     let calls: Vec<Understood> = (0..)
-        .zip(calls(&received.body)?)
+        .zip(calls(&std::mem::take(&mut body.bytes))?)
         .map(|(index, call): (usize, Call)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
         .collect::<Result<_, _>>()?;
+    let room = received.room().map(|room| room.answer(calls.iter().map(Understood::answer_bytes_max).sum()));
+    let room = room.transpose().map_err(|NoRoom| {
+        Problem::new(Code::Overloaded, "too many large answers wait for their readers: send it again after a pause")
+            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })
+    })?;
     let deadline = RT::Instant::now() + received.timeout;
     let made = chains(calls).into_iter().map(|chain| make_in_order(&node, deadline, chain));
-    let mut done: Vec<(usize, Done)> = join_all(made).await.into_iter().flatten().collect();
+    let mut done: Vec<(usize, Written)> = join_all(made).await.into_iter().flatten().collect();
     done.sort_unstable_by_key(|(index, _)| *index);
     let revision = done.iter().filter_map(|(_, (_, revision))| *revision).max().unwrap_or_else(|| node.revision());
-    let answers = done.into_iter().map(|(_, (answer, _))| answer).collect();
-    answer::json(StatusCode::OK, revision, &Answers { answers })
+    let body = Bytes::from(together(done.into_iter().map(|(_, (answer, _))| answer)));
+    let body = match room.flatten() {
+        Some(mut room) => {
+            room.shrink_to(body.len());
+            with_room(body, room)
+        }
+        None => body,
+    };
+    let mut response = Response::new(body.into());
+    response.extensions_mut().insert(HasRoom);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    answer::stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// All answers, as `fairhold_types::batch::Answers` has them.
+fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut body = br#"{"answers":["#.to_vec();
+    for (index, answer) in answers.enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&answer);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// Writes an answer in so many bytes. One that is longer goes without what is for people alone.
+fn write(mut answer: Answer, bytes_max: usize) -> Vec<u8> {
+    let json = |answer: &Answer| {
+        serde_json::to_vec(answer).unwrap_or_else(|error| {
+            tracing::error!(%error, "an answer of a batch could not be written as JSON");
+            b"null".to_vec()
+        })
+    };
+    let full = json(&answer);
+    if full.len() <= bytes_max {
+        return full;
+    }
+    shorten(&mut answer);
+    json(&answer)
+}
+
+/// Leaves out of an answer what is for people alone, and may be long.
+fn shorten(answer: &mut Answer) {
+    let bare = |contender: &mut Contender| contender.meta = Meta::new();
+    match &mut answer.body {
+        Some(Body::Grant(grant)) => {
+            grant.ahead.clear();
+            grant.meta.clear();
+            grant.waits_for.as_mut().map(bare);
+        }
+        Some(Body::Problem(problem)) => {
+            problem.facts.ahead.clear();
+            problem.facts.holder.as_mut().map(bare);
+            (problem.facts.cycle, problem.facts.note) = (None, None);
+        }
+        Some(Body::Renewed(_)) | None => {}
+    }
 }
 
 /// The calls with their places in the request: those of one id together, in order.
@@ -133,11 +212,12 @@ async fn make_in_order<RT: AsyncRuntime>(
     node: &Node<RT>,
     deadline: RT::Instant,
     chain: Vec<(usize, Understood)>,
-) -> Vec<(usize, Done)> {
+) -> Vec<(usize, Written)> {
     let mut done = Vec::with_capacity(chain.len());
     for (index, call) in chain {
-        let left = deadline.saturating_duration_since(RT::Instant::now());
-        done.push((index, answer_to(node, left, call).await));
+        let (left, bytes_max) = (deadline.saturating_duration_since(RT::Instant::now()), call.answer_bytes_max());
+        let (answer, revision) = answer_to(node, left, call).await;
+        done.push((index, (write(answer, bytes_max), revision)));
     }
     done
 }
@@ -178,7 +258,8 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: U
         Understood::Renew(id) => renew(node, timeout, id).await,
     };
     done.unwrap_or_else(|problem| {
-        let problem = fairhold_types::problem::Problem::from(problem);
+        let mut problem = fairhold_types::problem::Problem::from(problem);
+        problem.facts.ahead.truncate(AHEAD_IN_BATCH);
         // As a header says it of a call that is alone.
         let retry_after = matches!(problem.status, 429 | 503).then_some(RETRY_AFTER);
         (Answer { status: problem.status, retry_after, body: Some(Body::Problem(Box::new(problem))) }, None)
@@ -194,7 +275,9 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
         Acquired::Held(view) => (StatusCode::OK, view),
         Acquired::Queued(view) => (StatusCode::ACCEPTED, view),
     };
-    let body = Some(Body::Grant(Box::new(answer::grant(view, now))));
+    let mut grant = answer::grant(view, now);
+    grant.ahead.truncate(AHEAD_IN_BATCH);
+    let body = Some(Body::Grant(Box::new(grant)));
     Ok((Answer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
@@ -254,6 +337,12 @@ pub(crate) fn read(body: &[u8]) -> Result<usize, Problem> {
 mod tests {
     use super::*;
     use axum::body::Body as RequestBody;
+    use fairhold_types::{
+        FencingToken, GrantNumber, LockName, SessionNumber,
+        limits::{CYCLE_NAMED_MAX, DETAIL_BYTES_MAX, META_BYTES_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX},
+        problem::Blocked,
+        time::WallMillis,
+    };
     use openraft_rt_tokio::TokioRuntime;
     use serde_json::{Value, json};
 
@@ -262,7 +351,7 @@ mod tests {
 
     async fn acquire_of(fields: Value) -> Result<AcquireCall, Problem> {
         let request = Request::post("/v1/batch").header("prefer", "respond-async").body(RequestBody::empty()).unwrap();
-        let received = Received::with_json::<TokioRuntime>(request).await.unwrap();
+        let (received, _) = Received::with_list::<TokioRuntime>(request).await.unwrap();
         acquire_call(&received, serde_json::from_value(fields).unwrap())
     }
 
@@ -285,6 +374,61 @@ mod tests {
             json!({ "id": ID, "lock": "a", "session": SESSION, "hold": "stream" }),
         ] {
             assert!(acquire_of(wrong.clone()).await.is_err(), "{wrong} was taken");
+        }
+    }
+
+    /// As long as a text may be, and twice as long in JSON.
+    fn longest(bytes: usize) -> String {
+        "\"".repeat(bytes)
+    }
+
+    fn longest_contender() -> Contender {
+        Contender {
+            number: GrantNumber(u64::MAX),
+            owner: longest(OWNER_BYTES_MAX),
+            since: Some(WallMillis(0).to_rfc3339()),
+            token: Some(FencingToken(u64::MAX)),
+            held_for: Some("1000000h".to_owned()),
+            meta: Meta::from([("k".to_owned(), longest(META_BYTES_MAX - 1))]),
+        }
+    }
+
+    #[test]
+    fn the_longest_answer_in_a_batch_keeps_what_a_program_needs_within_its_bytes() {
+        let detail = longest(DETAIL_BYTES_MAX / 2);
+        let blocked = Blocked { session: SessionNumber(1), owner: longest(OWNER_BYTES_MAX), lock: LockName::parse("a").unwrap() };
+        let facts = Facts {
+            holder: Some(longest_contender()),
+            position: Some(17),
+            ahead: vec![longest_contender(); 16],
+            estimate: Some("40s".to_owned()),
+            cycle: Some(vec![blocked; CYCLE_NAMED_MAX]),
+            note: Some(longest(REASON_BYTES_MAX)),
+            ..Facts::default()
+        };
+        let problem = fairhold_types::problem::Problem { facts, ..Problem::new(Code::LockHeld, detail).into() };
+        let answer = Answer { status: 409, retry_after: Some(1), body: Some(Body::Problem(Box::new(problem))) };
+        let written = write(answer, BATCH_ACQUIRE_BYTES_MAX);
+        assert!(written.len() <= BATCH_ACQUIRE_BYTES_MAX, "{} bytes", written.len());
+        let json: Value = serde_json::from_slice(&written).unwrap();
+        let body = &json["body"];
+        assert_eq!(
+            (&body["code"], &body["position"], &body["holder"]["token"]),
+            (&"lock_held".into(), &17.into(), &u64::MAX.into())
+        );
+        assert_eq!(BATCH_CALLS_MAX * BATCH_ACQUIRE_BYTES_MAX, 1024 * 1024, "the longest answer to a batch");
+    }
+
+    #[test]
+    fn answers_written_one_by_one_are_the_body_that_is_described() {
+        let renewed = |id: u128| Answer {
+            status: 200,
+            retry_after: None,
+            body: Some(Body::Renewed(answer::renewed_grant(GrantId::from_ulid(id), Duration::from_secs(30), WallMillis(0)))),
+        };
+        for answers in [vec![renewed(1)], vec![renewed(1), Answer { status: 204, retry_after: None, body: None }, renewed(2)]] {
+            let one_by_one = together(answers.iter().map(|answer| write(answer.clone(), BATCH_RELEASE_BYTES_MAX)));
+            assert_eq!(one_by_one, serde_json::to_vec(&fairhold_types::batch::Answers { answers }).unwrap());
         }
     }
 

@@ -101,9 +101,9 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
 
 /// `POST /v1/cluster/leader`
 pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    let to = received.params(&LEADER)?.integer("to", 1..=NodeId::MAX)?;
+    let to = received.params(body, &LEADER)?.integer("to", 1..=NodeId::MAX)?;
     let to =
         to.ok_or_else(|| Problem::bad_request("the parameter \"to\" is missing: say which node is to lead, as in {\"to\":2}"))?;
     let key = received.key()?;
@@ -116,9 +116,9 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 
 /// `POST /v1/cluster/snapshot`
 pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    received.params(&SNAPSHOT)?;
+    received.params(body, &SNAPSHOT)?;
     received.key()?;
     let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let view = node.cluster();

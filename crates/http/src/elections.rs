@@ -43,10 +43,10 @@ pub(crate) const LEADER: Known = Known { now: &["wait", "after", "from", "consis
 
 /// `POST /v1/elections/{name}`: a grant whose value is told when it leads.
 pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let mut params = received.params(&STAND)?;
+    let mut params = received.params(body, &STAND)?;
     let value = value(&mut params)?.unwrap_or_default();
     let (call, manner) = candidate_call(&received, params, election, id, value)?;
     grants::answer_in(manner, node, call, given).await
@@ -54,10 +54,10 @@ pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 
 /// `PUT /v1/elections/{name}`
 pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let mut params = received.params(&PROCLAIM)?;
+    let mut params = received.params(body, &PROCLAIM)?;
     let grant = params.parsed::<GrantId>("grant")?.ok_or_else(|| expected("grant", "the id of the leader's grant"))?;
     let value = value(&mut params)?.ok_or_else(|| expected("value", "what to proclaim, a text"))?;
     let call = ProclaimCall {
@@ -76,7 +76,7 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
 pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let election = lock_name(&received.segment()?)?;
-    let mut params = received.params(&LEADER)?;
+    let mut params = received.query(&LEADER)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
     if let Some(form) = Form::asked_for(received.headers())? {

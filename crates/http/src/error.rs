@@ -16,6 +16,7 @@ use fairhold_types::{
     Code, GrantId, Path,
     dto::Contender,
     duration,
+    limits::{CYCLE_NAMED_MAX, DETAIL_BYTES_MAX},
     problem::{self, Effect, Facts, FailedStep, TransactionPart},
     time::WallMillis,
 };
@@ -158,7 +159,7 @@ impl Problem {
 
     /// The problem of a call to the node.
     pub(crate) fn of(error: CallError, asked: Asked) -> Problem {
-        let detail = error.to_string();
+        let detail = bounded(error.to_string());
         match error {
             CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(),
             CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
@@ -289,7 +290,11 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
         Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
         Rejection::WouldDeadlock { cycle } => {
-            let cycle = cycle.into_iter().map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
+            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX).map(|Blocked { session, owner, lock }| problem::Blocked {
+                session,
+                owner,
+                lock,
+            });
             (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
         }
         Rejection::NotHeld => (Code::NotHeld, Facts::default()),
@@ -313,6 +318,15 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
         NotProposed::ShuttingDown => Code::ShuttingDown,
     };
     Problem::new(code, detail).facts(outcome(Effect::None, None))
+}
+
+/// A text that names what others chose, cut where it is too long.
+fn bounded(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES_MAX {
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
+        detail.push('…');
+    }
+    detail
 }
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
@@ -339,7 +353,7 @@ fn limited(limit: u64) -> Facts {
 /// Adds who is in the caller's way. Where the holder is known, its pairs of text are the first one's.
 fn blocked(facts: Facts, in_the_way: InTheWay, asked: Asked) -> Facts {
     let InTheWay { position, ahead, estimate } = in_the_way;
-    let ahead: Vec<Contender> = ahead.into_iter().map(|ahead| answer::ahead(ahead, asked.now())).collect();
+    let ahead = answer::ahead(ahead, asked.now());
     let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();
     Facts {
         holder: facts.holder.map(|holder| same(&holder).unwrap_or(holder)),

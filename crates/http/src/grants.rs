@@ -7,7 +7,7 @@ use crate::{
     headers, hold,
     names::{lock_name, refuse_reserved},
     params::{Known, Params, expected},
-    request::{Received, up_to},
+    request::{Body, Received, up_to},
 };
 use axum::{
     extract::{Request, State},
@@ -60,10 +60,10 @@ pub(crate) const RELEASE: Known = Known { now: &["session"], later: &["reason"] 
 
 /// `POST /v1/locks/{name}`
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     let lock = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let (call, manner) = acquire_call(&received, lock, id)?;
+    let (call, manner) = acquire_call(&received, body, lock, id)?;
     answer_in(manner, node, call, given).await
 }
 
@@ -124,9 +124,9 @@ fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Prob
 
 /// `POST /v1/locks`
 pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_list::<RT>(request).await?;
     let (id, given) = received.key_or_new(&node)?;
-    let (call, manner) = acquire_many_call(&received, id)?;
+    let (call, manner) = acquire_many_call(&received, body, id)?;
     answer_in(manner, node, call, given).await
 }
 
@@ -139,8 +139,13 @@ pub(crate) enum Manner {
     Stream,
 }
 
-pub(crate) fn acquire_call(received: &Received, lock: LockName, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
-    call_of(received, received.params(&ACQUIRE)?, lock, grant)
+pub(crate) fn acquire_call(
+    received: &Received,
+    body: Body,
+    lock: LockName,
+    grant: GrantId,
+) -> Result<(AcquireCall, Manner), Problem> {
+    call_of(received, received.params(body, &ACQUIRE)?, lock, grant)
 }
 
 /// The same with parameters that were read elsewhere.
@@ -179,8 +184,8 @@ pub(crate) fn candidate_call(
     Ok((call, manner))
 }
 
-fn acquire_many_call(received: &Received, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
-    let mut params = received.params(&ACQUIRE_MANY)?;
+fn acquire_many_call(received: &Received, body: Body, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
+    let mut params = received.params(body, &ACQUIRE_MANY)?;
     let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
     let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
     if names.is_empty() || names.len() != wants.len() {
@@ -200,7 +205,7 @@ fn common_call(
 ) -> Result<(AcquireCall, Manner), Problem> {
     let claimant = claimant(params)?;
     let manner = manner(params, &claimant)?;
-    let owner = match params.text("owner", OWNER_BYTES_MAX)? {
+    let owner = match params.words("owner", OWNER_BYTES_MAX)? {
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     };
@@ -261,7 +266,7 @@ fn millis(duration: Duration) -> u64 {
 /// `GET /v1/grants/{id}`
 pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&LOOK)?;
+    let mut params = received.query(&LOOK)?;
     let wait = params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let read = received.read_options(&mut params)?;
     let found = node.grant(received.grant()?, wait, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
@@ -277,8 +282,8 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 
 /// `POST /v1/grants/{id}/renew`
 pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
-    let ttl = received.params(&RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    let ttl = received.params(body, &RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
     let (id, key) = (received.grant()?, received.key()?);
     let renewed = node.renew_grant(id, key, ttl, received.timeout).await;
     let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
@@ -287,8 +292,8 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 
 /// `POST /v1/grants/{id}/downgrade`
 pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
-    received.params(&DOWNGRADE)?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    received.params(body, &DOWNGRADE)?;
     let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
     let shared = shared.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
@@ -296,8 +301,8 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 
 /// `POST /v1/grants/{id}/upgrade`
 pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
-    let wait = received.params(&UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    let wait = received.params(body, &UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
     let upgraded = upgraded.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
@@ -306,7 +311,7 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 /// `DELETE /v1/grants/{id}`
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let session = received.params(&RELEASE)?.parsed::<SessionId>("session")?;
+    let session = received.query(&RELEASE)?.parsed::<SessionId>("session")?;
     let revision = node.release(received.grant()?, session, received.timeout).await;
     let revision = revision.map_err(|error| Problem::of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -326,9 +331,9 @@ mod tests {
     }
 
     async fn call(request: Request) -> Result<AcquireCall, Problem> {
-        let received = Received::with_json::<TokioRuntime>(request).await?;
+        let (received, body) = Received::with_params::<TokioRuntime>(request).await?;
         let lock = lock_name(&received.segment()?)?;
-        acquire_call(&received, lock, GrantId::from_ulid(1)).map(|(call, _)| call)
+        acquire_call(&received, body, lock, GrantId::from_ulid(1)).map(|(call, _)| call)
     }
 
     async fn call_to(uri: &str) -> Result<AcquireCall, Problem> {
@@ -422,7 +427,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_read_to_its_end_before_it_is_refused() {
-        use fairhold_types::limits::BODY_BYTES_MAX;
+        use fairhold_types::limits::PARAMS_BYTES_MAX;
         use futures_util::{StreamExt, stream};
         use std::sync::{
             Arc,
@@ -438,9 +443,9 @@ mod tests {
             });
             call(post("/v1/locks/a").body(Body::from_stream(counted)).unwrap())
         };
-        assert!(send(BODY_BYTES_MAX).await.is_ok());
+        assert!(send(PARAMS_BYTES_MAX).await.is_ok());
         let before = read.load(Ordering::Relaxed);
-        assert!(format!("{:?}", send(BODY_BYTES_MAX + 1).await.unwrap_err()).contains("TooLarge"));
-        assert_eq!(read.load(Ordering::Relaxed) - before, BODY_BYTES_MAX + 1);
+        assert!(format!("{:?}", send(PARAMS_BYTES_MAX + 1).await.unwrap_err()).contains("TooLarge"));
+        assert_eq!(read.load(Ordering::Relaxed) - before, PARAMS_BYTES_MAX + 1);
     }
 }

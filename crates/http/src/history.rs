@@ -36,7 +36,7 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let lines = asks_for_lines(request.headers());
     let received = Received::without_body(request)?;
     let lock = lock_name(&received.segment()?)?;
-    let mut params = received.params(&HISTORY)?;
+    let mut params = received.query(&HISTORY)?;
     let read = received.read_options(&mut params)?;
     let limit = if lines && !params.has("limit") { PAGE_MAX } else { paging::limit(&mut params)? };
     let query = HistoryQuery { lock, when: when(&mut params)?, after: cursor(&mut params)?, limit };

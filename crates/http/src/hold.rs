@@ -108,7 +108,7 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
             Line::Queued {
                 id,
                 position: in_the_way.position,
-                ahead: in_the_way.ahead.into_iter().map(|ahead| answer::ahead(ahead, asked.now())).collect(),
+                ahead: answer::ahead(in_the_way.ahead, asked.now()),
                 estimate: in_the_way.estimate.map(duration::format),
             }
         }

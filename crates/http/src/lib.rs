@@ -5,11 +5,14 @@
 //! - `locks`, `grants`, `sessions`, `nodes`, `txn`, `cluster`: the calls; `lifetime`: what is said of a new node.
 //! - `error`: from the node's errors to problems; `answer`: from its values to JSON.
 //! - `cluster_header`: how clients tell a node of their cluster from anything else that answers.
+//! - `origin`: what a web page may call.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
+//! - `watch`, `frames`, `stream`: what is told for as long as its caller listens.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
 //! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
 //! - `workbench`: what benchmarks measure of the hot routes.
-//! - `listener`: sockets; `shares`: what all of them share, and none may take alone. The rest runs under a simulator too.
+//! - `listener`: sockets; `shares`: what all of them share, and none may take alone; `room`: the memory that one may pin;
+//!   `places`: whose turn it is to connect. The rest runs under a simulator too.
 
 mod admin;
 mod advice;
@@ -21,6 +24,7 @@ mod delivery;
 mod elections;
 mod envelope;
 mod error;
+mod frames;
 mod grants;
 mod headers;
 mod history;
@@ -33,9 +37,12 @@ mod metrics;
 mod names;
 mod nodes;
 mod openapi;
+mod origin;
 mod paging;
 mod params;
+mod places;
 mod request;
+mod room;
 mod router;
 mod routes;
 mod sessions;
@@ -50,6 +57,7 @@ pub use admin::Admin;
 pub use cluster_header::ClusterHeader;
 pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
+pub use origin::Hosts;
 pub use request::PeerAddress;
-pub use router::{ServerInfo, router};
+pub use router::{ServerInfo, router, status_router};
 pub use waiting::waiting_router;

@@ -4,12 +4,15 @@
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod connection;
+mod head;
 mod paced;
 mod refusal;
 
 use crate::{
     cluster_header::ClusterHeader,
     metrics::HttpMetrics,
+    origin::Hosts,
+    places::Places,
     shares::{Share, Shares},
 };
 use axum::Router;
@@ -81,11 +84,13 @@ struct Common {
     patience: Patience,
     metrics: HttpMetrics,
     cluster: ClusterHeader,
+    /// The names by which clients reach this server.
+    hosts: Hosts,
     /// Connections.
-    places: Arc<Shares>,
+    places: Arc<Places>,
     /// Bytes of bodies that are in work.
     bodies: Arc<Shares>,
-    /// Bytes of answers to reads that are not yet taken.
+    /// Bytes of answers that are not yet taken.
     answers: Arc<Shares>,
 }
 
@@ -96,6 +101,7 @@ pub struct Listener {
     limits: Limits,
     pub(crate) metrics: HttpMetrics,
     cluster: ClusterHeader,
+    hosts: Hosts,
 }
 
 impl Listener {
@@ -112,6 +118,7 @@ impl Listener {
             limits: Limits::default(),
             metrics: HttpMetrics::default(),
             cluster: ClusterHeader::asking(|| None),
+            hosts: Hosts::default(),
         })
     }
 
@@ -127,6 +134,12 @@ impl Listener {
         Listener { cluster, ..self }
     }
 
+    /// Knows these names as the server's own.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Hosts) -> Listener {
+        Listener { hosts, ..self }
+    }
+
     /// The address that it listens at.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
@@ -138,13 +151,14 @@ impl Listener {
     }
 
     async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
-        let Listener { socket, limits, metrics, cluster } = self;
+        let Listener { socket, limits, metrics, cluster, hosts } = self;
         let common = Common {
             router,
             patience,
             metrics,
             cluster,
-            places: Shares::new(limits.connections, limits.per_address),
+            hosts,
+            places: Places::new(limits.connections, limits.per_address),
             bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
             answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
         };
@@ -163,13 +177,9 @@ impl Listener {
                 accepted = socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match Shares::take(&common.places, peer.ip(), 1) {
+                Ok((stream, peer)) => match Places::take(&common.places, peer.ip()) {
                     Some(place) => {
-                        let talk = connection::talk(stream, peer, common.clone(), graceful.watcher());
-                        connections.spawn(async move {
-                            talk.await;
-                            drop(place);
-                        });
+                        connections.spawn(connection::talk(stream, peer, common.clone(), place, graceful.watcher()));
                     }
                     None => {
                         common.metrics.turn_away(common.places.is_full());
@@ -212,6 +222,7 @@ mod tests {
     use super::*;
     use crate::{delivery::Undelivered, request::PeerAddress};
     use axum::{Extension, extract::State, routing::get};
+    use bytes::Bytes;
     use fairhold_types::limits::HEAD_BYTES_MAX;
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -370,7 +381,7 @@ mod tests {
     async fn a_head_that_is_too_large_is_refused_in_words() {
         let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
         let head = |bytes: usize| {
-            let frame = "GET / HTTP/1.1\r\nConnection: close\r\nA: \r\n\r\n";
+            let frame = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
             frame.replace("A: ", &format!("A: {}", "a".repeat(bytes - frame.len())))
         };
         for (bytes, status) in [(HEAD_BYTES_MAX - 1, 200), (HEAD_BYTES_MAX, 200), (HEAD_BYTES_MAX + 1, 431), (100_000, 431)] {
@@ -430,6 +441,127 @@ mod tests {
         let server = serve(patience, Router::new().route("/", get(handler)));
         let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    }
+
+    async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from((address, 0))).unwrap();
+        let mut client = in_time(socket.connect(server.address)).await.unwrap();
+        client.write_all(text.as_bytes()).await.unwrap();
+        client
+    }
+
+    #[tokio::test]
+    async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let router =
+            Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = serve_at(listener.with_limits(Limits { connections: 40, per_address: 40 }), PATIENCE, router);
+        let mut first = Vec::new();
+        for number in 0..40 {
+            let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
+            first.push(send_from([127, 0, 0, 2], &server, text).await);
+            if number % 3 < 2 && number < 38 {
+                assert_eq!(in_time(heard.recv()).await, Some("waits"));
+            }
+        }
+        let mut late = Vec::new();
+        for _ in 0..3 {
+            let mut client = send_from([127, 0, 0, 3], &server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+            assert_eq!(status(&mut client).await, "200");
+            late.push(client);
+        }
+        // The youngest that only reads or idles had to go; what may have done something goes on.
+        assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+        for number in [37, 35, 34] {
+            assert_eq!(read_all(&mut first[number]).await, "", "{number}");
+        }
+        assert!(first[36].try_read(&mut [0; 1]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+    }
+
+    #[tokio::test]
+    async fn what_can_be_read_in_two_ways_is_refused_and_its_connection_closed() {
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
+        for (head, status) in [
+            ("GET / HTTP/1.1\r\nHost: x", 200),
+            ("GET / HTTP/1.1\r\nHost:", 200),
+            ("GET / HTTP/1.0", 200),
+            ("GET / HTTP/1.1", 400),
+            ("GET / HTTP/1.1\r\nHost: x\r\nHost: x", 400),
+            ("GET / HTTP/1.0\r\nHost: x\r\nHost: y", 400),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked", 200),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: ,chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked", 501),
+            ("POST / HTTP/1.1\r\nHost: x\r\nExpect: foo", 417),
+            ("GET / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue", 200),
+            ("CONNECT x:1 HTTP/1.1\r\nHost: x:1", 405),
+        ] {
+            let body = if head.contains("ncoding") { "0\r\n\r\n" } else { "" };
+            let next = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            let answers = read_all(&mut send(&server, &format!("{head}\r\n\r\n{body}{next}")).await).await;
+            assert!(
+                answers.starts_with(&format!("HTTP/1.1 {status} ")) || answers.starts_with(&format!("HTTP/1.0 {status} ")),
+                "{head}: {answers}"
+            );
+            assert_eq!(answers.contains("\"code\":"), status >= 400, "{head}: {answers}");
+            let next_answered = status == 200 && !head.contains("HTTP/1.0");
+            assert_eq!(answers.matches("date: ").count(), 1 + usize::from(next_answered), "{head}: {answers}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
+        let called = || async { "it was called" };
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(called)));
+        for (host, page) in [
+            ("127.0.0.1:7171", "Origin: https://evil.example"),
+            ("127.0.0.1:7171", "Origin: null"),
+            ("rebound.example:7171", "Origin: http://rebound.example:7171"),
+            ("127.0.0.1:7171", "Sec-Fetch-Site: cross-site"),
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: {host}\r\n{page}\r\nContent-Length: 1000000\r\n\r\n");
+            let answer = read_all(&mut send(&server, &head).await).await;
+            assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("\"code\":\"denied\""), "{page}: {answer}");
+            assert!(answer.contains("--allowed-host NAME") && !answer.to_lowercase().contains("access-control"), "{answer}");
+        }
+    }
+
+    /// More than the system keeps for a socket.
+    static LARGE: [u8; 16 * 1024 * 1024] = [b'x'; 16 * 1024 * 1024];
+
+    async fn status(client: &mut TcpStream) -> String {
+        let mut line = [0; 12];
+        in_time(client.read_exact(&mut line)).await.unwrap();
+        String::from_utf8(line.into()).unwrap().split_off("HTTP/1.1 ".len())
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_a_socket_has_a_bound_whatever_was_called() {
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let handler = move |method: http::Method| async move {
+            let lost = Undelivered::then(move || news.send("lost").unwrap());
+            let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
+            (matters, Bytes::from_static(&LARGE))
+        };
+        let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(handler)));
+        let ask = |method: &str| format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let mut slow = Vec::new();
+        for number in 0..ANSWERS_BYTES_PER_ADDRESS_MAX / LARGE.len() {
+            let mut client = send(&server, &ask(["GET", "POST"][number % 2])).await;
+            assert_eq!(status(&mut client).await, "200", "{number} wait for their readers");
+            slow.push(client);
+        }
+        let read = read_all(&mut send(&server, &ask("GET")).await).await;
+        assert!(read.starts_with("HTTP/1.1 503 ") && read.contains("\"code\":\"overloaded\""), "{read:.200}");
+        // It was called, so nobody may take it for not done; and what hangs on its arrival hears that it was lost.
+        let written = read_all(&mut send(&server, &ask("PUT")).await).await;
+        assert!(written.starts_with("HTTP/1.1 504 ") && written.contains("\"outcome\":\"unknown\""), "{written:.200}");
+        assert_eq!(in_time(heard.recv()).await, Some("lost"));
+        drop(slow);
+        in_time(async { while status(&mut send(&server, &ask("GET")).await).await != "200" {} }).await;
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"],
 /// `GET /v1/locks`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&LIST)?;
+    let mut params = received.query(&LIST)?;
     let read = received.read_options(&mut params)?;
     let sort = match params.text("sort", usize::MAX)?.as_deref() {
         None | Some("name") => LockSort::Name,
@@ -81,7 +81,7 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let reason = received.params(&BREAK)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default();
+    let reason = received.query(&BREAK)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
     let call = BreakCall { key, lock, by: received.caller(), reason, timeout: received.timeout };
     let revision = node.break_lock(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -89,10 +89,10 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
 
 /// `PATCH /v1/locks/{name}`
 pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
-    let mut params = received.params(&SET)?;
+    let mut params = received.params(body, &SET)?;
     let call = SetLockCall {
         key: received.key()?,
         lock: lock.clone(),
@@ -114,13 +114,13 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 
 /// `POST /v1/locks/{name}/holders/revoke`
 pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
     let call = RevokeCall {
         key: received.key()?,
         lock: lock_name(&received.segment()?)?,
         by: received.caller(),
-        reason: received.params(&REVOKE)?.text("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
+        reason: received.params(body, &REVOKE)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
         timeout: received.timeout,
     };
     let revision = node.revoke(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
@@ -131,7 +131,7 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.params(&SHOW)?;
+    let mut params = received.query(&SHOW)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let after = params.integer("cursor", 0..=u64::MAX)?.map(GrantNumber);
     let page = paging::page(&mut params, after)?;
@@ -164,7 +164,7 @@ fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
 pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.params(&QUEUE)?;
+    let mut params = received.query(&QUEUE)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let after = paging::queue_key(&mut params)?;
     let page = paging::page(&mut params, after)?;
@@ -189,7 +189,7 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.params(&FENCE)?;
+    let mut params = received.query(&FENCE)?;
     let read = received.read_options(&mut params)?;
     let token = params.integer("token", 0..=u64::MAX)?.ok_or_else(|| expected("token", "the fencing token to check"))?;
     let grant = params.parsed::<GrantId>("grant")?;

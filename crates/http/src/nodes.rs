@@ -100,8 +100,9 @@ fn identify(response: &mut Response, znode: &Znode) -> Result<(), Problem> {
 
 /// `PUT /v1/nodes/{path}`
 pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let mut received = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
-    let value = Value::from(&*std::mem::take(&mut received.body));
+    let (received, mut body) = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
+    // Its room is kept while the value is in work.
+    let value = Value::from(&*std::mem::take(&mut body.bytes));
     let path = path(&received)?;
     let mut params = received.query(&PUT)?;
     let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
@@ -117,8 +118,9 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 
 /// `POST /v1/nodes/{path}?sequential`
 pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let mut received = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
-    let value = Value::from(&*std::mem::take(&mut received.body));
+    let (received, mut body) = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
+    // Its room is kept while the value is in work.
+    let value = Value::from(&*std::mem::take(&mut body.bytes));
     let parent = path(&received)?;
     let mut params = received.query(&POST)?;
     if !params.flag("sequential")? {

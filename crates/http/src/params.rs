@@ -6,6 +6,7 @@ use fairhold_types::{
     dto::Meta,
     duration,
     limits::{META_BYTES_MAX, META_PAIRS_MAX},
+    text::first_not_plain,
 };
 use percent_encoding::percent_decode;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -183,6 +184,13 @@ impl<'a> Params<'a> {
         Ok(Some(text))
     }
 
+    /// A text for people, of at most so many bytes. Nothing in it can move a cursor or make it look like another.
+    pub(crate) fn words(&mut self, name: &str, bytes_max: usize) -> Result<Option<String>, Problem> {
+        let text = self.text(name, bytes_max)?;
+        text.iter().try_for_each(|text| check_plain(name, text))?;
+        Ok(text)
+    }
+
     /// Something that reads itself from a text and says what it expects.
     pub(crate) fn parsed<T: std::str::FromStr<Err: fmt::Display>>(&mut self, name: &str) -> Result<Option<T>, Problem> {
         let Some(text) = self.text(name, usize::MAX)? else { return Ok(None) };
@@ -240,7 +248,18 @@ impl<'a> Params<'a> {
         if meta.len() > META_PAIRS_MAX || bytes > META_BYTES_MAX {
             return Err(expected(name, &format!("at most {META_PAIRS_MAX} pairs and {META_BYTES_MAX} bytes together")));
         }
+        meta.iter().flat_map(|(key, value)| [key, value]).try_for_each(|text| check_plain(name, text))?;
         Ok(meta)
+    }
+}
+
+fn check_plain(name: &str, text: &str) -> Result<(), Problem> {
+    match first_not_plain(text) {
+        None => Ok(()),
+        Some(c) => {
+            let what = "a text without control characters, and without those that are invisible or change its direction,";
+            Err(expected(name, &format!("{what} not one with U+{:04X},", u32::from(c))))
+        }
     }
 }
 
@@ -483,6 +502,21 @@ mod tests {
         let mut params = parse("owner=a+b%2Bc%20%C3%A9&priority=-7", "").unwrap();
         assert_eq!(params.text("owner", 16).unwrap().as_deref(), Some("a b+c é"));
         assert_eq!(params.signed("priority").unwrap(), Some(-7));
+    }
+
+    #[test]
+    fn a_text_for_people_has_nothing_that_moves_hides_or_turns() {
+        for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
+            let query = format!("owner={bad}&meta={{\"a\":\"{bad}\"}}");
+            let refused = detail(parse(&query, "").unwrap().words("owner", 256).unwrap_err());
+            assert!(refused.starts_with("the parameter \"owner\": a text without control characters") && refused.contains("U+"));
+            let named = parse("", &format!("{{\"meta\":{{\"a\\u001b\":\"\"}}}}")).unwrap().meta("meta").map(|_| ());
+            assert!(detail(named.unwrap_err()).contains("U+001B"), "a key too");
+            assert!(parse(&query, "").unwrap().text("owner", 256).is_ok(), "what is not for people stays as it is");
+        }
+        let said = parse("", r#"{"meta":{"a":"x\u202ey"}}"#).unwrap().meta("meta").map(|_| ());
+        assert!(detail(said.unwrap_err()).contains("U+202E"));
+        assert_eq!(parse("owner=Zo%c3%ab+%22ci%22", "").unwrap().words("owner", 256).unwrap().as_deref(), Some("Zoë \"ci\""));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::{
     headers,
     metrics::Waits,
     params::{Known, Params, expected},
-    shares::{BODY_BYTES_FREE, BodyRoom, Share},
+    room::Room,
+    shares::Share,
 };
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
@@ -18,14 +19,14 @@ use fairhold_node::{
 };
 use fairhold_types::{
     Code, GrantId, Revision,
-    limits::{BODY_BYTES_MAX, WAIT_MAX},
+    limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX, WAIT_MAX},
     problem::{Effect, Facts},
 };
 use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use openraft_rt::AsyncRuntime;
-use std::{borrow::Cow, net::IpAddr, time::Duration};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 /// How long a body may take to arrive.
 const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
@@ -41,11 +42,15 @@ pub struct PeerAddress(pub IpAddr);
 /// A request whose body has arrived.
 pub(crate) struct Received {
     parts: Parts,
-    /// The body; empty where there is none.
-    pub(crate) body: Bytes,
     /// How long the server may work on it.
     pub(crate) timeout: Duration,
-    /// The body's room, kept until the request is answered.
+}
+
+/// The body of a request, with its room. Who has read it drops it: a request may wait for minutes, and its body need not.
+#[derive(Debug, Default)]
+pub(crate) struct Body {
+    /// Empty where there is none.
+    pub(crate) bytes: Bytes,
     _room: Option<Share>,
 }
 
@@ -87,31 +92,40 @@ impl Received {
     pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
         let (parts, _) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        Ok(Received { parts, body: Bytes::new(), timeout, _room: None })
+        Ok(Received { parts, timeout })
     }
 
     /// Takes a request with its parameters in a JSON body.
-    pub(crate) async fn with_json<RT: AsyncRuntime>(request: Request) -> Result<Received, Problem> {
-        let received = Received::with_body::<RT>(request, BODY_BYTES_MAX).await?;
-        if !received.body.is_empty() {
+    pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, Body), Problem> {
+        Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
+    }
+
+    /// Takes a request with a long list in a JSON body.
+    pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, Body), Problem> {
+        Received::with_json::<RT>(request, BODY_BYTES_MAX).await
+    }
+
+    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, Body), Problem> {
+        let (received, body) = Received::with_body::<RT>(request, bytes_max).await?;
+        if !body.bytes.is_empty() {
             check_is_json(&received.parts.headers)?;
         }
-        Ok(received)
+        Ok((received, body))
     }
 
     /// Takes a request with its body, whatever it is.
-    pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<Received, Problem> {
+    pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, Body), Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let mut room = parts.extensions.get::<BodyRoom>().and_then(BodyRoom::empty);
-        let body = if body.is_end_stream() {
+        let mut room = parts.extensions.get::<Arc<Room>>().and_then(|room| room.body());
+        let bytes = if body.is_end_stream() {
             Bytes::new()
         } else {
             RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, room.as_mut())).await.map_err(|_| {
                 Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
             })??
         };
-        Ok(Received { parts, body, timeout, _room: room })
+        Ok((Received { parts, timeout }, Body { bytes, _room: room }))
     }
 
     /// The path of the URL, as it was sent.
@@ -123,9 +137,9 @@ impl Received {
         &self.parts.headers
     }
 
-    /// The parameters of this call.
-    pub(crate) fn params(&self, known: &Known) -> Result<Params<'_>, Problem> {
-        self.noting_wait(Params::parse(self.parts.uri.query(), &self.body, known)?)
+    /// The parameters of this call. The body and its room are gone as soon as they are read.
+    pub(crate) fn params(&self, body: Body, known: &Known) -> Result<Params<'_>, Problem> {
+        self.noting_wait(Params::parse(self.parts.uri.query(), &body.bytes, known)?)
     }
 
     /// The parameters of a call whose body is not for parameters.
@@ -195,6 +209,11 @@ impl Received {
         }
     }
 
+    /// The memory that the connection may pin; a simulator's has no bound.
+    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+        self.parts.extensions.get()
+    }
+
     pub(crate) fn uri(&self) -> &Uri {
         &self.parts.uri
     }
@@ -261,4 +280,59 @@ fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
         "the header Content-Type is {essence}, and the body must be JSON: send it with \"Content-Type: application/json\", \
          or put the parameters into the query"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shares::Shares;
+    use axum::body::Body as RequestBody;
+    use openraft_rt_tokio::TokioRuntime;
+
+    /// Parameters in so many bytes.
+    fn request(bytes: usize, room: &Arc<Room>) -> Request {
+        let params = r#"{"ttl":"30s","wait":"600s"}"#;
+        let body = format!("{}{params}", " ".repeat(bytes - params.len()));
+        let mut request = Request::post("/v1/locks/a").body(RequestBody::from(body)).unwrap();
+        request.extensions_mut().insert(Arc::clone(room));
+        request
+    }
+
+    fn room() -> (Arc<Shares>, Arc<Room>) {
+        let bodies = Shares::new(PARAMS_BYTES_MAX, PARAMS_BYTES_MAX);
+        let room = Room::new(&bodies, &Shares::new(0, 0), IpAddr::from([10, 0, 0, 1]));
+        (bodies, room)
+    }
+
+    const WAIT: Known = Known { now: &["ttl", "wait"], later: &[] };
+
+    #[tokio::test]
+    async fn a_request_that_waits_holds_neither_its_body_nor_room_for_it() {
+        let (bodies, room) = room();
+        let (received, body) = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX, &room)).await.unwrap();
+        assert!(bodies.is_full());
+        let mut params = received.params(body, &WAIT).unwrap();
+        assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the room is free while the request waits");
+        assert_eq!(params.duration("wait", up_to(WAIT_MAX)).unwrap(), Some(WAIT_MAX));
+    }
+
+    #[tokio::test]
+    async fn all_but_the_smallest_bodies_count() {
+        let (bodies, room) = room();
+        for (bytes, counts) in [(BODY_BYTES_FREE, false), (BODY_BYTES_FREE + 1, true)] {
+            let (_, body) = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.unwrap();
+            let fits = bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX);
+            assert_eq!((body.bytes.len(), !fits), (bytes, counts));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_parameters_has_a_bound_of_its_own() {
+        let (_, room) = room();
+        for (bytes, status) in [(BODY_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
+            let refused = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.err();
+            assert_eq!(refused.map(|problem| fairhold_types::problem::Problem::from(problem).status), status, "{bytes}");
+        }
+        assert!(Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &room)).await.is_err(), "there is no room for it");
+    }
 }

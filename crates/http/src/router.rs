@@ -43,14 +43,31 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
         .with_state(node)
 }
 
-/// Every path, as the description of the API has them too.
-pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
+/// What a node says of its own state, for a listener that nothing else can fill: `/livez`, `/readyz` and `/metrics`.
+pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
+    let envelope = Envelope::new(node.clone(), exposition.http());
+    state_routes(Routes::new(), info)
+        .into_router()
+        .fallback(no_such_state)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
+        .layer(Extension(exposition))
+        .with_state(node)
+}
+
+/// The paths of a listener for the state alone.
+fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) -> Routes<Node<RT>> {
     let show_metrics =
         move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
-    let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_ready = move |node: State<Node<RT>>, query: RawQuery| cluster::ready(node, info, query);
+    routes.route("/livez", get(cluster::live)).route("/readyz", get(show_ready)).route("/metrics", get(show_metrics))
+}
+
+/// Every path, as the description of the API has them too.
+pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
+    let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
-    Routes::new()
+    let routes = Routes::new()
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
         .route("/v1/locks/{name}/queue", get(locks::queue::<RT>))
@@ -75,11 +92,9 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
-        .route("/livez", get(cluster::live))
-        .route("/readyz", get(show_ready))
         .route("/version", get(show_version))
-        .route("/metrics", get(show_metrics))
-        .route("/openapi.json", get(openapi::serve))
+        .route("/openapi.json", get(openapi::serve));
+    state_routes(routes, info)
 }
 
 fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
@@ -94,6 +109,10 @@ async fn no_such_resource(uri: Uri) -> Problem {
         "there is nothing at this path"
     };
     Problem::new(Code::NotFound, detail)
+}
+
+async fn no_such_state() -> Problem {
+    Problem::new(Code::NotFound, "this listener has /livez, /readyz and /metrics alone; everything else is at that for clients")
 }
 
 async fn no_such_method() -> Problem {

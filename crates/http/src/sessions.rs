@@ -34,14 +34,14 @@ pub(crate) const CLOSE: Known = Known { now: &["reason"], later: &[] };
 
 /// `POST /v1/sessions`
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
     let (key, key_given) = received.key_or_new(&node)?;
-    let mut params = received.params(&OPEN)?;
+    let mut params = received.params(body, &OPEN)?;
     let call = OpenSessionCall {
         key,
         key_given,
         timeout: params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?.unwrap_or(SESSION_TIMEOUT_DEFAULT),
-        name: params.text("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
+        name: params.words("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
         meta: params.meta("meta")?,
         work_timeout: received.timeout,
     };
@@ -53,8 +53,8 @@ pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 
 /// `POST /v1/sessions/{id}/keepalive`
 pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
-    received.params(&KEEPALIVE)?;
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    received.params(body, &KEEPALIVE)?;
     received.key()?;
     let SessionRef::Id(id) = which(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "a session is kept alive by its secret id, not by its number"));
@@ -71,8 +71,8 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     State(node): State<Node<RT>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
-    let ids: Vec<SessionId> = received.params(&KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
+    let (received, body) = Received::with_list::<RT>(request).await?;
+    let ids: Vec<SessionId> = received.params(body, &KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
     received.key()?;
     let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
@@ -91,7 +91,7 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
 /// `GET /v1/sessions`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&LIST)?;
+    let mut params = received.query(&LIST)?;
     let read = received.read_options(&mut params)?;
     let after = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
     let page = paging::page(&mut params, after)?;
@@ -106,7 +106,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `GET /v1/sessions/{id or number}`
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&SHOW)?;
+    let mut params = received.query(&SHOW)?;
     let read = received.read_options(&mut params)?;
     let after = paging::owned_after(&mut params)?;
     let page = paging::page(&mut params, after)?;
@@ -122,7 +122,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `DELETE /v1/sessions/{id or number}`: by its id its owner closes it, by its number an administrator ends it.
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let reason = |received: &Received| received.params(&CLOSE)?.text("reason", REASON_BYTES_MAX);
+    let reason = |received: &Received| received.query(&CLOSE)?.words("reason", REASON_BYTES_MAX);
     let ended = match which(&received.segment()?)? {
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {

@@ -1,5 +1,6 @@
-//! What all connections share of something that is scarce: places, and memory for bodies. No address can take all of it.
+//! What all connections share of something that is scarce: memory for bodies and for answers. No address can take all of it.
 
+use fairhold_types::address::share_key;
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -36,16 +37,23 @@ impl Shares {
 
     /// Takes an amount, if there is that much left.
     pub(crate) fn take(shares: &Arc<Shares>, address: IpAddr, amount: usize) -> Option<Share> {
-        let mut share = Share { shares: Arc::clone(shares), address: address.to_canonical(), amount: 0 };
+        let mut share = Share { shares: Arc::clone(shares), address: share_key(address), amount: 0 };
         share.grow_to(amount).then_some(share)
     }
 
-    /// Whether more than three quarters are taken.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.taken().all > self.most / 4 * 3
+    /// Whether that much is left for an address.
+    pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
+        let taken = self.taken();
+        let here = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
+        self.fit(&taken, here, amount)
+    }
+
+    fn fit(&self, taken: &Taken, here: usize, more: usize) -> bool {
+        taken.all.saturating_add(more) <= self.most && here.saturating_add(more) <= self.most_per_address
     }
 
     /// Whether all is taken.
+    #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         self.taken().all >= self.most
     }
@@ -62,8 +70,7 @@ impl Share {
         let more = amount.saturating_sub(self.amount);
         let mut taken = self.shares.taken();
         let here = taken.by_address.get(&self.address).copied().unwrap_or(0);
-        let fits =
-            taken.all.saturating_add(more) <= self.shares.most && here.saturating_add(more) <= self.shares.most_per_address;
+        let fits = self.shares.fit(&taken, here, more);
         if fits && more > 0 {
             taken.all += more;
             taken.by_address.insert(self.address, here + more);
@@ -73,15 +80,18 @@ impl Share {
     }
 }
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        if self.amount == 0 {
+impl Share {
+    /// Gives back what is over that amount.
+    pub(crate) fn shrink_to(&mut self, amount: usize) {
+        let less = self.amount.saturating_sub(amount);
+        if less == 0 {
             return;
         }
+        self.amount -= less;
         let mut taken = self.shares.taken();
-        taken.all -= self.amount;
+        taken.all -= less;
         if let Some(here) = taken.by_address.get_mut(&self.address) {
-            *here -= self.amount;
+            *here -= less;
             if *here == 0 {
                 taken.by_address.remove(&self.address);
             }
@@ -89,22 +99,9 @@ impl Drop for Share {
     }
 }
 
-/// Where the bytes of a body find room; the listener hangs it on every request.
-#[derive(Debug, Clone)]
-pub(crate) struct BodyRoom {
-    /// The bytes of all bodies.
-    pub(crate) shares: Arc<Shares>,
-    /// Whose body it is.
-    pub(crate) address: IpAddr,
-}
-
-/// What a body needs no room for: so much memory each connection has anyway.
-pub(crate) const BODY_BYTES_FREE: usize = 16 * 1024;
-
-impl BodyRoom {
-    /// Room for a body that has no bytes yet.
-    pub(crate) fn empty(&self) -> Option<Share> {
-        Shares::take(&self.shares, self.address, 0)
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink_to(0);
     }
 }
 
@@ -133,8 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_both_of_its_forms() {
+    fn an_address_is_the_same_in_all_of_its_forms() {
         let shares = Shares::new(5, 1);
+        let _network = Shares::take(&shares, "2001:db8::1".parse().unwrap(), 1).unwrap();
+        assert!(Shares::take(&shares, "2001:db8::2".parse().unwrap(), 1).is_none());
         let _first = Shares::take(&shares, "10.0.0.1".parse().unwrap(), 1).unwrap();
         assert!(Shares::take(&shares, "::ffff:10.0.0.1".parse().unwrap(), 1).is_none());
     }
@@ -147,7 +146,7 @@ mod tests {
         assert!(!first.grow_to(61));
         let mut second = Shares::take(&shares, address(2), 0).unwrap();
         assert!(!second.grow_to(41));
-        assert!(!shares.is_crowded() && second.grow_to(40) && shares.is_crowded());
+        assert!(!shares.is_full() && second.grow_to(40) && shares.is_full());
         drop(first);
         assert!(second.grow_to(60));
         drop(second);

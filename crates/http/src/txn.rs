@@ -25,10 +25,10 @@ pub(crate) const TXN: Known = Known { now: &[], later: &[] };
 
 /// `POST /v1/txn`
 pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
-    let received = Received::with_json::<RT>(request).await?;
+    let (received, mut body) = Received::with_list::<RT>(request).await?;
     received.query(&TXN)?;
     let (key, _) = received.key_or_new(&node)?;
-    let asked: txn::Transaction = serde_json::from_slice(&received.body)
+    let asked: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
         .map_err(|error| Problem::bad_request(format!("the body must be a transaction, like {EXAMPLE}: {error}")))?;
     check_length("if", asked.conditions.len())?;
     let conditions = numbered("if", asked.conditions, condition)?;

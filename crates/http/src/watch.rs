@@ -3,6 +3,7 @@
 use crate::{
     answer,
     error::{Asked, NO_STORE, Problem},
+    frames::{Frames, Lines},
     headers,
     names::lock_name,
     params::{Known, Params},
@@ -38,14 +39,15 @@ pub(crate) const WATCH: Known = Known {
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.params(&WATCH)?;
+    let mut params = received.query(&WATCH)?;
     let scopes = scopes(&mut params)?;
     let begin = begin(&mut params, received.headers())?;
     let read = received.read_options(&mut params)?;
     let form = Form::wanted(received.headers())?;
     let watch = node.watch(scopes, begin, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let revision = watch.revision();
-    let mut response = Response::new(body(watch, form));
+    let frames = Frames::new(form, received.room().cloned(), revision);
+    let mut response = Response::new(body(watch, frames));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, form.content_type());
     headers.insert(header::CACHE_CONTROL, NO_STORE);
@@ -110,37 +112,40 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem>
     })
 }
 
-fn render(form: Form, tidings: Tidings) -> Bytes {
-    let mut out = Vec::new();
+/// The lines that tell it. Only the last one of a revision has an id.
+fn lines(tidings: Tidings) -> Lines {
+    let one = |revision, what, id| -> Lines { Box::new(std::iter::once((Line { revision, what }, id))) };
     match tidings {
         Tidings::There(revision, list) => {
-            for there in list {
-                form.write(&Line { revision, what: of_there(there) }, None, &mut out);
-            }
+            Box::new(list.into_iter().map(move |there| (Line { revision, what: of_there(there) }, None)))
         }
-        Tidings::Changes(told) => {
-            for Told { revision, changes } in told {
-                let last = changes.len().saturating_sub(1);
-                for (index, change) in changes.into_iter().enumerate() {
-                    form.write(&Line { revision, what: of_change(change) }, (index == last).then_some(revision), &mut out);
-                }
-            }
-        }
-        Tidings::Bookmark(revision) => form.write(&Line { revision, what: What::Bookmark }, Some(revision), &mut out),
-        Tidings::GoAway(revision) => form.write(&Line { revision, what: What::Goaway }, None, &mut out),
+        Tidings::Changes(told) => Box::new(told.into_iter().flat_map(|Told { revision, changes, complete }| {
+            let last = changes.len().saturating_sub(1);
+            let id = move |index: usize| (complete && index == last).then_some(revision);
+            let changes = changes.into_iter().enumerate();
+            changes.map(move |(index, change)| (Line { revision, what: of_change(change) }, id(index)))
+        })),
+        Tidings::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
+        Tidings::GoAway(revision) => one(revision, What::Goaway, None),
         Tidings::Failed(revision, error) => {
             let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
-            form.write(&Line { revision, what: What::Error(Box::new(problem.into())) }, None, &mut out);
+            one(revision, What::Error(Box::new(problem.into())), None)
         }
     }
-    out.into()
 }
 
 /// The body asks the watch for more only when the connection takes more.
-fn body<RT: AsyncRuntime>(watch: Watch<RT>, form: Form) -> Body {
-    Body::from_stream(futures_util::stream::unfold(watch, move |mut watch| async move {
-        let tidings = watch.next().await?;
-        Some((Ok::<Bytes, Infallible>(render(form, tidings)), watch))
+fn body<RT: AsyncRuntime>(watch: Watch<RT>, frames: Frames) -> Body {
+    Body::from_stream(futures_util::stream::unfold((watch, frames), move |(mut watch, mut frames)| async move {
+        loop {
+            if let Some(frame) = frames.next() {
+                return Some((Ok::<Bytes, Infallible>(frame), (watch, frames)));
+            }
+            if frames.ended() {
+                return None;
+            }
+            frames.add(lines(watch.next().await?));
+        }
     }))
 }
 
@@ -256,26 +261,36 @@ mod tests {
         }
     }
 
+    fn text_of(form: Form, tidings: Tidings) -> String {
+        let mut frames = Frames::new(form, None, Revision(0));
+        frames.add(lines(tidings));
+        std::iter::from_fn(|| frames.next()).map(|frame| String::from_utf8(frame.to_vec()).unwrap()).collect()
+    }
+
     #[test]
     fn an_event_has_an_id_only_where_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
-        let told = Told { revision: Revision(7), changes: vec![created("/a"), created("/a/b")] };
-        let text = |form: Form| String::from_utf8(render(form, Tidings::Changes(vec![told.clone()])).to_vec()).unwrap();
+        let told = |complete, paths: [&str; 2]| Told { revision: Revision(7), changes: paths.map(created).into(), complete };
+        let told = [told(false, ["/0", "/1"]), told(true, ["/a", "/a/b"])];
+        let text = |form: Form| told.iter().map(|told| text_of(form, Tidings::Changes(vec![told.clone()]))).collect::<String>();
         assert_eq!(
             text(Form::Events),
-            "data: {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n\n\
+            "data: {\"revision\":7,\"type\":\"created\",\"path\":\"/0\"}\n\n\
+             data: {\"revision\":7,\"type\":\"created\",\"path\":\"/1\"}\n\n\
+             data: {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n\n\
              id: 7\ndata: {\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n\n"
         );
         assert_eq!(
             text(Form::Lines),
-            "{\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n"
+            "{\"revision\":7,\"type\":\"created\",\"path\":\"/0\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/1\"}\n\
+             {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n"
         );
     }
 
     #[test]
     fn whoever_is_cut_off_is_told_why_and_from_where_it_can_go_on() {
         let failed = Tidings::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
-        let json: serde_json::Value = serde_json::from_slice(&render(Form::Lines, failed)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text_of(Form::Lines, failed)).unwrap();
         assert_eq!((&json["type"], &json["code"]), (&"error".into(), &"compacted".into()), "{json}");
         assert_eq!((&json["oldest"], &json["revision"]), (&80.into(), &90.into()), "{json}");
     }

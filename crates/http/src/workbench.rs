@@ -11,10 +11,10 @@ use openraft_rt::AsyncRuntime;
 
 /// Reads `POST /v1/locks/{name}`, whose body has arrived, as the route does; `None` where the route would refuse it.
 pub fn read_acquire<RT: AsyncRuntime>(request: Request, new: GrantId) -> Option<AcquireCall> {
-    let received = Received::with_json::<RT>(request).now_or_never()?.ok()?;
+    let (received, body) = Received::with_params::<RT>(request).now_or_never()?.ok()?;
     let lock = lock_name(&received.segment().ok()?).ok()?;
     let id = received.key().ok()?.unwrap_or(new);
-    grants::acquire_call(&received, lock, id).ok().map(|(call, _)| call)
+    grants::acquire_call(&received, body, lock, id).ok().map(|(call, _)| call)
 }
 
 /// Writes the answer to that call, as the route does; `None` where it could not be written.

@@ -36,7 +36,7 @@ pub enum Begin {
 pub enum Tidings {
     /// Some of what was there when the watch began; told before anything else.
     There(Revision, Vec<There>),
-    /// Changes, those of one revision together.
+    /// Changes, those of one revision together. Of a large revision it is a part, and the next part comes next.
     Changes(Vec<Told>),
     /// Everything up to this revision has been told.
     Bookmark(Revision),
@@ -194,7 +194,10 @@ impl<RT: AsyncRuntime> Watch<RT> {
         let next = next.unwrap_or_else(|error| Tidings::Failed(self.node.revision(), error));
         match &next {
             Tidings::There(..) => {}
-            Tidings::Changes(told) => self.told = told.last().map_or(self.told, |told| told.revision.max(self.told)),
+            Tidings::Changes(told) => {
+                let complete = told.iter().rev().find(|told| told.complete);
+                self.told = complete.map_or(self.told, |told| told.revision.max(self.told));
+            }
             Tidings::Bookmark(revision) => {
                 self.told = *revision;
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);

@@ -13,7 +13,7 @@ use fairhold_metrics::Counter;
 use fairhold_raft::let_others_run;
 use fairhold_types::{
     Revision, failpoint,
-    limits::WATCHERS_MAX,
+    limits::{CHANGES_AT_ONCE, WATCHERS_MAX},
     planted::{self, Bug},
 };
 use std::{
@@ -83,7 +83,7 @@ impl Watchers {
         }
         drop(table);
         let position = self.ring.end();
-        Some(Watcher { watchers: Arc::clone(self), id, wake, scopes, position, from: Revision(0) })
+        Some(Watcher { watchers: Arc::clone(self), id, wake, scopes, position, within: 0, from: Revision(0) })
     }
 
     /// How many watch here.
@@ -177,6 +177,8 @@ pub(crate) struct Watcher {
     scopes: Vec<Scope>,
     /// The next that it has to look at.
     position: Position,
+    /// How many changes of it are looked at already.
+    within: usize,
     /// Older changes are not its affair.
     from: Revision,
 }
@@ -188,6 +190,8 @@ pub struct Told {
     pub revision: Revision,
     /// The changes.
     pub changes: Vec<Change>,
+    /// Whether nothing more of this revision is to come.
+    pub complete: bool,
 }
 
 impl Watcher {
@@ -205,19 +209,37 @@ impl Watcher {
         self.from = revision.next();
     }
 
-    /// Looks at the next changes; `None` at the end of what is known. What it looked at may well not concern it.
+    /// Looks at the next changes, so many of its own at most; `None` at the end of what is known. What it looked at may well not
+    /// concern it. Of a revision that it has seen in part it keeps nothing but the place.
     pub(crate) fn look(&mut self) -> Result<Option<Vec<Told>>, Compacted> {
         let news = self.watchers.ring.from(self.position, AT_ONCE)?;
         if news.is_empty() {
             return Ok(None);
         }
-        self.position += news.len() as u64;
-        let mine = |changes: &Arc<Changes>| {
-            let covered = |change: &&Change| self.scopes.iter().any(|scope| scope.covers(change.subject()));
-            let list: Vec<Change> = changes.list.iter().filter(covered).cloned().collect();
-            (!list.is_empty() && changes.revision >= self.from).then_some(Told { revision: changes.revision, changes: list })
-        };
-        Ok(Some(news.iter().filter_map(mine).collect()))
+        let (mut told, mut left) = (Vec::new(), CHANGES_AT_ONCE);
+        for changes in news {
+            let mine = if changes.revision >= self.from { self.look_at(&changes, left) } else { None };
+            let complete = mine.as_ref().is_none_or(|mine| mine.complete);
+            left = left.saturating_sub(mine.as_ref().map_or(0, |mine| mine.changes.len()));
+            told.extend(mine);
+            if complete {
+                (self.position, self.within) = (self.position + 1, 0);
+            }
+            if !complete || left == 0 {
+                break;
+            }
+        }
+        Ok(Some(told))
+    }
+
+    /// The next changes of one revision that concern it, so many at most; none where none does.
+    fn look_at(&mut self, changes: &Changes, most: usize) -> Option<Told> {
+        let covered = |change: &Change| self.scopes.iter().any(|scope| scope.covers(change.subject()));
+        let mut mine = (self.within..).zip(changes.list.iter().skip(self.within)).filter(|(_, change)| covered(change));
+        let list: Vec<Change> = mine.by_ref().take(most).map(|(_, change)| change.clone()).collect();
+        let next = mine.next().map(|(index, _)| index);
+        self.within = next.unwrap_or(0);
+        (!list.is_empty()).then_some(Told { revision: changes.revision, changes: list, complete: next.is_none() })
     }
 
     /// Waits until something may concern it. Only after it has looked up to the end: then what lies between is known not to.
@@ -380,6 +402,31 @@ mod tests {
         assert!(is_woken(&mut before) && is_woken(&mut after));
         assert_eq!(before.look(), Err(Compacted { oldest: Revision(51) }));
         assert_eq!((after.look(), after.pass_over()), (Ok(None), Some(Revision(50))));
+    }
+
+    #[test]
+    fn a_large_revision_is_fetched_in_parts_of_which_only_the_last_completes_it() {
+        let watchers = watchers(u64::MAX);
+        let mut watcher = watch(&watchers, "/a");
+        let mut list: Vec<Change> =
+            (0..CHANGES_AT_ONCE * 2).map(|number| Change::NodeDeleted(path(&format!("/a/{number}")))).collect();
+        let all = list.clone();
+        // What is another's lies between, and behind.
+        list.insert(CHANGES_AT_ONCE, Change::NodeDeleted(path("/b")));
+        list.push(Change::NodeDeleted(path("/b")));
+        push(&watchers, 1, "/a");
+        watchers.push(Changes { revision: Revision(2), list: list.into() });
+        push(&watchers, 3, "/a");
+        let (mut seen, mut ends) = (Vec::new(), Vec::new());
+        while let Some(told) = watcher.look().unwrap() {
+            assert!(told.iter().map(|told| told.changes.len()).sum::<usize>() <= CHANGES_AT_ONCE);
+            for Told { revision, changes, complete } in told {
+                ends.push((revision.0, complete));
+                seen.extend(changes.into_iter().filter(|_| revision.0 == 2));
+            }
+        }
+        assert_eq!(ends, [(1, true), (2, false), (2, false), (2, true), (3, true)]);
+        assert_eq!(seen, all, "each once and in order");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the one that has waited longest makes room. Who introduces himself at once, as a node does, gets in through any crowd of
 //! those who do not.
 
+use fairhold_types::address::share_key;
 use std::{
     collections::VecDeque,
     net::IpAddr,
@@ -33,7 +34,7 @@ pub(crate) struct Visit(oneshot::Receiver<()>);
 impl Lobby {
     /// Takes one in, and says whether another one had to leave for it.
     pub(crate) fn enter(&self, address: IpAddr) -> (Visit, bool) {
-        let (place, visit) = oneshot::channel();
+        let (address, (place, visit)) = (share_key(address), oneshot::channel());
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|waiting| !waiting.place.is_closed());
         let from_here = waiting.iter().filter(|waiting| waiting.address == address).count();
@@ -76,6 +77,15 @@ mod tests {
         for visit in visits.into_iter().chain([next, other]) {
             assert!(visit.ended().now_or_never().is_none());
         }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let lobby = Lobby::default();
+        let from = |last: usize| format!("2001:db8::{last:x}").parse().unwrap();
+        let visits: Vec<Visit> = (0..STRANGERS_PER_ADDRESS_MAX).map(|last| lobby.enter(from(last)).0).collect();
+        assert!(lobby.enter(from(STRANGERS_PER_ADDRESS_MAX)).1, "another one of its network had to leave");
+        assert_eq!(visits.into_iter().filter_map(|visit| visit.ended().now_or_never()).count(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Everything that two crates must agree on is here, and nothing that decides. A value of one of these types has
 //! already been checked: `LockName::parse` is the only maker of a `LockName`, so nobody checks it a second time.
 
+pub mod address;
 pub mod batch;
 pub mod code;
 pub mod dto;
@@ -18,6 +19,7 @@ pub mod planted;
 pub mod problem;
 #[cfg(feature = "schema")]
 mod schema;
+pub mod text;
 pub mod time;
 pub mod txn;
 pub mod watch;

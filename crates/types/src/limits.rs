@@ -10,7 +10,9 @@ pub const PATH_LEVELS_MAX: usize = 32;
 pub const LOCK_NAME_BYTES_MAX: usize = 512;
 /// Bytes of a node's value.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of a request's body.
+/// Bytes of a JSON body that has nothing but a call's parameters.
+pub const PARAMS_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of any other JSON body: a batch, a transaction, a list of sessions or of locks.
 pub const BODY_BYTES_MAX: usize = 1536 * 1024;
 /// Bytes of a request's line and headers together.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -18,13 +20,27 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub const HEADERS_MAX: usize = 100;
 /// Connections of clients to one node, where its operator sets no other number.
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Of those, from one address: half, since a whole site may come through one proxy, and no address may shut out all others.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 5_000;
-/// Bytes of all request bodies over 16 KiB that are in a node at a time.
+/// Of those, from one address: no few addresses may shut out all others. Behind a proxy the operator sets both alike.
+pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
+/// An address with fewer connections than this gets a place even when all but a reserve are taken.
+pub const FEW_CONNECTIONS: usize = 8;
+/// Connections to the listener that has the state of the server alone.
+pub const STATUS_CONNECTIONS_MAX: usize = 64;
+/// Bytes that are kept of what one connection sends, before they are read.
+pub const CONNECTION_BUFFER_BYTES: usize = HEAD_BYTES_MAX + 4 * 1024;
+/// Bytes of a body for which a connection needs no room.
+pub const BODY_BYTES_FREE: usize = 4 * 1024;
+/// Changes that a watcher fetches at once. One revision may have any number of them.
+pub const CHANGES_AT_ONCE: usize = 128;
+/// Bytes of all request bodies over 4 KiB that are in a node at a time.
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.
 pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;
-/// Bytes of all answers over 16 KiB to reads that are not yet taken by their readers.
+/// Bytes of answers that a connection may have waiting for its socket without room of its own.
+pub const ANSWER_BYTES_FREE: usize = 16 * 1024;
+/// Bytes that a stream sends at a time.
+pub const FRAME_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, to one address.
 pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / 2;
@@ -92,6 +108,16 @@ pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
+/// Bytes with which an answer names those ahead of its caller, apart from their numbers and times.
+pub const AHEAD_BYTES_MAX: usize = 3 * 1024;
+/// Those of a circle of waiters whom an answer names.
+pub const CYCLE_NAMED_MAX: usize = 32;
+/// Bytes of what a refusal says in words.
+pub const DETAIL_BYTES_MAX: usize = 2 * 1024;
+/// Bytes of the answer to one acquire in a batch; the whole batch's is that often as large as it has calls: 1 MiB.
+pub const BATCH_ACQUIRE_BYTES_MAX: usize = 4 * 1024;
+/// The same of a release and of a renewal.
+pub const BATCH_RELEASE_BYTES_MAX: usize = 2 * 1024;
 /// Calls in one batch.
 pub const BATCH_CALLS_MAX: usize = 256;
 /// The longest life of a TTL node since its last change: ZooKeeper's bound, 2^40 - 1 milliseconds.

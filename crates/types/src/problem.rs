@@ -113,7 +113,7 @@ pub struct Facts {
     /// The oldest revision from which events can still be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Revision>,
-    /// The circle that waiting would close: each waits for the next, and the last one for the first.
+    /// The circle that waiting would close: each waits for the next, and the last one for the first. Of a long one the first 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<Vec<Blocked>>,
 }

@@ -1,6 +1,7 @@
 //! Whether the cluster is ready: every node says so.
 
 use super::Plan;
+use fairhold_types::text::harmless;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -28,7 +29,7 @@ pub(super) async fn all_ready(plan: &Plan) {
         }
         if complained.elapsed() >= COMPLAIN_EVERY {
             complained = Instant::now();
-            eprintln!("dev: not ready yet: {}", unready.join("; "));
+            eprintln!("dev: not ready yet: {}", harmless(&unready.join("; ")));
         }
         sleep(ASK_EVERY).await;
     }

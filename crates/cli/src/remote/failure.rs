@@ -2,7 +2,7 @@
 
 use crate::{lock::EXIT_NOT_ACQUIRED, output};
 use fairhold_client::Error;
-use fairhold_types::Code;
+use fairhold_types::{Code, text::harmless};
 use serde::Deserialize;
 use std::{
     io::{self, Write as _},
@@ -64,13 +64,18 @@ impl Failure {
         }
     }
 
+    /// What is said of it on a terminal.
+    fn line(&self) -> String {
+        format!("fairhold: {}", harmless(&self.to_string()))
+    }
+
     /// Says it and ends. A refusal's body goes to standard output where exactly the body was asked for.
     pub(crate) fn exit(&self, body_wanted: bool) -> ExitCode {
         if let (Failure::Refused { body, .. }, true) = (self, body_wanted) {
             // The exit code says what can be said where nobody reads.
             output::write_bytes(body).ok();
         }
-        writeln!(io::stderr(), "fairhold: {self}").ok();
+        writeln!(io::stderr(), "{}", self.line()).ok();
         ExitCode::from(self.code())
     }
 }
@@ -97,6 +102,14 @@ fn explain(status: u16, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_wrote_stays_within_one_line_of_a_terminal() {
+        let body = r#"{"code":"lock_held","detail":"the lock is held by \u001b]0;pwned\u0007\r\nFAKE\u009bA\u202e"}"#;
+        let refused = Failure::Refused { status: 409, body: body.as_bytes().to_vec() };
+        let line = refused.line();
+        assert!(line.ends_with("pwned\\u{7}\\r\\nFAKE\\u{9b}A\\u{202e} (lock_held)"), "{line}");
+    }
 
     #[test]
     fn each_failure_has_its_code_and_says_why() {

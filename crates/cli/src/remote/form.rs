@@ -78,10 +78,9 @@ impl Table {
     }
 }
 
-/// Without control characters, so that a name somebody else chose cannot write to a terminal what it likes.
+/// A text that somebody else chose, which must not write to a terminal what it likes.
 pub(crate) fn harmless(text: &str) -> String {
-    let is_bad = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().map(|c| if is_bad(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+    fairhold_types::text::harmless(text).into_owned()
 }
 
 /// A field as a cell: a dash where it is not there.

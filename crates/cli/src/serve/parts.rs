@@ -1,8 +1,8 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
 use super::{ServeError, admin_token, again, host, process, room};
-use crate::config::ServeConfig;
-use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
+use crate::{config::ServeConfig, member::client_address};
+use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, server::PeerServer};
 use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
@@ -12,6 +12,7 @@ use fairhold_storage::{
     defect_file::DefectFile,
     fault::Faults,
 };
+use fairhold_types::limits::STATUS_CONNECTIONS_MAX;
 use openraft_rt_tokio::TokioRuntime;
 use std::{io, path::Path, sync::Arc, time::Duration};
 use tokio::{
@@ -33,6 +34,8 @@ const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Parts {
     core: Core,
     http: Server,
+    /// Says how this node is, where it has a listener for that.
+    status: Option<Server>,
     /// Reads the administrators' token again when its file changes.
     token_watch: Option<JoinHandle<()>>,
 }
@@ -66,7 +69,8 @@ impl Parts {
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Parts, ServeError> {
-        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits);
+        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config));
+        let status = listen_for_status(config).await?;
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
@@ -80,10 +84,16 @@ impl Parts {
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&core.node));
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
+        let status = status.map(|listener| {
+            let (stop, stopped) = oneshot::channel();
+            let routes = status_router(core.node.clone(), info, exposition.clone());
+            let serving = listener.with_cluster(ClusterHeader::of(&core.node)).serve(routes, told(stopped));
+            Server { name: "status", stop, task: tokio::spawn(serving) }
+        });
         let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
-        tracing::info!(clients = %config.listen, peers = %config.peer_listen, "listening");
-        Ok(Parts { core, http, token_watch })
+        tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = ?config.listen_status, "listening");
+        Ok(Parts { core, http, status, token_watch })
     }
 
     /// Waits until something has gone wrong for good.
@@ -99,13 +109,22 @@ impl Parts {
             failed = &mut self.core.directory => failed.unwrap_or_else(ended),
             result = &mut self.core.peers.task => self.core.peers.ended(result),
             result = &mut self.http.task => self.http.ended(result),
+            ended = async {
+                match &mut self.status {
+                    Some(status) => {
+                        let result = (&mut status.task).await;
+                        status.ended(result)
+                    }
+                    None => std::future::pending().await,
+                }
+            } => ended,
         }
     }
 
     /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
     /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, token_watch } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, status, token_watch } = self;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -113,6 +132,9 @@ impl Parts {
         peers.stop(PART_STOP_TIMEOUT).await;
         bounded("raft", replica.shutdown()).await;
         bounded("the connections to other nodes", peer.close()).await;
+        if let Some(status) = status {
+            status.stop(PART_STOP_TIMEOUT).await;
+        }
         room.abort();
         directory.abort();
         if let Some(watch) = token_watch {
@@ -177,9 +199,26 @@ impl Server {
     }
 }
 
-/// The first of the name's addresses that can be listened at.
+/// The names by which clients reach this cluster.
+fn hosts(config: &ServeConfig) -> Hosts {
+    Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
+}
+
+/// The port for clients.
 pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
-    let failed = |error| ServeError::Listen { address: listen.to_owned(), whom: "clients", flag: "--listen", error };
+    bind(listen, "clients", "--listen").await
+}
+
+/// The port for those who look after this node, where it is to have one.
+pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
+    let Some(address) = &config.listen_status else { return Ok(None) };
+    let limits = Limits { connections: STATUS_CONNECTIONS_MAX, per_address: STATUS_CONNECTIONS_MAX };
+    Ok(Some(bind(address, "those who look after it", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
+}
+
+/// The first of the name's addresses that can be listened at.
+async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
+    let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in lookup_host(listen).await.map_err(failed)? {
         match Listener::bind(address) {

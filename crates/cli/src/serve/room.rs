@@ -6,7 +6,7 @@
 
 use super::{
     ServeError,
-    parts::{Server, listen_for_clients, told},
+    parts::{Server, listen_for_clients, listen_for_status, told},
 };
 use crate::config::ServeConfig;
 use fairhold_http::waiting_router;
@@ -36,25 +36,29 @@ const MIB: u64 = 1024 * 1024;
 
 /// Opens the storage; where the disk is full, answers that and waits for room first.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let mut waiting: Option<Server> = None;
+    let mut waiting: Vec<Server> = Vec::new();
     loop {
         let shortage = match attempt(config).await? {
             Ok(storage) => {
-                if let Some(waiting) = waiting {
+                if !waiting.is_empty() {
                     tracing::info!("there is room again: starting");
-                    waiting.stop(WAITING_STOP_TIMEOUT).await;
+                }
+                for server in waiting {
+                    server.stop(WAITING_STOP_TIMEOUT).await;
                 }
                 return Ok(storage);
             }
             Err(shortage) => shortage,
         };
-        if waiting.is_none() {
+        if waiting.is_empty() {
             let reason = format!("{shortage}. This node does not take part; it starts by itself as soon as there is room");
             tracing::error!("{reason}");
-            let listener = listen_for_clients(&config.listen).await?;
-            let (stop, stopped) = oneshot::channel();
-            let serving = listener.serve(waiting_router(&reason), told(stopped));
-            waiting = Some(Server { name: "HTTP", stop, task: tokio::spawn(serving) });
+            let clients = listen_for_clients(&config.listen).await?;
+            for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
+                let (stop, stopped) = oneshot::channel();
+                let serving = listener.serve(waiting_router(&reason), told(stopped));
+                waiting.push(Server { name: "HTTP", stop, task: tokio::spawn(serving) });
+            }
         }
         sleep(ROOM_LOOK_EVERY).await;
     }

@@ -1,7 +1,7 @@
 //! One connection: its requests go to the router one after the other, and end when its client goes away.
 
 use super::{
-    Common,
+    Common, head,
     paced::{Paced, part},
 };
 use crate::{
@@ -10,17 +10,20 @@ use crate::{
     headers,
     hold::Streamed,
     metered::Metered,
+    places::{Place, Seat},
     request::PeerAddress,
-    shares::{BODY_BYTES_FREE, BodyRoom, Share, Shares},
+    room::{HasRoom, NoRoom, Room, with_room},
+    shares::Share,
 };
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use fairhold_node::api::Silence;
 use fairhold_types::{
     Code,
-    limits::{HEAD_BYTES_MAX, HEADERS_MAX},
+    limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX, HEADERS_MAX},
+    problem::{Effect, Facts},
 };
-use http::Method;
+use http::{HeaderValue, Method, header};
 use hyper::{
     body::{Body as _, Frame, Incoming, SizeHint},
     server::conn::http1,
@@ -33,7 +36,7 @@ use hyper_util::{
 use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -45,8 +48,6 @@ use std::{
 use tokio::{io::Interest, net::TcpStream, time::Instant};
 use tower::Service as _;
 
-/// Bytes that are kept of what was sent and not yet taken.
-const BUFFER_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 /// A peer that went away without a word is noticed after this, and three probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Between two probes.
@@ -59,12 +60,13 @@ const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 /// How long the news may take that the client had closed its socket before an answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
-/// Serves one connection to its end.
-pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, watcher: Watcher) {
+/// Serves one connection to its end, or until its place is given to another.
+pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, place: Place, watcher: Watcher) {
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "a connection could not be tuned");
     }
-    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::default()));
+    let room = Room::new(&common.bodies, &common.answers, peer.ip());
+    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room, Arc::clone(&place.seat))));
     let paced = Paced::new(Arc::clone(&stream), &common, Arc::clone(&calls));
     let metered = Metered::new(paced, common.metrics.clone());
     let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
@@ -77,11 +79,17 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, wa
         .header_read_timeout(None)
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(BUFFER_BYTES_MAX)
+        .max_buf_size(CONNECTION_BUFFER_BYTES)
         .serve_connection(TokioIo::new(metered), service);
-    // Clients that go away, time out or send nonsense are their own affair.
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::trace!(%peer, %error, "a connection ended");
+    tokio::select! {
+        biased;
+        // Clients that go away, time out or send nonsense are their own affair.
+        ended = watcher.watch(connection) => {
+            if let Err(error) = ended {
+                tracing::trace!(%peer, %error, "a connection ended");
+            }
+        }
+        () = place.seat.given_up() => tracing::debug!(%peer, "an address with few connections gets the place of one with many"),
     }
     if let Some(undelivered) = calls.unsettled() {
         // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
@@ -107,11 +115,18 @@ struct Client {
 
 impl Client {
     async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
-        let address = self.peer.ip();
-        request.extensions_mut().insert(PeerAddress(address));
-        request.extensions_mut().insert(BodyRoom { shares: Arc::clone(&self.common.bodies), address });
-        self.calls.begin();
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !self.calls.seat.begin(is_read) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if let Err(problem) = self.passes(&request) {
+            self.calls.begin();
+            let response = self.refuse(problem);
+            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, room: None }));
+        }
+        request.extensions_mut().insert(PeerAddress(self.peer.ip()));
+        request.extensions_mut().insert(Arc::clone(&self.calls.room));
+        self.calls.begin();
         let answer = self.common.router.call(request);
         let mut response = tokio::select! {
             biased;
@@ -125,32 +140,69 @@ impl Client {
             }
             *self.calls.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed.silence);
         }
-        self.calls.end(response.extensions_mut().remove());
-        let (response, room) = if is_read { find_room(response, &self.common.answers, address) } else { (response, None) };
+        let undelivered = response.extensions_mut().remove::<Undelivered>();
+        let (response, room) = match find_room(&response, &self.calls.room) {
+            Ok(room) => {
+                self.calls.end(undelivered);
+                (response, room)
+            }
+            Err(NoRoom) => {
+                // Its answer is lost, as if the connection had broken.
+                undelivered.iter().for_each(Undelivered::act);
+                self.calls.end(None);
+                (without_room(&response, is_read), None)
+            }
+        };
         let Client { stream, calls, .. } = self;
-        Ok(response.map(|body| Tracked { body, stream, calls, end: None, _room: room }))
+        Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
     }
 }
 
-/// Room for an answer that is large; without it, the caller is told to read again later.
-fn find_room(response: Response, answers: &Arc<Shares>, address: IpAddr) -> (Response, Option<Share>) {
-    let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
-    if bytes <= BODY_BYTES_FREE {
-        return (response, None);
+impl Client {
+    /// What is looked at before anything of a request's body is read.
+    fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
+        head::check(request.version(), request.method(), request.headers())?;
+        self.common.hosts.check(request.method(), request.uri(), request.headers())
     }
-    match Shares::take(answers, address, bytes) {
-        Some(room) => (response, Some(room)),
-        None => {
-            let problem = Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later");
-            let mut refused = problem.into_response();
-            for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
-                if let Some(value) = response.headers().get(name) {
-                    refused.headers_mut().insert(name, value.clone());
-                }
-            }
-            (refused, None)
+
+    /// Refuses a request in front of the router. Its body stays unread, so nothing can follow it.
+    fn refuse(&self, problem: Problem) -> Response {
+        let mut response = problem.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(cluster) = self.common.cluster.value() {
+            response.headers_mut().insert(headers::CLUSTER, cluster.clone());
+        }
+        response
+    }
+}
+
+/// Room for an answer until its socket has taken it. What a stream sends has no length yet, and finds room as it is written.
+fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> {
+    if response.extensions().get::<HasRoom>().is_some() {
+        return Ok(None);
+    }
+    room.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
+}
+
+/// What is answered in the place of an answer for which there is no room. A read can be asked again; what else was called may
+/// have been done, and its caller learns that as from a connection that broke.
+fn without_room(response: &Response, is_read: bool) -> Response {
+    let problem = if is_read {
+        Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later")
+    } else {
+        Problem::new(
+            Code::DeadlineExceeded,
+            "the call has an answer, but too many large answers wait for their readers: ask again with the same Idempotency-Key",
+        )
+        .facts(Facts { outcome: Some(Effect::Unknown), ..Facts::default() })
+    };
+    let mut refused = problem.into_response();
+    for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
+        if let Some(value) = response.headers().get(name) {
+            refused.headers_mut().insert(name, value.clone());
         }
     }
+    refused
 }
 
 /// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
@@ -189,8 +241,12 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 }
 
 /// The requests of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Calls {
+    /// The memory that they may pin.
+    pub(super) room: Arc<Room>,
+    /// What they do, as far as their place may be given to another.
+    pub(super) seat: Arc<Seat>,
     /// Those that have begun.
     pub(super) begun: AtomicU64,
     /// Those whose answer was taken over in full to be written.
@@ -208,6 +264,20 @@ pub(super) struct Calls {
 }
 
 impl Calls {
+    fn new(room: Arc<Room>, seat: Arc<Seat>) -> Calls {
+        Calls {
+            room,
+            seat,
+            begun: AtomicU64::default(),
+            sent: AtomicU64::default(),
+            answering: AtomicBool::default(),
+            broken: AtomicBool::default(),
+            readiness_taken: AtomicBool::default(),
+            undelivered: Mutex::default(),
+            stream: Mutex::default(),
+        }
+    }
+
     /// Reading or writing failed.
     pub(super) fn note_broken(&self, error: &io::Error) {
         self.broken.store(true, Ordering::Relaxed);
@@ -237,14 +307,25 @@ impl Calls {
     }
 }
 
-/// An answer's body, which says when all of it was taken over, gives back its room, and ends with its client.
+/// An answer's body, which says when all of it was taken over, gives its room to its bytes, and ends with its client.
 struct Tracked {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
     calls: Arc<Calls>,
     /// The client's going away, once the body was waited for.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    _room: Option<Share>,
+    room: Option<Share>,
+}
+
+impl Tracked {
+    /// Counts what is taken over to be written. The room goes along with the bytes, and comes back when they are written.
+    fn taken_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.calls.room.took(frame.data_ref().map_or(0, Bytes::len));
+        match self.room.take() {
+            Some(room) => frame.map_data(|bytes| with_room(bytes, room)),
+            None => frame,
+        }
+    }
 }
 
 impl Drop for Tracked {
@@ -260,7 +341,7 @@ impl hyper::body::Body for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
-            return frame;
+            return frame.map_ok(|frame| self.taken_over(frame));
         }
         let Tracked { stream, calls, end, .. } = &mut *self;
         let end = end.get_or_insert_with(|| {

@@ -5,7 +5,7 @@
 //! or too short for the other, and none for answers.
 
 use super::{Common, Patience, connection::Calls, refusal};
-use crate::{cluster_header::ClusterHeader, shares::Shares};
+use crate::{cluster_header::ClusterHeader, places::Places};
 use socket2::SockRef;
 use std::{
     future::Future,
@@ -30,7 +30,7 @@ pub(super) struct Paced {
     stream: Arc<TcpStream>,
     patience: Patience,
     /// All connections: where they are many, none may idle for long.
-    places: Arc<Shares>,
+    places: Arc<Places>,
     calls: Arc<Calls>,
     cluster: ClusterHeader,
     /// What reading waits for.
@@ -234,8 +234,10 @@ impl AsyncWrite for Paced {
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let paced = self.get_mut();
         paced.write_alarm = None;
+        paced.calls.room.flushed();
         if paced.calls.begun.load(Ordering::Relaxed) == paced.calls.sent.load(Ordering::Relaxed) {
             paced.calls.answering.store(false, Ordering::Relaxed);
+            paced.calls.seat.end();
         }
         Poll::Ready(Ok(()))
     }

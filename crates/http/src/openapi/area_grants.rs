@@ -4,7 +4,7 @@ use super::{
     area_locks::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
     examples::{GRANT_ID, SESSION_ID},
-    parameter::{self, flag, form, integer, one_of, signed, span, text},
+    parameter::{self, flag, form, integer, one_of, signed, span, words},
 };
 use crate::{
     batch,
@@ -94,7 +94,7 @@ pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
             Some(SESSION_TIMEOUT_DEFAULT),
         ),
         form("session", "The id of the session that is to own it.", pattern::SESSION_ID),
-        text("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
+        words("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
         signed(
             "priority",
             "Higher stands before lower among those who wait, but never before one who waits for several locks, and at most 16 \
@@ -315,7 +315,8 @@ fn batch(describe: &mut Describer) -> Operation {
              acquire that stands before it. The answer comes when all are done, within one `Fairhold-Timeout`, and no call waits \
              for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
              `GET /v1/grants/{id}` and `GET /v1/watch` tell. A renewal is of a grant that has no named session, and leaves its \
-             timeout as it is. Sent again, with the same ids, it does nothing twice. \
+             timeout as it is. An answer names whom the caller waits for and how many are ahead, and has 4 KiB at most: what would \
+             be longer goes without `meta`. Sent again, with the same ids, it does nothing twice. \
              The headers are those of every call in it.",
         )
         .query(&batch::BATCH, vec![])

@@ -4,7 +4,7 @@ use super::{
     area_watch::with_long_poll,
     describe::{Describer, Kind, Operation},
     examples,
-    parameter::{form, integer, one_of, span, text},
+    parameter::{form, integer, one_of, span, text, words},
 };
 use crate::{
     history::HISTORY,
@@ -243,7 +243,7 @@ fn revoke(describe: &mut Describer) -> Operation {
         .in_path("name", NAME, lock_name())
         .form(
             &REVOKE,
-            vec![text("reason", "Why, for those who hold it.", REASON_BYTES_MAX)],
+            vec![words("reason", "Why, for those who hold it.", REASON_BYTES_MAX)],
             None,
             Some(json!({ "reason": "an upgrade" })),
         )
@@ -262,7 +262,7 @@ fn break_lock(describe: &mut Describer) -> Operation {
              same Idempotency-Key it does not hit who holds the lock by then.",
         )
         .in_path("name", NAME, lock_name())
-        .query(&BREAK, vec![text("reason", "Why, for those who held it and for the record.", REASON_BYTES_MAX)])
+        .query(&BREAK, vec![words("reason", "Why, for those who held it and for the record.", REASON_BYTES_MAX)])
         .empty(StatusCode::NO_CONTENT, "Nobody of those who held it holds it any more.")
         .admin()
         .done(Kind::Keyed)

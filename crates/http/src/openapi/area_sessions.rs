@@ -4,7 +4,7 @@ use super::{
     area_locks::consistency,
     describe::{Describer, Kind, Operation},
     examples::SESSION_ID as ID,
-    parameter::{self, form, integer, list, span, text},
+    parameter::{self, form, integer, list, span, words},
 };
 use crate::{
     paging,
@@ -55,7 +55,7 @@ fn open(describe: &mut Describer) -> Operation {
             &OPEN,
             vec![
                 span("ttl", "How long it lives without a keepalive.", timeouts, Some(SESSION_TIMEOUT_DEFAULT)),
-                text("name", "Its name, for people to read.", OWNER_BYTES_MAX),
+                words("name", "Its name, for people to read.", OWNER_BYTES_MAX),
                 parameter::meta(),
             ],
             None,
@@ -152,7 +152,7 @@ fn close(describe: &mut Describer) -> Operation {
              held or waited for is `broken`, with the reason, and the administrators' token is needed where one is set.",
         )
         .in_path("id", "The session's id or number.", session())
-        .query(&CLOSE, vec![text("reason", "Why; only beside a number.", REASON_BYTES_MAX)])
+        .query(&CLOSE, vec![words("reason", "Why; only beside a number.", REASON_BYTES_MAX)])
         .empty(StatusCode::NO_CONTENT, "It has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()

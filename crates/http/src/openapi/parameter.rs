@@ -5,6 +5,7 @@ use crate::params::Known;
 use fairhold_types::{
     duration,
     limits::{META_BYTES_MAX, META_PAIRS_MAX},
+    pattern::WORDS,
 };
 use serde_json::{Map, Value, json};
 use std::{ops::RangeInclusive, time::Duration};
@@ -124,6 +125,12 @@ pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Paramet
     Parameter::new(name, about, schema.clone(), schema)
 }
 
+/// A text for people, without what could move a cursor, hide or turn.
+pub(super) fn words(name: &'static str, about: &str, bytes_max: usize) -> Parameter {
+    let schema = json!({ "type": "string", "maxLength": bytes_max, "x-max-bytes": bytes_max, "pattern": WORDS });
+    Parameter::new(name, about, schema.clone(), schema)
+}
+
 pub(super) fn form(name: &'static str, about: &str, pattern: &str) -> Parameter {
     of(name, about, json!({ "type": "string", "pattern": pattern }))
 }
@@ -149,7 +156,8 @@ pub(super) fn meta() -> Parameter {
     let object = json!({
         "type": "object",
         "maxProperties": META_PAIRS_MAX,
-        "additionalProperties": { "type": "string", "maxLength": META_BYTES_MAX },
+        "propertyNames": { "pattern": WORDS },
+        "additionalProperties": { "type": "string", "maxLength": META_BYTES_MAX, "pattern": WORDS },
         "x-max-bytes": META_BYTES_MAX,
     });
     Parameter::new("meta", about, object.clone(), object)

@@ -1,0 +1,233 @@
+//! What a web page may call: a browser carries strangers' pages too, and sends what they ask for from inside the network.
+//!
+//! A browser says with `Origin` whose page calls, with every call but a plain read, and over TLS and to its own machine with
+//! `Sec-Fetch-Site` too. Programs say neither. So a program is asked nothing, and a page must be this server's own; see
+//! `docs/decisions/0032-web-pages-and-names.md`.
+
+use crate::{error::Problem, headers};
+use fairhold_types::Code;
+use http::{HeaderMap, Method, Uri, header};
+use std::{net::Ipv6Addr, sync::Arc};
+
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+const SEC_FETCH_MODE: &str = "sec-fetch-mode";
+/// The option that names a host as this server's own.
+const OPTION: &str = "--allowed-host";
+
+/// The names by which clients reach this server. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Hosts(Arc<Names>);
+
+#[derive(Debug, Default)]
+struct Names {
+    /// The members', without their ports.
+    members: Vec<String>,
+    /// Those that the operator added. Where there are any, every request must name one of all these.
+    allowed: Vec<String>,
+}
+
+impl Hosts {
+    /// The members' hosts, as their URLs have them, and those that the operator added.
+    #[must_use]
+    pub fn new(members: impl IntoIterator<Item = String>, allowed: impl IntoIterator<Item = String>) -> Hosts {
+        let bare = |host: String| host_of(&host).to_ascii_lowercase();
+        let (members, allowed) = (members.into_iter().map(bare).collect(), allowed.into_iter().map(bare).collect());
+        Hosts(Arc::new(Names { members, allowed }))
+    }
+
+    /// Passes what a program sends, and what a page of this server's own sends. Nothing of the body is read before.
+    pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let origin = headers.get(header::ORIGIN);
+        let site = headers.get(SEC_FETCH_SITE);
+        if origin.is_none() && site.is_none() && self.0.allowed.is_empty() {
+            return Ok(());
+        }
+        let host = match uri.authority() {
+            Some(authority) => Some(authority.as_str()),
+            None => headers::text(headers, header::HOST.as_str())?,
+        };
+        if !self.0.allowed.is_empty() && !host.is_some_and(|host| self.is_own(host)) {
+            return Err(foreign_host(host));
+        }
+        let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        if let Some(site) = site
+            && !matches!(site.as_bytes(), b"same-origin" | b"none")
+            && !(is_read && is_for_everybody(uri, headers))
+        {
+            return Err(foreign_page("a page of another site"));
+        }
+        match origin {
+            Some(origin) if !is_read => self.check_origin(origin.to_str().unwrap_or_default(), host),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The page's own host must be the one that is called, and that must be ours: a name that somebody else made point here is
+    /// the same in both.
+    fn check_origin(&self, origin: &str, host: Option<&str>) -> Result<(), Problem> {
+        let authority = origin.split_once("://").map(|(_, authority)| authority);
+        match authority {
+            Some(authority) if self.is_allowed(authority) => Ok(()),
+            Some(authority) if !host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) => {
+                Err(foreign_page(&format!("the page {}", shown(origin))))
+            }
+            Some(authority) if !self.is_own(authority) => Err(foreign_host(Some(authority))),
+            Some(_) => Ok(()),
+            None => Err(foreign_page("a page that does not say where it comes from")),
+        }
+    }
+
+    /// An address, this machine, a member, or a name that the operator added.
+    fn is_own(&self, authority: &str) -> bool {
+        let host = host_of(authority);
+        let is_address = host.parse::<std::net::Ipv4Addr>().is_ok() || host.parse::<Ipv6Addr>().is_ok();
+        is_address
+            || host.eq_ignore_ascii_case("localhost")
+            || self.0.members.iter().any(|member| host.eq_ignore_ascii_case(member))
+            || self.is_allowed(authority)
+    }
+
+    fn is_allowed(&self, authority: &str) -> bool {
+        self.0.allowed.iter().any(|allowed| host_of(authority).eq_ignore_ascii_case(allowed))
+    }
+}
+
+/// What a page of another site may look at: a person followed a link, or it asks whether the process lives.
+fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
+    uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
+}
+
+/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets.
+fn host_of(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']').map_or(bracketed, |(host, _)| host),
+        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
+    }
+}
+
+/// A name that a stranger chose, short enough for a message.
+fn shown(name: &str) -> String {
+    name.chars().filter(char::is_ascii_graphic).take(100).collect()
+}
+
+fn foreign_page(who: &str) -> Problem {
+    Problem::new(
+        Code::Denied,
+        format!(
+            "{who} may not call this server; if its host is another name of this cluster, start the servers with {OPTION} NAME"
+        ),
+    )
+}
+
+fn foreign_host(host: Option<&str>) -> Problem {
+    let asked = host.map_or_else(|| "no host".to_owned(), |host| format!("the host {}", shown(host_of(host))));
+    Problem::new(
+        Code::Denied,
+        format!(
+            "the request names {asked}, which this server does not know as its own; if it is, start the servers with {OPTION} NAME"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(hosts: &Hosts, method: &str, uri: &str, given: &[(&'static str, &str)]) -> Result<(), String> {
+        let headers = given.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect();
+        let checked = hosts.check(&method.parse().unwrap(), &uri.parse().unwrap(), &headers);
+        checked.map_err(|problem| {
+            let problem = fairhold_types::problem::Problem::from(problem);
+            assert_eq!((problem.status, problem.code), (403, Code::Denied));
+            problem.detail.into_owned()
+        })
+    }
+
+    fn plain() -> Hosts {
+        Hosts::new(["n1.example:7171".to_owned()], [])
+    }
+
+    fn named() -> Hosts {
+        Hosts::new(["n1.example:7171".to_owned()], ["locks.example".to_owned()])
+    }
+
+    #[test]
+    fn a_program_is_asked_nothing_whatever_it_calls_this_server() {
+        for host in ["fairhold.default.svc:7171", "n1.example:7171", "10.0.0.1", "x"] {
+            for method in ["GET", "POST", "DELETE", "PATCH"] {
+                assert_eq!(check(&plain(), method, "/v1/locks/a", &[("host", host)]), Ok(()), "{method} {host}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_calls_its_own_server_and_no_other() {
+        for (host, origin, passes) in [
+            ("n1.example:7171", "http://n1.example:7171", true),
+            ("N1.example:7171", "http://n1.EXAMPLE:7171", true),
+            ("127.0.0.1:7171", "http://127.0.0.1:7171", true),
+            ("[::1]:7171", "http://[::1]:7171", true),
+            ("localhost:7171", "http://localhost:7171", true),
+            ("127.0.0.1:7171", "http://127.0.0.1:8080", false),
+            ("127.0.0.1:7171", "https://evil.example", false),
+            ("127.0.0.1:7171", "null", false),
+            ("127.0.0.1:7171", "", false),
+            // A name of a stranger that he made point here.
+            ("rebound.example:7171", "http://rebound.example:7171", false),
+            ("n1.example.evil:7171", "http://n1.example.evil:7171", false),
+        ] {
+            for method in ["POST", "PUT", "DELETE", "PATCH", "MADE-UP"] {
+                let checked = check(&plain(), method, "/v1/locks/a", &[("host", host), ("origin", origin)]);
+                assert_eq!(checked.is_ok(), passes, "{method} of {origin} to {host}: {checked:?}");
+                assert!(checked.is_ok() || checked.unwrap_err().contains("--allowed-host NAME"), "it says what to do");
+            }
+            let read = check(&plain(), "GET", "/v1/locks/a", &[("host", host), ("origin", origin)]);
+            assert_eq!(
+                read,
+                Ok(()),
+                "without an answer to a page's question who may read it, the browser keeps it from the page"
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_that_the_operator_added_is_this_server_by_all_means() {
+        for (host, origin, passes) in [
+            ("locks.example", Some("https://locks.example"), true),
+            // A proxy in front that writes another host.
+            ("n1.example:7171", Some("https://locks.example"), true),
+            ("n1.example:7171", None, true),
+            ("10.0.0.1:7171", None, true),
+            ("other.example", None, false),
+            ("other.example", Some("https://locks.example"), false),
+            ("n1.example:7171", Some("https://other.example"), false),
+        ] {
+            for method in ["POST", "GET"] {
+                let given: Vec<_> = [("host", host)].into_iter().chain(origin.map(|origin| ("origin", origin))).collect();
+                let passes = passes || (method == "GET" && host == "n1.example:7171");
+                assert_eq!(check(&named(), method, "/v1/locks/a", &given).is_ok(), passes, "{method} of {origin:?} to {host}");
+            }
+        }
+        assert!(
+            check(&named(), "GET", "http://other.example/livez", &[("host", "locks.example")]).is_err(),
+            "the target goes first"
+        );
+        assert!(check(&named(), "GET", "/livez", &[]).is_err());
+    }
+
+    #[test]
+    fn what_the_browser_says_of_another_site_is_believed() {
+        let from = |site: &str, method: &str, uri: &str, mode: &str| {
+            let given = [("host", "127.0.0.1:7171"), ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
+            check(&plain(), method, uri, &given).is_ok()
+        };
+        for site in ["cross-site", "same-site", "anything"] {
+            assert!(!from(site, "POST", "/v1/locks/a", "no-cors") && !from(site, "POST", "/v1/locks/a", "navigate"), "{site}");
+            assert!(!from(site, "GET", "/v1/watch", "no-cors"), "{site}");
+            assert!(from(site, "GET", "/v1/cluster", "navigate") && from(site, "GET", "/livez", "no-cors"), "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert!(from(site, "POST", "/v1/locks/a", "cors") && from(site, "GET", "/v1/watch", "cors"), "{site}");
+        }
+    }
+}

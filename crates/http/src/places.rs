@@ -1,0 +1,236 @@
+//! Places for connections: so many in all, so many for one address, and a few that only an address with few connections gets.
+//!
+//! Where the places run short, the address that has most of them loses its youngest connection that only idles or reads, so that
+//! nobody shuts out all others by connecting first.
+
+use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+use tokio::sync::Notify;
+
+/// One part in so many of all places is kept for addresses with few connections.
+const RESERVED_PART: usize = 20;
+
+/// All places.
+#[derive(Debug)]
+pub(crate) struct Places {
+    most: usize,
+    most_per_address: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    all: usize,
+    /// The places of each address, the youngest last.
+    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<Seat>>>,
+}
+
+/// What a connection does, as far as its place may be taken from it.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    state: AtomicU8,
+    given_up: Notify,
+}
+
+/// It idles, or what it asked for changes nothing.
+const IDLE: u8 = 0;
+/// It does something that must be answered.
+const WRITES: u8 = 1;
+/// Its place belongs to another.
+const GIVEN_UP: u8 = 2;
+
+impl Seat {
+    /// A request begins; false where the place is another's, and nothing may be begun.
+    pub(crate) fn begin(&self, is_read: bool) -> bool {
+        let state = if is_read { IDLE } else { WRITES };
+        self.state.compare_exchange(IDLE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            // The request before it, sent ahead, has been answered, but not written.
+            || self.state.load(Ordering::Acquire) == WRITES
+    }
+
+    /// Its answer is written.
+    pub(crate) fn end(&self) {
+        // The place may be another's by now.
+        let _was = self.state.compare_exchange(WRITES, IDLE, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Resolves when the place is another's.
+    pub(crate) async fn given_up(&self) {
+        self.given_up.notified().await;
+    }
+
+    fn give_up(&self) -> bool {
+        let done = self.state.compare_exchange(IDLE, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if done {
+            self.given_up.notify_one();
+        }
+        done
+    }
+}
+
+/// A connection's place; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+    number: u64,
+    /// What the connection does.
+    pub(crate) seat: Arc<Seat>,
+}
+
+impl Places {
+    /// So many in all, and so many for one address at most.
+    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Places> {
+        Arc::new(Places { most, most_per_address, taken: Mutex::default() })
+    }
+
+    /// Takes a place, if there is one for that address.
+    pub(crate) fn take(places: &Arc<Places>, address: IpAddr) -> Option<Place> {
+        let address = share_key(address);
+        let mut taken = places.taken();
+        let here = taken.by_address.get(&address).map_or(0, BTreeMap::len);
+        if here >= places.most_per_address {
+            return None;
+        }
+        if taken.all >= places.most - places.reserved() {
+            if here >= FEW_CONNECTIONS {
+                return None;
+            }
+            taken.make_room(address);
+        }
+        if taken.all >= places.most {
+            return None;
+        }
+        taken.next += 1;
+        taken.all += 1;
+        let (number, seat) = (taken.next, Arc::<Seat>::default());
+        taken.by_address.entry(address).or_default().insert(number, Arc::clone(&seat));
+        drop(taken);
+        Some(Place { places: Arc::clone(places), address, number, seat })
+    }
+
+    /// Whether more than three quarters are taken.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.taken().all > self.most / 4 * 3
+    }
+
+    /// Whether nobody but an address with few connections gets a place.
+    pub(crate) fn is_full(&self) -> bool {
+        self.taken().all >= self.most - self.reserved()
+    }
+
+    fn reserved(&self) -> usize {
+        self.most / RESERVED_PART
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        // What it guards is whole after every statement that can panic.
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    /// Takes a place from the address that has most, if that has more than a few and is not the one for which it is.
+    fn make_room(&mut self, address: IpAddr) {
+        let most = self.by_address.iter().max_by_key(|(_, places)| places.len());
+        let Some((greediest, places)) = most.filter(|(other, places)| **other != address && places.len() > FEW_CONNECTIONS)
+        else {
+            return;
+        };
+        let youngest = places.iter().rev().find(|(_, seat)| seat.give_up()).map(|(number, _)| *number);
+        if let Some(number) = youngest {
+            self.remove(*greediest, number);
+        }
+    }
+
+    /// Frees a place; nothing where it was freed before.
+    fn remove(&mut self, address: IpAddr, number: u64) {
+        let Some(places) = self.by_address.get_mut(&address) else { return };
+        if places.remove(&number).is_some() {
+            self.all -= 1;
+        }
+        if places.is_empty() {
+            self.by_address.remove(&address);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken().remove(self.address, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn take(places: &Arc<Places>, last: u8, count: usize) -> Vec<Place> {
+        (0..count).map_while(|_| Places::take(places, address(last))).collect()
+    }
+
+    #[test]
+    fn one_too_many_is_refused_until_another_is_given_back() {
+        let places = Places::new(5, 3);
+        let mut first = take(&places, 1, 4);
+        assert_eq!(first.len(), 3, "one address has its share");
+        let second = take(&places, 2, 4);
+        assert_eq!(second.len(), 2, "all are taken");
+        assert!(Places::take(&places, address(3)).is_none());
+        first.pop();
+        assert!(Places::take(&places, address(3)).is_some());
+        drop((first, second));
+        assert!(places.taken().by_address.is_empty());
+    }
+
+    #[test]
+    fn an_address_is_the_same_in_all_of_its_forms() {
+        let places = Places::new(5, 1);
+        let _first = Places::take(&places, "2001:db8::1".parse().unwrap()).unwrap();
+        assert!(Places::take(&places, "2001:db8::2".parse().unwrap()).is_none());
+        let _second = Places::take(&places, "10.0.0.1".parse().unwrap()).unwrap();
+        assert!(Places::take(&places, "::ffff:10.0.0.1".parse().unwrap()).is_none());
+    }
+
+    #[test]
+    fn who_comes_late_gets_the_place_of_the_youngest_that_idles_where_most_are() {
+        let places = Places::new(100, 60);
+        let (most, other) = (take(&places, 1, 60), take(&places, 2, 60));
+        assert_eq!((most.len(), other.len()), (60, 35), "a part is kept for those who have few");
+        assert!(most[59].seat.begin(false) && most[58].seat.begin(true));
+        let late = take(&places, 3, FEW_CONNECTIONS + 1);
+        assert_eq!(late.len(), FEW_CONNECTIONS, "they are few");
+        let gone: Vec<usize> = (0..60).filter(|index| most[*index].seat.given_up().now_or_never().is_some()).collect();
+        assert_eq!(gone, (51..=58).collect::<Vec<_>>(), "what must be answered goes on");
+        assert!(other.iter().all(|place| place.seat.given_up().now_or_never().is_none()));
+        assert!(!most[58].seat.begin(false), "nothing is begun on a connection that is over");
+        assert_eq!(places.taken().all, 95);
+        drop(most);
+        assert_eq!(places.taken().all, 43, "what was taken away is not given back again");
+    }
+
+    #[test]
+    fn where_all_do_what_must_be_answered_those_who_come_late_have_a_reserve() {
+        let places = Places::new(100, 95);
+        let busy = take(&places, 1, 95);
+        assert!(busy.iter().all(|place| place.seat.begin(false)));
+        let late: Vec<Place> = (2..10).flat_map(|last| take(&places, last, 1)).collect();
+        assert_eq!(late.len(), 5);
+        assert!(busy.iter().all(|place| place.seat.given_up().now_or_never().is_none()));
+        busy[3].seat.end();
+        assert_eq!(take(&places, 10, 1).len(), 1, "one of them idles again");
+    }
+}

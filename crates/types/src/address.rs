@@ -1,0 +1,40 @@
+//! Whose address it is, for bounds that each address has for itself.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The bits of an IPv6 address that name a network. The others are whatever its machine likes: 2^64 addresses of one machine.
+const NETWORK_BITS: u32 = 64;
+
+/// What the bounds of an address are kept under. An IPv4 address is the same in both of its forms; an IPv6 address counts as its
+/// network of 64 bits.
+#[must_use]
+pub fn share_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            let network = u128::MAX << (Ipv6Addr::BITS - NETWORK_BITS);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & network))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(address: &str) -> String {
+        share_key(address.parse().unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_machine_is_the_same_by_all_its_addresses() {
+        for (one, other) in
+            [("10.0.0.1", "::ffff:10.0.0.1"), ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff"), ("fe80::1", "fe80::2")]
+        {
+            assert_eq!(key(one), key(other));
+        }
+        for (one, other) in [("10.0.0.1", "10.0.0.2"), ("2001:db8:1:2::1", "2001:db8:1:3::1"), ("10.0.0.1", "::10.0.0.1")] {
+            assert_ne!(key(one), key(other));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Texts for people: what others may write into an owner, a name or a reason, and how it is shown.
+//!
+//! A control character moves a terminal's cursor or sets its title; one that is not seen, or turns the direction of what follows,
+//! makes a name look like another. Neither is needed in a name.
+
+use std::borrow::Cow;
+
+/// Whether a character may stand in a text that others are shown: no control character, none that is invisible, and none that
+/// changes the direction or ends the line.
+#[must_use]
+pub fn is_plain(c: char) -> bool {
+    let hidden = matches!(c,
+        '\u{061c}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{2069}'
+        | '\u{feff}');
+    !c.is_control() && !hidden
+}
+
+/// The first character of a text that may not stand in it.
+#[must_use]
+pub fn first_not_plain(text: &str) -> Option<char> {
+    // Nearly every text is ASCII, of which a byte says all.
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        return None;
+    }
+    text.chars().find(|c| !is_plain(*c))
+}
+
+/// A text as it may be written to a terminal or a log: what may not stand in it is escaped, as in `\u{1b}`.
+#[must_use]
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    if first_not_plain(text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_default().to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_hides_or_turns_is_escaped_and_nothing_else() {
+        for bad in [
+            '\0', '\t', '\n', '\r', '\u{1b}', '\u{1f}', '\u{7f}', '\u{80}', '\u{9b}', '\u{9f}', '\u{61c}', '\u{200b}',
+            '\u{200f}', '\u{2028}', '\u{2029}', '\u{202e}', '\u{2060}', '\u{2069}', '\u{feff}',
+        ] {
+            let text = format!("a{bad}b");
+            assert_eq!(first_not_plain(&text), Some(bad));
+            let shown = harmless(&text);
+            assert!(shown.chars().all(is_plain) && shown.starts_with("a\\") && shown.ends_with('b'), "{shown}");
+        }
+        for good in
+            ["", "ci-7@10.0.0.1", "a\\b\"c'", "Zoë, 東京, \u{1f980}", "a\u{a0}b\u{200a}c\u{2010}\u{202f}\u{205f}\u{2070}\u{fffd}"]
+        {
+            assert_eq!((harmless(good), first_not_plain(good)), (Cow::Borrowed(good), None));
+        }
+        assert_eq!(harmless("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
+    }
+}
