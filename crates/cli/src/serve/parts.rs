@@ -1,10 +1,10 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, process, room};
+use super::{ServeError, admin_token, again, host, peer_key, process, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
-use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
 use fairhold_storage::{
     Storage,
@@ -33,8 +33,8 @@ const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Parts {
     core: Core,
     http: Server,
-    /// Reads the administrators' token again when its file changes.
-    token_watch: Option<JoinHandle<()>>,
+    /// Read the administrators' token and the peer key again when their files change.
+    secret_watches: Vec<JoinHandle<()>>,
 }
 
 /// All that runs on Raft's own thread and on the clock's.
@@ -62,7 +62,7 @@ impl Parts {
     pub(super) async fn start(
         config: &ServeConfig,
         storage: Storage,
-        admin: Admin,
+        (admin, keys): (Admin, PeerKeys),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Parts, ServeError> {
@@ -70,7 +70,7 @@ impl Parts {
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
-        let core = raft.spawn(Core::start(config.clone(), storage, clock.clone())).await.map_err(ended)??;
+        let core = raft.spawn(Core::start(config.clone(), storage, keys.clone(), clock.clone())).await.map_err(ended)??;
         core.peer.metrics().register(&mut registry);
         core.replica.register_metrics(&mut registry);
         core.node.register_metrics(&mut registry);
@@ -80,10 +80,11 @@ impl Parts {
         let (stop, stopped) = oneshot::channel();
         let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&core.node));
         let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
+        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
         let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
         tracing::info!(clients = %config.listen, peers = %config.peer_listen, "listening");
-        Ok(Parts { core, http, token_watch })
+        Ok(Parts { core, http, secret_watches })
     }
 
     /// Waits until something has gone wrong for good.
@@ -105,7 +106,7 @@ impl Parts {
     /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
     /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, token_watch } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, secret_watches } = self;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -115,14 +116,12 @@ impl Parts {
         bounded("the connections to other nodes", peer.close()).await;
         room.abort();
         directory.abort();
-        if let Some(watch) = token_watch {
-            watch.abort();
-        }
+        secret_watches.iter().for_each(JoinHandle::abort);
     }
 }
 
 impl Core {
-    async fn start(config: ServeConfig, storage: Storage, clock: Handle) -> Result<Core, ServeError> {
+    async fn start(config: ServeConfig, storage: Storage, keys: PeerKeys, clock: Handle) -> Result<Core, ServeError> {
         let listen_error =
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
@@ -133,8 +132,8 @@ impl Core {
             .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
         let replica_config = ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation());
         let reception = Reception::new(&replica_config);
-        let peer = Arc::new(TcpPeer::new(Handle::current()));
-        let server = server.with_metrics(peer.metrics());
+        let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
+        let server = server.with_metrics(peer.metrics()).with_keys(keys);
         peer.set_service(reception.service());
         let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
