@@ -16,8 +16,11 @@ use crate::{
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
-use fairhold_state::command::{Answer, Command};
-use fairhold_types::failpoint;
+use fairhold_state::command::{Answer, Command, Rejection};
+use fairhold_types::{
+    failpoint,
+    planted::{self, Bug},
+};
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
@@ -336,10 +339,23 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 /// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
+/// Why another node may not pass a command on, where it may not: the leader's verdicts are its own, and the rest keeps to the
+/// limits that clients are held to.
+pub(crate) fn refusal(command: &Command) -> Option<Rejection> {
+    if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
+        return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
+    }
+    command.validate().err()
+}
+
 /// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
 pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Command>, within: Duration) -> Vec<Outcome> {
     let deadline = RT::Instant::now() + within;
-    let submitted: Vec<_> = commands.into_iter().map(|command| core.proposals.submit(command, true)).collect();
+    let submit = |command: Command| match refusal(&command) {
+        Some(rejection) => Err(Ok(core.shared.refused(rejection))),
+        None => core.proposals.submit(command, true).map_err(|reason| Err(reason)),
+    };
+    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {
         match submitted {
             Ok(submitted) => {
@@ -347,7 +363,8 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Comma
                 core.shared.metrics.note(&outcome);
                 outcome
             }
-            Err(reason) => {
+            Err(Ok(answer)) => Ok(answer),
+            Err(Err(reason)) => {
                 core.shared.metrics.refused(reason).inc();
                 Err(reason.into())
             }

@@ -2,8 +2,10 @@
 
 mod append;
 mod snapshot;
+mod terms;
 
 use crate::{
+    complaint::Complaint,
     config::ReplicaConfig,
     core::{Core, Route},
     elections::grants,
@@ -50,6 +52,8 @@ struct Inner<RT: AsyncRuntime> {
     logged: Mutex<BTreeMap<NodeId, Refusal>>,
     appenders: Appenders<RT>,
     incoming: Incoming,
+    far_terms: Complaint<RT>,
+    improper: Complaint<RT>,
 }
 
 /// What a node knows of the members: their data directories. Empty before the cluster formed.
@@ -68,6 +72,8 @@ impl<RT: AsyncRuntime> Reception<RT> {
             logged: Mutex::new(BTreeMap::new()),
             appenders: Appenders::default(),
             incoming: Incoming::default(),
+            far_terms: Complaint::default(),
+            improper: Complaint::default(),
         }))
     }
 
@@ -184,6 +190,14 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
                 return ready(reply::<RT>(&Reply::Declined(Declined::Malformed))).boxed();
             }
         };
+        let own = core.look(|metrics| metrics.current_term);
+        if let Some(term) = terms::too_far(&request, own) {
+            let declined = Declined::TermTooFar { term, own };
+            if self.0.far_terms.is_due() {
+                tracing::error!(node = from, "node {from} is not heard: {declined}. Is it a node, and is its memory sound?");
+            }
+            return ready(reply::<RT>(&Reply::Declined(declined))).boxed();
+        }
         let answer = self.0.answer(core, from, lane, request);
         async move { reply(&answer.await) }.boxed()
     }
@@ -248,13 +262,20 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 .boxed(),
                 Err(declined) => ready(Reply::Declined(declined)).boxed(),
             },
-            Request::Propose { commands, within_ms } => async move {
-                if !matches!(core.route(), Route::Here) {
-                    return Reply::Declined(Declined::NotLeader);
+            Request::Propose { commands, within_ms } => {
+                if let Some(refusal) = commands.iter().find_map(proposals::refusal)
+                    && self.improper.is_due()
+                {
+                    tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");
                 }
-                Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+                async move {
+                    if !matches!(core.route(), Route::Here) {
+                        return Reply::Declined(Declined::NotLeader);
+                    }
+                    Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+                }
+                .boxed()
             }
-            .boxed(),
             Request::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
                 Reply::HandedOver(handover::serve(&core, to, key, deadline).await)
