@@ -6,6 +6,7 @@
 mod connection;
 mod paced;
 mod refusal;
+mod spare;
 
 use crate::{
     cluster_header::ClusterHeader,
@@ -151,6 +152,7 @@ impl Listener {
         let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut spare = spare::Spare::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let accepted = tokio::select! {
@@ -178,6 +180,7 @@ impl Listener {
                         }
                     }
                 },
+                Err(error) if spare.shed(&error, &socket) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
