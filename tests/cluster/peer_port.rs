@@ -1,5 +1,5 @@
-//! Who stands at the port for the other nodes without the cluster's key is told nothing and does nothing; and what no node may ask
-//! is refused also where nodes have no key.
+//! Who stands at the port for the other nodes without the cluster's key is told nothing and does nothing; and what no node may
+//! ask is refused also where nodes have no key.
 
 use crate::{
     client::Call,
@@ -278,7 +278,7 @@ fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
             is_closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await.is_ok();
             connections.push(stream);
         }
-        drop(files(before.current.unwrap_or(4_096)));
+        files(before.current.unwrap_or(4_096));
         drop(connections);
         cluster.client(0).send_to(0, &Call::get("/livez")).await.expect("it serves again").expect_status(200);
         assert!(node.log_text().contains("connections were closed unheard"));

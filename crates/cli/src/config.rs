@@ -134,8 +134,8 @@ pub(crate) enum ConfigError {
     /// A port for the other nodes that others can reach, and nothing by which nodes are known.
     #[error(
         "--peer-listen {address} can be reached from other machines, and without a key whoever reaches it can do anything with \
-         the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 peer.key`), or \
-         say --insecure, where a firewall lets nobody but the nodes through"
+         the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 peer.key`), \
+         or say --insecure, where a firewall lets nobody but the nodes through"
     )]
     NoPeerKey {
         /// Where it would listen.

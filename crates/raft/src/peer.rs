@@ -158,8 +158,8 @@ pub enum Refusal {
 pub enum KeyMismatch {
     /// Both have a key, and not the same.
     #[error(
-        "they have different peer keys: give all nodes of the cluster the same --peer-key-file, and while a key is exchanged both \
-         lines"
+        "they have different peer keys: give all nodes of the cluster the same --peer-key-file, and while a key is exchanged, \
+         both lines"
     )]
     Differ,
     /// The one that dials has none.

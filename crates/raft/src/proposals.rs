@@ -13,14 +13,12 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, weight},
+    service::refusal,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
-use fairhold_state::command::{Answer, Command, Rejection};
-use fairhold_types::{
-    failpoint,
-    planted::{self, Bug},
-};
+use fairhold_state::command::{Answer, Command};
+use fairhold_types::failpoint;
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
@@ -338,15 +336,6 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 
 /// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
-
-/// Why another node may not pass a command on, where it may not: the leader's verdicts are its own, and the rest keeps to the
-/// limits that clients are held to.
-pub(crate) fn refusal(command: &Command) -> Option<Rejection> {
-    if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
-        return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
-    }
-    command.validate().err()
-}
 
 /// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
 pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Command>, within: Duration) -> Vec<Outcome> {

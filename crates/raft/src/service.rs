@@ -1,6 +1,7 @@
 //! The receiving side: who may speak to this node, and what becomes of a request.
 
 mod append;
+mod forwarded;
 mod snapshot;
 mod terms;
 
@@ -16,6 +17,8 @@ use crate::{
     vacancy,
     wire::{self, Declined, Reply, Request},
 };
+pub(crate) use forwarded::refusal;
+
 use append::Appenders;
 use bytes::Bytes;
 use fairhold_types::{
@@ -263,7 +266,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 Err(declined) => ready(Reply::Declined(declined)).boxed(),
             },
             Request::Propose { commands, within_ms } => {
-                if let Some(refusal) = commands.iter().find_map(proposals::refusal)
+                if let Some(refusal) = commands.iter().find_map(refusal)
                     && self.improper.is_due()
                 {
                     tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");

@@ -1,4 +1,4 @@
-//! What a command may be at all, whatever the state is: limits of lengths and times, names that are reserved, and who proposes it.
+//! What a command may be at all, whatever the state is: limits of lengths and times, reserved names, and who proposes it.
 //!
 //! Asked before a command is proposed: of this node's own, and once more of those that another node passes on.
 

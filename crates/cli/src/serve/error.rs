@@ -27,8 +27,8 @@ pub(crate) enum ServeError {
     PeerKey(#[from] PeerKeyError),
     /// Too few files may be open.
     #[error(
-        "this process may have {open_files} files and sockets open, and a node needs {OPEN_FILES_MIN} at least: raise its hard limit \
-         (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
+        "this process may have {open_files} files and sockets open, and a node needs {OPEN_FILES_MIN} at least: raise its hard \
+         limit (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
         /// How many it may.

@@ -40,7 +40,11 @@ impl Spare {
         if shed && self.said.is_none_or(|said| now.duration_since(said) >= SAID_EVERY) {
             self.said = Some(now);
             let shed = std::mem::take(&mut self.shed);
-            tracing::warn!(%error, shed, "connections were closed unheard: raise the limit on open files, or lower --connections-max");
+            tracing::warn!(
+                %error,
+                shed,
+                "connections were closed unheard: raise the limit on open files, or lower --connections-max"
+            );
         }
         shed
     }
