@@ -5,6 +5,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsString,
     fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -26,6 +28,8 @@ const GONE_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Characters of a log that are shown.
 const LOG_CHARS_MAX: usize = 240;
+/// By what the nodes know one another. Nobody else is in their network.
+const PEER_KEY: &str = "the peer key of the nodes of a chaos run";
 /// What a watch may have to go back to: all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";
 
@@ -54,6 +58,7 @@ pub(crate) struct Cluster {
     program: PathBuf,
     namespaces: Vec<String>,
     members: Vec<String>,
+    peer_key_file: PathBuf,
 }
 
 /// What a node says of its state.
@@ -90,12 +95,18 @@ impl Cluster {
             child: None,
             leash: None,
         };
+        let peer_key_file = folder.join("peer.key");
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&peer_key_file);
+        let written = opened.and_then(|mut file| file.write_all(PEER_KEY.as_bytes()));
+        written.map_err(|error| format!("{}: {error}", peer_key_file.display()))?;
         Ok(Cluster {
             nodes: ids.clone().map(node).collect(),
             http: Http::new(ids.clone().map(url).collect())?,
             program: program.to_owned(),
             namespaces: ids.map(|id| network.namespace(id)).collect(),
             members,
+            peer_key_file,
         })
     }
 
@@ -110,6 +121,7 @@ impl Cluster {
         for member in &self.members {
             command.args(["--member", member]);
         }
+        command.arg("--peer-key-file").arg(&self.peer_key_file);
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(|error| error.to_string())?).stderr(log);

@@ -8,6 +8,7 @@ use std::{
     future::Future,
     io::Write as _,
     net::TcpListener,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     pin::pin,
     process::{ExitStatus, Stdio},
@@ -126,6 +127,8 @@ pub(crate) struct NodeProcess {
     /// Variables of its next process.
     pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
+    /// The key by which it knows the other nodes.
+    pub(crate) peer_key_file: Option<PathBuf>,
     /// What else it is started with.
     pub(crate) flags: Vec<String>,
     /// Where it listens for clients, where that is not the address of its URL.
@@ -148,6 +151,9 @@ impl NodeProcess {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(listen) = &self.listen {
             command.args(["--listen", listen]);
+        }
+        if let Some(file) = &self.peer_key_file {
+            command.arg("--peer-key-file").arg(file);
         }
         command.args(&self.flags).arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
@@ -230,6 +236,16 @@ pub(crate) fn signal_pid(pid: u32, signal: Signal) {
     kill_process(pid, signal).expect("a process can be signalled");
 }
 
+/// The key of the clusters of these tests.
+pub(crate) const PEER_KEY: &str = "the peer key of the clusters that the tests start";
+
+/// Writes a file that only this user can read.
+pub(crate) fn write_secret(file: &Path, text: &str) {
+    let mut options = OpenOptions::new();
+    let mut opened = options.write(true).create(true).truncate(true).mode(0o600).open(file).expect("a file for a secret");
+    opened.write_all(text.as_bytes()).expect("a secret can be written");
+}
+
 /// A cluster of real processes, ended and removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -262,6 +278,8 @@ impl Cluster {
         let urls: Vec<String> = ports.iter().map(|(port, _)| format!("http://127.0.0.1:{port}")).collect();
         let peers: Vec<String> = ports.iter().map(|(_, port)| format!("127.0.0.1:{port}")).collect();
         let members = member_list(&urls, &peers);
+        let peer_key_file = folder.path().join("peer.key");
+        write_secret(&peer_key_file, PEER_KEY);
         let nodes = urls.into_iter().zip(peers).enumerate().map(|(index, (url, peer_address))| NodeProcess {
             id: index + 1,
             url,
@@ -270,6 +288,7 @@ impl Cluster {
             log: folder.path().join(format!("node-{}.log", index + 1)),
             environment: Vec::new(),
             members: members.clone(),
+            peer_key_file: Some(peer_key_file.clone()),
             flags: Vec::new(),
             listen: None,
             child: None,

@@ -54,6 +54,7 @@ mod metrics;
 mod modes;
 mod overload;
 mod paused;
+mod peer_port;
 mod permits;
 mod power_cut;
 mod queue;

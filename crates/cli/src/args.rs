@@ -91,7 +91,8 @@ pub(crate) enum Command {
 #[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.
 
 Example, the same on every machine but for --id:
-  fairhold serve --id 1 --data /var/lib/fairhold --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
+  fairhold serve --id 1 --data /var/lib/fairhold --peer-key-file /etc/fairhold/peer.key \\
+      --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
 pub(crate) struct ServeArgs {
     /// Take what is not given here from this TOML file; it has the same names as the flags
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
@@ -128,7 +129,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
-    /// How many connections of clients to take [default: 10000]
+    /// The key by which the nodes of this cluster know one another: a file that only its owner may read, the same on every
+    /// node, with a line of at least 32 bytes. Further lines are accepted too, while a key is exchanged. It is read again when
+    /// it changes. [default: none, and then only loopback addresses for --peer-listen]
+    #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
+    pub(crate) peer_key_file: Option<PathBuf>,
+
+    /// Believe whoever reaches the port for the other nodes, where there is no --peer-key-file: only behind a firewall that lets
+    /// nobody but the nodes through
+    #[arg(long, env = "FAIRHOLD_INSECURE")]
+    pub(crate) insecure: bool,
+
+    /// How many connections of clients to take, where this process may have so many open [default: 10000]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::IpAddr,
     path::{Path, PathBuf},
 };
 
@@ -24,7 +25,7 @@ const LOG_DEFAULT: &str = "info,openraft=error";
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 12] = [
+const FILE_KEYS: [&str; 14] = [
     "id",
     "data",
     "member",
@@ -32,6 +33,8 @@ const FILE_KEYS: [&str; 12] = [
     "peer-listen",
     "listen-status",
     "allowed-host",
+    "peer-key-file",
+    "insecure",
     "connections-max",
     "connections-per-address-max",
     "event-ring-bytes",
@@ -59,6 +62,8 @@ pub(crate) struct ServeConfig {
     pub(crate) listen_status: Option<String>,
     /// Hosts that are its own besides the members'.
     pub(crate) allowed_hosts: Vec<String>,
+    /// How the other nodes prove themselves.
+    pub(crate) peers: PeerTrust,
     /// How many connections of clients it takes.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
@@ -69,6 +74,17 @@ pub(crate) struct ServeConfig {
     pub(crate) admin_token_file: Option<PathBuf>,
     /// Whether it ends with standard input.
     pub(crate) exit_with_parent: bool,
+}
+
+/// How a node knows the other nodes of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PeerTrust {
+    /// By the key in this file.
+    Key(PathBuf),
+    /// It does not: its peer address is one of this machine alone.
+    Loopback,
+    /// It does not, and its operator said that this may be.
+    Insecure,
 }
 
 /// Why a node cannot be configured so.
@@ -124,6 +140,19 @@ pub(crate) enum ConfigError {
         /// What is wrong.
         fault: AddressFault,
     },
+    /// A port for the other nodes that others can reach, and nothing by which nodes are known.
+    #[error(
+        "--peer-listen {address} can be reached from other machines, and without a key whoever reaches it can do anything with \
+         the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 peer.key`), \
+         or say --insecure, where a firewall lets nobody but the nodes through"
+    )]
+    NoPeerKey {
+        /// Where it would listen.
+        address: String,
+    },
+    /// Two ways at once.
+    #[error("--insecure and --peer-key-file are both given: leave one of them out")]
+    KeyAndInsecure,
     /// Numbers of connections that cannot be.
     #[error(
         "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
@@ -168,6 +197,8 @@ struct FileConfig {
     peer_listen: Option<String>,
     listen_status: Option<String>,
     allowed_host: Vec<String>,
+    peer_key_file: Option<PathBuf>,
+    insecure: bool,
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
     event_ring_bytes: Option<u64>,
@@ -212,6 +243,7 @@ impl ServeConfig {
             args.connections_max.or(file.connections_max),
             args.connections_per_address_max.or(file.connections_per_address_max),
         )?;
+        let peers = peer_trust(args.peer_key_file.or(file.peer_key_file), args.insecure || file.insecure, &peer_listen)?;
         let admin_token_file = args.admin_token_file.or(file.admin_token_file);
         let exit_with_parent = args.exit_with_parent;
         Ok(ServeConfig {
@@ -222,6 +254,7 @@ impl ServeConfig {
             peer_listen,
             listen_status,
             allowed_hosts,
+            peers,
             limits,
             event_ring_bytes,
             log,
@@ -234,6 +267,23 @@ impl ServeConfig {
 /// Whether this can be a name in `Host`: no scheme, no port, no path.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
+}
+
+fn peer_trust(key_file: Option<PathBuf>, insecure: bool, peer_listen: &str) -> Result<PeerTrust, ConfigError> {
+    match key_file {
+        Some(_) if insecure => Err(ConfigError::KeyAndInsecure),
+        Some(file) => Ok(PeerTrust::Key(file)),
+        None if insecure => Ok(PeerTrust::Insecure),
+        None if is_loopback(peer_listen) => Ok(PeerTrust::Loopback),
+        None => Err(ConfigError::NoPeerKey { address: peer_listen.to_owned() }),
+    }
+}
+
+/// Whether only this machine can reach an address. A name is taken for what it says, and only `localhost` says that.
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
@@ -314,8 +364,38 @@ mod tests {
             id: Some(1),
             data: Some("from-flag".into()),
             member: vec!["1=http://a:7171,a:7271".to_owned()],
+            peer_key_file: Some("peer.key".into()),
             ..ServeArgs::default()
         }
+    }
+
+    /// A node that listens there for the other nodes.
+    fn peers_at(address: &str, key: Option<&str>, insecure: bool) -> Result<PeerTrust, ConfigError> {
+        let peer_listen = Some(address.to_owned());
+        let args = ServeArgs { peer_listen, peer_key_file: key.map(PathBuf::from), insecure, ..flags() };
+        ServeConfig::resolve(args).map(|config| config.peers)
+    }
+
+    #[test]
+    fn a_peer_address_beyond_loopback_needs_a_key_or_the_word_of_its_operator() {
+        for address in ["a:7271", "0.0.0.0:7271", "[::]:7271", "10.0.0.1:7271", "[fe80::1]:7271", "127.0.0.1.example.org:1"] {
+            let text = peers_at(address, None, false).unwrap_err().to_string();
+            assert!(text.contains(address) && text.contains("--peer-key-file") && text.contains("--insecure"), "{text}");
+            assert_eq!(peers_at(address, None, true).unwrap(), PeerTrust::Insecure);
+            assert_eq!(peers_at(address, Some("k"), false).unwrap(), PeerTrust::Key("k".into()));
+        }
+        for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"] {
+            assert_eq!(peers_at(address, None, false).unwrap(), PeerTrust::Loopback, "{address}");
+        }
+        assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("leave one of them out"));
+    }
+
+    #[test]
+    fn the_file_says_how_nodes_are_known_too() {
+        let none = || ServeArgs { peer_key_file: None, ..flags() };
+        assert_eq!(with_file("insecure = true\n", none()).unwrap().peers, PeerTrust::Insecure);
+        assert_eq!(with_file("peer-key-file = \"k\"\n", none()).unwrap().peers, PeerTrust::Key("k".into()));
+        assert_eq!(with_file("peer-key-file = \"k\"\n", flags()).unwrap().peers, PeerTrust::Key("peer.key".into()));
     }
 
     #[test]
@@ -328,7 +408,8 @@ mod tests {
     #[test]
     fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
         let config =
-            with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), ..ServeArgs::default() }).unwrap();
+            with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), insecure: true, ..ServeArgs::default() })
+                .unwrap();
         assert_eq!((config.id, config.data, config.log.as_str()), (2, "from-file".into(), "warn"));
         assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("[::]:2", "b:7271"));
         let config = with_file(FILE, flags()).unwrap();
@@ -345,7 +426,8 @@ mod tests {
             ("peer", "did you mean `peer-listen`?"),
             (
                 "replication",
-                "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, connections-max, \
+                "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
+                 connections-max, \
                  connections-per-address-max, event-ring-bytes, log, admin-token-file",
             ),
         ] {

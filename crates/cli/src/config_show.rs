@@ -2,7 +2,7 @@
 
 use crate::{
     args::ServeArgs,
-    config::{ConfigError, ServeConfig},
+    config::{ConfigError, PeerTrust, ServeConfig},
     output,
 };
 use clap::Subcommand;
@@ -105,6 +105,11 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         let hosts: Vec<String> = config.allowed_hosts.iter().map(|host| quoted(host)).collect();
         lines.push(("allowed-host", format!("[{}]", hosts.join(", "))));
     }
+    match &config.peers {
+        PeerTrust::Key(path) => lines.push(("peer-key-file", quoted(&path.to_string_lossy()))),
+        PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
+        PeerTrust::Loopback => {}
+    }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
     }
@@ -125,6 +130,7 @@ mod tests {
             id: Some(1),
             data: Some("a \"b\"".into()),
             member: vec!["1=http://a:7171,a:7271".to_owned()],
+            peer_key_file: Some("a key".into()),
             ..ServeArgs::default()
         };
         let config = ServeConfig::resolve(args()).unwrap();

@@ -151,13 +151,14 @@ async fn all_ended(keepers: &mut JoinSet<()>) {
 fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>) -> Result<Running, DevError> {
     let (stop, stopped) = watch::channel(false);
     let mut keepers = JoinSet::new();
+    let peer_key = data.peer_key_file()?;
     for node in plan.nodes() {
         let logs = if args.demo && io::stdout().is_terminal() && io::stderr().is_terminal() {
             LogTarget::File(data.log_file(node.id()))
         } else {
             LogTarget::Stderr
         };
-        let mut serve_args = plan.serve_args(node, data.path());
+        let mut serve_args = plan.serve_args(node, data.path(), &peer_key);
         if let Some(file) = &args.admin_token_file {
             serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
         }

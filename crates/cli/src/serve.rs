@@ -7,11 +7,14 @@ mod admin_token;
 mod again;
 mod error;
 mod files;
+mod guard;
 mod host;
 mod parent;
 mod parts;
+mod peer_key;
 mod process;
 mod room;
+mod secret_file;
 
 pub(crate) use error::ServeError;
 
@@ -34,7 +37,7 @@ const EXIT_AT_ONCE: i32 = 1;
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the node until it is asked to end, or cannot go on.
-pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
+pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let filter = telemetry::filter(&config.log).map_err(|error| ServeError::Telemetry(error.to_string()))?;
     telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
     telemetry::abort_on_panic();
@@ -48,7 +51,8 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
         StopSignals::new().map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
-    files::raise(config.limits);
+    guard::raise();
+    config.limits = files::fit(config.limits)?;
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),
@@ -56,11 +60,12 @@ pub(crate) fn run(config: ServeConfig) -> Result<(), ServeError> {
         );
     }
     let admin = admin_token::load(config.admin_token_file.as_deref())?;
+    let keys = peer_key::load(&config.peers)?;
 
     let result = http.block_on(async {
         let starting = async {
             let storage = room::open_storage(&config).await?;
-            Parts::start(&config, storage, admin, raft.handle(), clock.handle()).await
+            Parts::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
         };
         let mut parts = tokio::select! {
             biased;

@@ -7,6 +7,7 @@ mod connection;
 mod head;
 mod paced;
 mod refusal;
+mod spare;
 
 use crate::{
     cluster_header::ClusterHeader,
@@ -165,6 +166,7 @@ impl Listener {
         let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut spare = spare::Spare::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let accepted = tokio::select! {
@@ -188,6 +190,7 @@ impl Listener {
                         }
                     }
                 },
+                Err(error) if spare.shed(&error, &socket) => {}
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;

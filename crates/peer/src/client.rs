@@ -2,9 +2,11 @@
 
 use crate::{
     frame::PAYLOAD_BYTES_MAX,
-    handshake::{self, HANDSHAKE_TIMEOUT, Purpose},
+    handshake::{self, HANDSHAKE_TIMEOUT, Manners, Purpose},
+    key::PeerKeys,
     lane::{LaneQueue, LaneTask},
     metrics::PeerMetrics,
+    reader::Arrivals,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
@@ -43,7 +45,7 @@ struct OpenLane {
 /// What all lanes of one client need.
 pub(crate) struct Shared {
     service: RwLock<Option<Arc<dyn Service>>>,
-    handshake_timeout: Duration,
+    pub(crate) manners: Manners,
     closing: CancellationToken,
     /// The refusal that was last logged, by node.
     refusals: Mutex<HashMap<NodeId, Refusal>>,
@@ -51,18 +53,18 @@ pub(crate) struct Shared {
 }
 
 impl TcpPeer {
-    /// A client whose tasks run on this runtime.
+    /// A client whose tasks run on this runtime, and that proves itself by these keys.
     #[must_use]
-    pub fn new(runtime: Handle) -> Self {
-        Self::with_handshake_timeout(runtime, HANDSHAKE_TIMEOUT)
+    pub fn new(runtime: Handle, keys: PeerKeys) -> Self {
+        Self::with_handshake_timeout(runtime, keys, HANDSHAKE_TIMEOUT)
     }
 
     /// The same, with another limit for connecting and introductions.
     #[must_use]
-    pub fn with_handshake_timeout(runtime: Handle, handshake_timeout: Duration) -> Self {
+    pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
         let shared = Shared {
             service: RwLock::new(None),
-            handshake_timeout,
+            manners: Manners { keys, arrivals: Arrivals::default(), time_limit },
             closing: CancellationToken::new(),
             refusals: Mutex::default(),
             metrics: PeerMetrics::default(),
@@ -137,7 +139,10 @@ impl Peer for TcpPeer {
             tokio::select! {
                 biased;
                 () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
-                greeted = handshake::dial(&to, Purpose::Greet, &*service, shared.handshake_timeout) => {
+                greeted = handshake::dial(&to, Purpose::Greet, &*service, &shared.manners) => {
+                    if let Err(PeerError::Refused(refusal @ Refusal::Key(_))) = &greeted {
+                        shared.tell_refusal(&to, refusal);
+                    }
                     greeted.map(|(_, introduction)| introduction)
                 }
             }
@@ -152,7 +157,7 @@ impl Peer for TcpPeer {
             tokio::select! {
                 biased;
                 () = shared.closed() => false,
-                refused = handshake::is_refused(&to, &*service, shared.handshake_timeout) => refused,
+                refused = handshake::is_refused(&to, &*service, &shared.manners) => refused,
             }
         }
         .boxed()
@@ -176,18 +181,17 @@ impl Shared {
         self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn handshake_timeout(&self) -> Duration {
-        self.handshake_timeout
-    }
-
     pub(crate) async fn closed(&self) {
         self.closing.cancelled().await;
     }
 
-    /// Whether this refusal was not the last one logged for the node.
-    pub(crate) fn is_new_refusal(&self, node: NodeId, refusal: &Refusal) -> bool {
-        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.insert(node, refusal.clone()).is_none_or(|last| last != *refusal)
+    /// Logs a refusal, unless it was the last one logged for the node.
+    pub(crate) fn tell_refusal(&self, to: &Target, refusal: &Refusal) {
+        let before = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(to.id, refusal.clone());
+        if before.is_none_or(|before| before != *refusal) {
+            let (peer, address) = (to.id, &to.address);
+            tracing::warn!(peer, address, "this node and node {peer} do not speak to each other: {refusal}");
+        }
     }
 
     /// The node was admitted: a later refusal is news again.

@@ -41,26 +41,38 @@ const WRITE_BYTES_KEPT_MAX: usize = 1024 * 1024;
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The dialler introduces itself.
+    /// The dialler says what it wants.
     Hello,
-    /// The other side introduces itself and lets the dialler in.
+    /// The acceptor, to which the dialler has proved itself, proves itself and introduces itself.
     Welcome,
-    /// The other side refuses the dialler.
+    /// The acceptor refuses the dialler.
     Refused,
     /// A request, from the dialler.
     Request,
     /// The answer to the request of the same number.
     Answer,
+    /// The acceptor says what the dialler has to prove itself by.
+    Challenge,
+    /// The dialler proves itself.
+    Proof,
+    /// The dialler introduces itself.
+    Introduction,
+    /// The acceptor lets the dialler in.
+    Admitted,
 }
 
 impl Kind {
-    fn byte(self) -> u8 {
+    pub(crate) fn byte(self) -> u8 {
         match self {
             Kind::Hello => 1,
             Kind::Welcome => 2,
             Kind::Refused => 3,
             Kind::Request => 4,
             Kind::Answer => 5,
+            Kind::Challenge => 6,
+            Kind::Proof => 7,
+            Kind::Introduction => 8,
+            Kind::Admitted => 9,
         }
     }
 
@@ -71,6 +83,10 @@ impl Kind {
             3 => Ok(Kind::Refused),
             4 => Ok(Kind::Request),
             5 => Ok(Kind::Answer),
+            6 => Ok(Kind::Challenge),
+            7 => Ok(Kind::Proof),
+            8 => Ok(Kind::Introduction),
+            9 => Ok(Kind::Admitted),
             unknown => Err(FrameError::UnknownKind(unknown)),
         }
     }
@@ -124,6 +140,18 @@ pub enum FrameError {
     /// An answer to nothing.
     #[error("an answer to request {0}, which is not waiting for one")]
     UnexpectedAnswer(u64),
+    /// It takes too long.
+    #[error("a frame that was not complete within {within:?}")]
+    TooSlow {
+        /// How long it may take.
+        within: std::time::Duration,
+    },
+    /// Too much of other frames is on its way.
+    #[error("no room for a frame: unfinished frames have {max} bytes already")]
+    NoRoom {
+        /// How many they may have together.
+        max: usize,
+    },
     /// The connection ended inside a frame.
     #[error("the connection ended inside a frame, after {length} bytes")]
     Truncated {
@@ -192,7 +220,8 @@ impl Decoder for FrameCodec {
         self.check(length)?;
         let whole = LENGTH_BYTES + length;
         if bytes.len() < whole {
-            bytes.reserve(whole - bytes.len());
+            // Never by the announced length alone: at most as much again as has come.
+            bytes.reserve((whole - bytes.len()).min(bytes.len().max(WRITE_BYTES)));
             return Ok(None);
         }
         parse(bytes.split_to(whole).freeze()).map(Some)
@@ -343,7 +372,7 @@ mod tests {
 
     #[test]
     fn an_unknown_kind_with_a_right_checksum_is_refused() {
-        for kind in (0..=u8::MAX).filter(|kind| !(1..=5).contains(kind)) {
+        for kind in (0..=u8::MAX).filter(|kind| !(1..=9).contains(kind)) {
             let mut bytes = written(request());
             bytes[LENGTH_BYTES] = kind;
             let end = bytes.len() - CHECKSUM_BYTES;

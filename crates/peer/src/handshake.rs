@@ -1,27 +1,20 @@
-//! How two nodes meet: preambles, introductions, and who refuses whom, before any request.
+//! How two nodes meet: preambles, proofs, introductions, and who refuses whom, before any request.
 //!
-//! The preamble stays the same in all versions, so that nodes of different versions can tell each other which they are.
+//! Neither says more than its number and what it wants before the other one has proved that it is a member (`key`). The preamble
+//! stays the same in all versions, so that nodes of different versions can tell each other which they are.
 
-use crate::frame::{Frame, FrameCodec, FrameError, HANDSHAKE_BYTES_MAX, Kind, WRITE_BYTES};
-use bytes::{Bytes, BytesMut};
-use fairhold_codec::{DecodeError, EncodeError};
-use fairhold_raft::peer::{Introduction, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
-use fairhold_types::NodeId;
-use futures_util::StreamExt;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{io, time::Duration};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    time::timeout,
+use crate::{
+    frame::{Frame, FrameError, Kind},
+    key::{Keys, PeerKeys, Side, Transcript},
+    meeting::{self, Connection, Meeting},
+    reader::Arrivals,
 };
-use tokio_util::codec::{Encoder, FramedRead};
-
-/// How long the end of a connection whose peer is refused may take.
-const PARTING_MAX: Duration = Duration::from_secs(1);
+use fairhold_codec::{DecodeError, EncodeError};
+use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
+use fairhold_types::NodeId;
+use serde::{Deserialize, Serialize};
+use std::{io, time::Duration};
+use tokio::{net::TcpStream, time::timeout};
 
 /// What every connection begins with, in both directions.
 pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
@@ -35,18 +28,27 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that does not take a connection within this time counts as unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The codec's version byte of the values in the handshake.
-const VALUE_VERSION: u8 = 1;
+/// Bytes that make one handshake another than all others.
+pub type Nonce = [u8; 32];
 
 /// What the dialler says first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Who dials.
-    pub introduction: Introduction,
+    pub from: NodeId,
     /// Whom it thinks that it dials.
     pub to: NodeId,
     /// What for.
     pub purpose: Purpose,
+    /// New random bytes.
+    pub nonce: Nonce,
+}
+
+/// What the acceptor says first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// New random bytes.
+    pub nonce: Nonce,
 }
 
 /// What a connection is for.
@@ -70,6 +72,17 @@ pub enum HandshakeError {
     /// It took too long.
     #[error("no handshake within {0:?}")]
     TimedOut(Duration),
+    /// Its sender should have proved itself and did not try.
+    #[error("the other side said something without a proof")]
+    Unproved,
+    /// It introduced itself as another one than it began as.
+    #[error("the other side gave two names: node {began} and node {introduced}")]
+    TwoNames {
+        /// In its hello.
+        began: NodeId,
+        /// In its introduction.
+        introduced: NodeId,
+    },
     /// A frame that is none.
     #[error("{0}")]
     Frame(#[from] FrameError),
@@ -90,21 +103,16 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-/// Both directions of a connection.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) reader: FramedRead<OwnedReadHalf, FrameCodec>,
-    pub(crate) writer: OwnedWriteHalf,
-}
-
 /// What became of an accepted connection.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// It wanted to know who this node is, and was told.
+    /// A member wanted to know who this node is, and was told.
     Greeted,
-    /// It may send requests.
+    /// It did not prove that it is a member, and was told nothing.
+    Unproved(KeyMismatch),
+    /// A member that may send requests.
     Admitted { connection: Connection, from: NodeId, lane: Lane },
-    /// It was told why not.
+    /// A member that was told why not; or a node of another version.
     Refused { from: Option<NodeId>, refusal: Refusal },
 }
 
@@ -116,21 +124,52 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
     [a, b, c, d, e, f, g, h, low, high]
 }
 
-/// All that a dialler sends before it is answered.
-pub fn opening(hello: &Hello) -> Result<Bytes, HandshakeError> {
-    let mut bytes = BytesMut::from(&preamble()[..]);
-    FrameCodec::for_handshake().encode(sealed(Kind::Hello, hello)?, &mut bytes)?;
-    Ok(bytes.freeze())
+/// What a dialler says before it is answered.
+pub fn hello(hello: &Hello, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+    meeting::said(Kind::Hello, hello, transcript)
+}
+
+/// What a frame says as a hello, the first that is heard of a stranger.
+pub fn read_hello(frame: &Frame) -> Result<Hello, HandshakeError> {
+    meeting::unsealed(&frame.payload)
+}
+
+/// What the acceptor answers.
+pub fn challenge(challenge: &Challenge, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+    meeting::said(Kind::Challenge, challenge, transcript)
+}
+
+/// The frame by which a dialler proves itself.
+pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    meeting::proved(Kind::Proof, &(), transcript, keys, Side::Dialler)
+}
+
+/// The frame by which an acceptor proves and introduces itself.
+pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    meeting::proved(Kind::Welcome, own, transcript, keys, Side::Acceptor)
+}
+
+/// The frame by which a dialler introduces itself.
+pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    meeting::proved(Kind::Introduction, own, transcript, keys, Side::Dialler)
 }
 
 /// The frame by which a dialler is let in.
-pub fn welcome(own: &Introduction) -> Result<Frame, HandshakeError> {
-    sealed(Kind::Welcome, own)
+pub fn admitted(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    meeting::proved(Kind::Admitted, &(), transcript, keys, Side::Acceptor)
 }
 
 /// The frame by which a dialler is refused.
-pub fn refused(refusal: &Refusal) -> Result<Frame, HandshakeError> {
-    sealed(Kind::Refused, refusal)
+pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
+    meeting::proved(Kind::Refused, refusal, transcript, keys, Side::Acceptor)
+}
+
+/// What one side of a handshake goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct Manners {
+    pub(crate) keys: PeerKeys,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) time_limit: Duration,
 }
 
 /// Dials a node and introduces this one. Before this returns, no request can have reached the other side.
@@ -138,41 +177,36 @@ pub(crate) async fn dial(
     to: &Target,
     purpose: Purpose,
     service: &dyn Service,
-    time_limit: Duration,
+    manners: &Manners,
 ) -> Result<(Connection, Introduction), PeerError> {
     let unreachable = |reason: String| PeerError::Unreachable(format!("node {} at {}: {reason}", to.id, to.address));
+    let time_limit = manners.time_limit;
     let connect_limit = CONNECT_TIMEOUT.min(time_limit);
     let stream = match timeout(connect_limit, TcpStream::connect(&to.address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(unreachable(error.to_string())),
         Err(_) => return Err(unreachable(format!("no connection within {connect_limit:?}"))),
     };
-    let answered = timeout(time_limit, introduce(stream, to, purpose, service)).await;
-    let (connection, other) = match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
-        Ok(answer) => answer.map_err(PeerError::Refused)?,
-        Err(error) => return Err(unreachable(error.to_string())),
-    };
-    check_target(to, &other).map_err(PeerError::Refused)?;
-    match purpose {
-        Purpose::Greet => {}
-        Purpose::Lane(_) => service.admit(&other).map_err(PeerError::Refused)?,
+    let answered = timeout(time_limit, introduce(stream, to, purpose, service, manners)).await;
+    match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
+        Ok(answer) => answer.map_err(PeerError::Refused),
+        Err(error) => Err(unreachable(error.to_string())),
     }
-    Ok((connection, other))
 }
 
 /// Whether the machine there refuses connections to this port. Who listens is greeted, and not left with a stranger.
-pub(crate) async fn is_refused(to: &Target, service: &dyn Service, time_limit: Duration) -> bool {
+pub(crate) async fn is_refused(to: &Target, service: &dyn Service, manners: &Manners) -> bool {
     let asked = async {
         match TcpStream::connect(&to.address).await {
             Ok(stream) => {
                 // Whatever becomes of it: the connection was let in.
-                drop(introduce(stream, to, Purpose::Greet, service).await);
+                drop(introduce(stream, to, Purpose::Greet, service, manners).await);
                 false
             }
             Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
         }
     };
-    timeout(time_limit, asked).await.unwrap_or(false)
+    timeout(manners.time_limit, asked).await.unwrap_or(false)
 }
 
 /// The dialler's half. The inner error is the refusal.
@@ -181,22 +215,51 @@ async fn introduce(
     to: &Target,
     purpose: Purpose,
     service: &dyn Service,
+    manners: &Manners,
 ) -> Result<Result<(Connection, Introduction), Refusal>, HandshakeError> {
-    let mut connection = Connection::new(stream)?;
-    let hello = Hello { introduction: service.introduction(), to: to.id, purpose };
-    connection.writer.write_all(&opening(&hello)?).await?;
-    if let Err(refusal) = connection.read_preamble().await? {
+    let mut meeting = Meeting::new(stream, Side::Dialler, manners.keys.now(), &manners.arrivals)?;
+    let own = service.introduction();
+    meeting.write(&preamble()).await?;
+    meeting.say(Kind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
+    if let Err(refusal) = meeting.hear_preamble().await? {
         return Ok(Err(refusal));
     }
-    let answer = connection.read_frame().await?;
-    match answer.kind {
-        Kind::Welcome => {
-            let other = unsealed(&answer)?;
-            connection.reader.decoder_mut().admit();
-            Ok(Ok((connection, other)))
-        }
-        Kind::Refused => Ok(Err(unsealed(&answer)?)),
-        Kind::Hello | Kind::Request | Kind::Answer => Err(FrameError::UnexpectedKind(answer.kind).into()),
+    let _: Challenge = meeting.hear(Kind::Challenge).await?.read()?;
+    meeting.prove(Kind::Proof, &()).await?;
+    let other: Introduction = match hear_answer(&mut meeting, Kind::Welcome).await? {
+        Ok(heard) => heard.read()?,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if let Err(refusal) = check_target(to, &other) {
+        return Ok(Err(refusal));
+    }
+    match purpose {
+        Purpose::Greet => return Ok(Ok((meeting.admit(), other))),
+        Purpose::Lane(_) => {}
+    }
+    meeting.prove(Kind::Introduction, &own).await?;
+    // The other side's verdict comes first: so it knows, and says in its log too, why the two do not speak.
+    let answer = hear_answer(&mut meeting, Kind::Admitted).await?;
+    Ok(answer.and_then(|_| service.admit(&other)).map(|()| (meeting.admit(), other)))
+}
+
+/// Hears what a member answers. The inner error is a refusal, of either side.
+async fn hear_answer(meeting: &mut Meeting, kind: Kind) -> Result<Result<meeting::Heard, Refusal>, HandshakeError> {
+    let heard = match meeting.hear_proved().await? {
+        Ok(heard) => heard,
+        Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
+    };
+    match heard.kind {
+        found if found == kind => Ok(Ok(heard)),
+        Kind::Refused => Ok(Err(heard.read()?)),
+        Kind::Hello
+        | Kind::Welcome
+        | Kind::Request
+        | Kind::Answer
+        | Kind::Challenge
+        | Kind::Proof
+        | Kind::Introduction
+        | Kind::Admitted => Err(FrameError::UnexpectedKind(heard.kind).into()),
     }
 }
 
@@ -214,111 +277,71 @@ fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
 }
 
 /// Hears out who connected, and lets it in or not.
-pub(crate) async fn accept(stream: TcpStream, service: &dyn Service, time_limit: Duration) -> Result<Accepted, HandshakeError> {
-    let accepted = timeout(time_limit, answer(stream, service)).await;
-    accepted.unwrap_or(Err(HandshakeError::TimedOut(time_limit)))
+pub(crate) async fn accept(stream: TcpStream, service: &dyn Service, manners: &Manners) -> Result<Accepted, HandshakeError> {
+    let accepted = timeout(manners.time_limit, answer(stream, service, manners)).await;
+    accepted.unwrap_or(Err(HandshakeError::TimedOut(manners.time_limit)))
 }
 
-async fn answer(stream: TcpStream, service: &dyn Service) -> Result<Accepted, HandshakeError> {
-    let mut connection = Connection::new(stream)?;
+async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> Result<Accepted, HandshakeError> {
+    let mut meeting = Meeting::new(stream, Side::Acceptor, manners.keys.now(), &manners.arrivals)?;
     // A stranger learns nothing: this node says its preamble only to one who said the magic.
-    let version = connection.read_preamble().await?;
-    connection.writer.write_all(&preamble()).await?;
+    let version = meeting.hear_preamble().await?;
+    meeting.write(&preamble()).await?;
     if let Err(refusal) = version {
-        connection.part().await?;
+        meeting.part().await?;
         return Ok(Accepted::Refused { from: None, refusal });
     }
-    let frame = connection.read_frame().await?;
-    let hello: Hello = match frame.kind {
-        Kind::Hello => unsealed(&frame)?,
-        Kind::Welcome | Kind::Refused | Kind::Request | Kind::Answer => {
-            return Err(FrameError::UnexpectedKind(frame.kind).into());
-        }
-    };
-    let own = service.introduction();
+    let hello: Hello = meeting.hear(Kind::Hello).await?.read()?;
+    meeting.say(Kind::Challenge, &Challenge { nonce: rand::random() }).await?;
+    if let Err(mismatch) = hear_member(&mut meeting, Kind::Proof).await? {
+        return turn_away(meeting, mismatch).await;
+    }
+    // From here on it is a member that hears. Which one it says that it is counts when it introduces itself.
+    let (own, from) = (service.introduction(), hello.from);
+    if hello.to != own.id {
+        return refuse(meeting, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
+    }
+    // Whoever asks: a node that would be refused must be able to learn why.
+    meeting.prove(Kind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
-            // Answered whoever asks: a node that would be refused must be able to learn why.
-            connection.send(welcome(&own)?).await?;
-            connection.part().await?;
+            meeting.part().await?;
             return Ok(Accepted::Greeted);
         }
         Purpose::Lane(lane) => lane,
     };
-    let from = hello.introduction.id;
-    let verdict = match hello.to == own.id {
-        true => service.admit(&hello.introduction),
-        false => Err(Refusal::Identity { expected: hello.to, found: own.id }),
+    let other: Introduction = match hear_member(&mut meeting, Kind::Introduction).await? {
+        Ok(heard) => heard.read()?,
+        Err(mismatch) => return turn_away(meeting, mismatch).await,
     };
-    match verdict {
+    if other.id != from {
+        return Err(HandshakeError::TwoNames { began: from, introduced: other.id });
+    }
+    match service.admit(&other) {
         Ok(()) => {
-            connection.send(welcome(&own)?).await?;
-            connection.reader.decoder_mut().admit();
-            Ok(Accepted::Admitted { connection, from, lane })
+            meeting.prove(Kind::Admitted, &()).await?;
+            Ok(Accepted::Admitted { connection: meeting.admit(), from, lane })
         }
-        Err(refusal) => {
-            connection.send(refused(&refusal)?).await?;
-            connection.part().await?;
-            Ok(Accepted::Refused { from: Some(from), refusal })
-        }
+        Err(refusal) => refuse(meeting, from, refusal).await,
     }
 }
 
-impl Connection {
-    fn new(stream: TcpStream) -> io::Result<Self> {
-        crate::socket::configure(&stream)?;
-        let (reader, writer) = stream.into_split();
-        let reader = FramedRead::with_capacity(reader, FrameCodec::for_handshake(), WRITE_BYTES);
-        Ok(Connection { reader, writer })
-    }
-
-    /// The inner error refuses another version.
-    async fn read_preamble(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
-        let mut bytes = [0; PREAMBLE_BYTES];
-        self.reader.get_mut().read_exact(&mut bytes).await?;
-        let [magic @ .., low, high] = bytes;
-        if magic != MAGIC {
-            return Err(HandshakeError::Stranger);
-        }
-        match u16::from_le_bytes([low, high]) {
-            WIRE_VERSION => Ok(Ok(())),
-            theirs => Ok(Err(Refusal::Version { theirs, ours: WIRE_VERSION })),
-        }
-    }
-
-    async fn read_frame(&mut self) -> Result<Frame, HandshakeError> {
-        match self.reader.next().await {
-            Some(frame) => Ok(frame?),
-            None => Err(HandshakeError::Closed),
-        }
-    }
-
-    async fn send(&mut self, frame: Frame) -> Result<(), HandshakeError> {
-        let mut bytes = BytesMut::new();
-        FrameCodec::for_handshake().encode(frame, &mut bytes)?;
-        Ok(self.writer.write_all(&bytes).await?)
-    }
-
-    /// Ends a connection so that the last words arrive: a socket that is closed with unread bytes in it sends a reset, which
-    /// can overtake them. A peer that goes on sending, or does not hang up, is not waited for long.
-    async fn part(mut self) -> Result<(), HandshakeError> {
-        self.writer.shutdown().await?;
-        let mut rest = self.reader.into_inner().take(HANDSHAKE_BYTES_MAX as u64);
-        match timeout(PARTING_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
-            Ok(Ok(_)) | Err(_) => Ok(()),
-            // The other side has read what it wanted and hung up.
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
-            Ok(Err(error)) => Err(error.into()),
-        }
+/// Hears what the dialler has to prove next. The inner error: it has not proved it.
+async fn hear_member(meeting: &mut Meeting, kind: Kind) -> Result<Result<meeting::Heard, KeyMismatch>, HandshakeError> {
+    match meeting.hear_proved().await? {
+        Ok(heard) if heard.kind != kind => Err(FrameError::UnexpectedKind(heard.kind).into()),
+        heard => Ok(heard),
     }
 }
 
-fn sealed(kind: Kind, value: &impl Serialize) -> Result<Frame, HandshakeError> {
-    let payload = fairhold_codec::encode(VALUE_VERSION, value)?;
-    Ok(Frame { kind, number: 0, payload: payload.into() })
+async fn turn_away(mut meeting: Meeting, mismatch: KeyMismatch) -> Result<Accepted, HandshakeError> {
+    meeting.refuse_key(mismatch).await?;
+    meeting.part().await?;
+    Ok(Accepted::Unproved(mismatch))
 }
 
-/// What the payload of a frame of the handshake says.
-pub fn unsealed<T: DeserializeOwned>(frame: &Frame) -> Result<T, HandshakeError> {
-    Ok(fairhold_codec::decode(VALUE_VERSION, &frame.payload)?)
+async fn refuse(mut meeting: Meeting, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
+    meeting.prove(Kind::Refused, &refusal).await?;
+    meeting.part().await?;
+    Ok(Accepted::Refused { from: Some(from), refusal })
 }

@@ -6,13 +6,14 @@
 
 use crate::{
     client::{NOT_READY, SHUTTING_DOWN, Shared},
-    frame::{Frame, FrameCodec, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
-    handshake::{self, Connection, Purpose},
+    frame::{Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
+    handshake::{self, Purpose},
+    meeting::Connection,
     metrics::Flow,
+    reader::FrameReader,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, PeerError, Refusal, Target};
-use futures_util::StreamExt;
 use std::{
     collections::HashMap,
     sync::{
@@ -22,11 +23,10 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::tcp::{OwnedReadHalf, OwnedWriteHalf},
+    net::tcp::OwnedWriteHalf,
     sync::{Notify, mpsc, oneshot},
     time::{Instant, sleep_until, timeout},
 };
-use tokio_util::codec::FramedRead;
 
 /// Requests that wait in a lane to be sent; more are `Unreachable`.
 pub const LANE_QUEUE_MAX: usize = 1024;
@@ -168,8 +168,7 @@ impl LaneTask {
         let Some(service) = self.shared.service() else {
             return Err(PeerError::Unreachable(NOT_READY.to_owned()));
         };
-        let time_limit = self.shared.handshake_timeout();
-        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, time_limit).await;
+        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, &self.shared.manners).await;
         let (connection, _) = dialled?;
         self.shared.forget_refusal(self.to.id);
         tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected");
@@ -187,10 +186,7 @@ impl LaneTask {
             // It passes by itself, and a cluster that starts should not wait for it longer than needed.
             PeerError::Refused(Refusal::Starting) => back_off(self.failures),
             PeerError::Refused(refusal) => {
-                if self.shared.is_new_refusal(self.to.id, refusal) {
-                    let (peer, address) = (self.to.id, &self.to.address);
-                    tracing::warn!(peer, address, "this node and node {peer} do not speak to each other: {refusal}");
-                }
+                self.shared.tell_refusal(&self.to, refusal);
                 REFUSED_PAUSE
             }
             PeerError::Unreachable(_) | PeerError::Lost(_) => {
@@ -303,10 +299,11 @@ async fn write_requests(
     }
 }
 
-async fn read_answers(socket: &mut FramedRead<OwnedReadHalf, FrameCodec>, in_flight: &InFlight, flow: &Flow) -> Ending {
-    while let Some(frame) = socket.next().await {
-        let frame = match frame {
-            Ok(frame) => frame,
+async fn read_answers(socket: &mut FrameReader, in_flight: &InFlight, flow: &Flow) -> Ending {
+    loop {
+        let frame = match socket.next().await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return Ending::Closed,
             Err(error) => return Ending::Broken(error),
         };
         flow.came(frame.payload.len());
@@ -317,12 +314,16 @@ async fn read_answers(socket: &mut FramedRead<OwnedReadHalf, FrameCodec>, in_fli
                 };
                 settle(waiting.answer, Ok(frame.payload));
             }
-            Kind::Hello | Kind::Welcome | Kind::Refused | Kind::Request => {
-                return Ending::Broken(FrameError::UnexpectedKind(frame.kind));
-            }
+            Kind::Hello
+            | Kind::Welcome
+            | Kind::Refused
+            | Kind::Request
+            | Kind::Challenge
+            | Kind::Proof
+            | Kind::Introduction
+            | Kind::Admitted => return Ending::Broken(FrameError::UnexpectedKind(frame.kind)),
         }
     }
-    Ending::Closed
 }
 
 /// A request that was sent.

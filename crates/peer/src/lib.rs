@@ -5,10 +5,14 @@
 pub mod client;
 pub mod frame;
 pub mod handshake;
+pub mod key;
 pub mod lane;
 pub mod lobby;
+mod meeting;
 mod metrics;
 mod notice;
+pub mod places;
+pub mod reader;
 pub mod server;
 mod socket;
 

@@ -1,6 +1,6 @@
-//! Connections that have not introduced themselves yet. Anybody can make them, so they have room of their own: where it is full,
-//! the one that has waited longest makes room. Who introduces himself at once, as a node does, gets in through any crowd of
-//! those who do not.
+//! Connections that have not proved themselves yet. Anybody can make them, so they have room of their own: where it is full,
+//! the one that has waited longest makes room. A node, which proves itself at once, gets in through any crowd of those that do
+//! not.
 
 use fairhold_types::address::share_key;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Connections at a time that have not introduced themselves.
+/// Connections at a time that have not proved themselves.
 pub const STRANGERS_MAX: usize = 128;
 
 /// Of those, from one address.
@@ -27,14 +27,14 @@ struct Waiting {
     place: oneshot::Sender<()>,
 }
 
-/// A place in the lobby, left when it is dropped.
+/// A place, in the lobby or among the admitted; left when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Visit(oneshot::Receiver<()>);
 
 impl Lobby {
     /// Takes one in, and says whether another one had to leave for it.
     pub(crate) fn enter(&self, address: IpAddr) -> (Visit, bool) {
-        let (address, (place, visit)) = (share_key(address), oneshot::channel());
+        let (address, (place, visit)) = (share_key(address), Visit::new());
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.retain(|waiting| !waiting.place.is_closed());
         let from_here = waiting.iter().filter(|waiting| waiting.address == address).count();
@@ -45,11 +45,17 @@ impl Lobby {
         };
         let gone = oldest.and_then(|oldest| waiting.remove(oldest));
         waiting.push_back(Waiting { address, place });
-        (Visit(visit), gone.is_some())
+        (visit, gone.is_some())
     }
 }
 
 impl Visit {
+    /// It ends when the other half is dropped.
+    pub(crate) fn new() -> (oneshot::Sender<()>, Visit) {
+        let (place, visit) = oneshot::channel();
+        (place, Visit(visit))
+    }
+
     /// Resolves when this one has to leave.
     pub(crate) async fn ended(mut self) {
         // Nothing is ever sent: the sender is dropped.

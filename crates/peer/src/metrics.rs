@@ -36,6 +36,7 @@ struct Refused {
     starting: Counter,
     not_a_member: Counter,
     lost_entries: Counter,
+    key: Counter,
 }
 
 /// An open connection; dropped with it.
@@ -85,6 +86,7 @@ impl PeerMetrics {
             Refusal::Starting => &refused.starting,
             Refusal::Stranger { .. } => &refused.not_a_member,
             Refusal::LostEntries(_) => &refused.lost_entries,
+            Refusal::Key(_) => &refused.key,
         }
         .inc();
     }
@@ -101,7 +103,7 @@ impl PeerMetrics {
         let help = "Connections to other nodes that were ever opened: what grows here while no node restarts are reconnects";
         registry.register("peer_connections_opened", help, sides(&dialled.opened, &accepted.opened));
         registry.register("peer_dials_failed", "Tries to reach another node that failed", self.dials_failed.clone());
-        let help = "Connections to the peer port that were closed because there were too many";
+        let help = "Connections to the peer port that were closed for newer ones";
         registry.register("peer_connections_turned_away", help, self.turned_away.clone());
         let help = "Connections to the peer port by something that is no node, or that broke during the handshake";
         registry.register("peer_strangers", help, self.strangers.clone());
@@ -122,6 +124,7 @@ impl PeerMetrics {
             ("starting", refused.starting.clone()),
             ("not_a_member", refused.not_a_member.clone()),
             ("lost_entries", refused.lost_entries.clone()),
+            ("key", refused.key.clone()),
         ];
         let help = "Handshakes between nodes that one of the two refused, by reason";
         registry.register("peer_handshakes_refused", help, ByLabel::new("reason", reasons));

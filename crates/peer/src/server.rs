@@ -2,43 +2,36 @@
 //! back.
 
 use crate::{
-    frame::{Frame, FrameCodec, FrameError, Kind, WriteBuffer},
-    handshake::{self, Accepted, Connection, HANDSHAKE_TIMEOUT},
+    frame::{Frame, FrameError, Kind, WriteBuffer},
+    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, Manners},
+    key::PeerKeys,
     lobby::{Lobby, Visit},
+    meeting::Connection,
     metrics::{Flow, PeerMetrics},
-    notice::Notice,
+    notice::{Notice, NoticeByAddress},
+    places::Places,
+    reader::{Arrivals, FrameReader},
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, Refusal, Service};
 use fairhold_types::NodeId;
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, poll, stream::FuturesUnordered};
 use std::{
-    collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::Poll,
     time::Duration,
 };
 use tokio::{
-    net::{
-        TcpListener, TcpStream, ToSocketAddrs,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::{TcpListener, TcpStream, ToSocketAddrs, tcp::OwnedWriteHalf},
     sync::{Notify, mpsc},
     task::{JoinError, JoinSet},
     time::sleep,
 };
-use tokio_util::codec::FramedRead;
-
-/// Connections of admitted nodes at a time; more are closed at once.
-pub const CONNECTIONS_MAX: usize = 256;
-
-/// Of those, from one address: a whole cluster may sit behind one.
-pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 
 /// Requests of one connection that are being worked on, and answers of it that wait to be written. A connection with more is
 /// not read until one is done. A client of this version never gets there: it has no more than this in flight itself.
@@ -54,7 +47,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct PeerServer {
     listener: TcpListener,
-    handshake_timeout: Duration,
+    manners: Manners,
     metrics: PeerMetrics,
 }
 
@@ -63,15 +56,27 @@ impl PeerServer {
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(PeerServer {
             listener: TcpListener::bind(address).await?,
-            handshake_timeout: HANDSHAKE_TIMEOUT,
+            manners: Manners { keys: PeerKeys::none(), arrivals: Arrivals::default(), time_limit: HANDSHAKE_TIMEOUT },
             metrics: PeerMetrics::default(),
         })
     }
 
-    /// Another limit for introductions.
+    /// Another limit for handshakes.
     #[must_use]
-    pub fn with_handshake_timeout(self, handshake_timeout: Duration) -> Self {
-        PeerServer { handshake_timeout, ..self }
+    pub fn with_handshake_timeout(self, time_limit: Duration) -> Self {
+        PeerServer { manners: Manners { time_limit, ..self.manners }, ..self }
+    }
+
+    /// Nodes prove themselves by these keys. Without them, whoever comes is believed.
+    #[must_use]
+    pub fn with_keys(self, keys: PeerKeys) -> Self {
+        PeerServer { manners: Manners { keys, ..self.manners }, ..self }
+    }
+
+    /// Other limits for frames that are not complete.
+    #[must_use]
+    pub fn with_arrivals(self, arrivals: Arrivals) -> Self {
+        PeerServer { manners: Manners { arrivals, ..self.manners }, ..self }
     }
 
     /// Counts into these.
@@ -87,7 +92,7 @@ impl PeerServer {
 
     /// Serves until `shutdown` is ready; then every connection is ended, and none of its tasks remains.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
-        let door = Arc::new(Door::new(service, self.handshake_timeout, self.metrics.clone()));
+        let door = Arc::new(Door::new(service, self.manners, self.metrics.clone()));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -122,66 +127,33 @@ impl PeerServer {
 /// What all connections of one server share.
 struct Door {
     service: Arc<dyn Service>,
-    handshake_timeout: Duration,
+    manners: Manners,
     lobby: Lobby,
-    taken: Arc<Mutex<Taken>>,
+    places: Places,
     strangers: Notice,
+    unproved: NoticeByAddress,
     refusals: Notice,
     crowd: Notice,
     failures: Notice,
+    broken: Notice,
     metrics: PeerMetrics,
 }
 
 impl Door {
-    fn new(service: Arc<dyn Service>, handshake_timeout: Duration, metrics: PeerMetrics) -> Self {
+    fn new(service: Arc<dyn Service>, manners: Manners, metrics: PeerMetrics) -> Self {
         Door {
             service,
-            handshake_timeout,
+            manners,
             lobby: Lobby::default(),
-            taken: Arc::default(),
+            places: Places::default(),
             strangers: Notice::default(),
+            unproved: NoticeByAddress::default(),
             refusals: Notice::default(),
             crowd: Notice::default(),
             failures: Notice::default(),
+            broken: Notice::default(),
             metrics,
         }
-    }
-}
-
-/// How many connections there are.
-#[derive(Debug, Default)]
-struct Taken {
-    total: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-/// One connection's share of the limits, given back when it is dropped.
-struct Place {
-    taken: Arc<Mutex<Taken>>,
-    address: IpAddr,
-}
-
-impl Place {
-    fn take(taken: &Arc<Mutex<Taken>>, address: IpAddr) -> Option<Place> {
-        let mut counts = taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = counts.by_address.get(&address).copied().unwrap_or(0);
-        if counts.total >= CONNECTIONS_MAX || here >= CONNECTIONS_PER_ADDRESS_MAX {
-            return None;
-        }
-        counts.total += 1;
-        counts.by_address.insert(address, here + 1);
-        Some(Place { taken: taken.clone(), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total -= 1;
-        match counts.by_address.get(&self.address).copied() {
-            Some(others) if others > 1 => counts.by_address.insert(self.address, others - 1),
-            Some(_) | None => counts.by_address.remove(&self.address),
-        };
     }
 }
 
@@ -189,32 +161,23 @@ impl Drop for Place {
 async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: Visit) {
     let met = tokio::select! {
         biased;
-        met = handshake::accept(stream, &*door.service, door.handshake_timeout) => met,
+        met = handshake::accept(stream, &*door.service, &door.manners) => met,
         () = visit.ended() => return,
     };
     match &met {
         Ok(Accepted::Refused { refusal, .. }) => door.metrics.refuse(refusal),
-        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => {}
+        Ok(Accepted::Unproved(mismatch)) => door.metrics.refuse(&Refusal::Key(*mismatch)),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => door.unproved.forget(address.ip()),
         Err(_) => {
             door.metrics.strangers.inc();
         }
     }
     match met {
-        Ok(Accepted::Admitted { connection, from, lane }) => {
-            let Some(_place) = Place::take(&door.taken, address.ip()) else {
-                door.metrics.turned_away.inc();
-                door.crowd.say(|kept_back| {
-                    tracing::warn!(peer = from, %address, kept_back, "too many connections of nodes: one more was closed");
-                });
-                return;
-            };
-            match converse(connection, from, lane, &door).await {
-                Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-                Err(error) => tracing::info!(peer = from, %address, ?lane, "a connection broke: {error}"),
-            }
-            door.service.hung_up(from, lane);
-        }
+        Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &door).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
+        Ok(Accepted::Unproved(mismatch)) => door.unproved.say(address.ip(), |kept_back| {
+            tracing::warn!(%address, kept_back, "a connection to the peer port was closed, and told nothing: {mismatch}");
+        }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
             tracing::debug!(peer = from, %address, "put off until this node has started");
         }
@@ -225,6 +188,29 @@ async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: 
             tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");
         }),
     }
+}
+
+/// Serves an admitted node until its connection ends, or it has opened newer ones.
+async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, door: &Door) {
+    let (place, another_left) = door.places.take(from, lane);
+    if another_left {
+        door.metrics.turned_away.inc();
+        door.crowd.say(|kept_back| {
+            tracing::info!(peer = from, %address, ?lane, kept_back, "newer connections of node {from}: the oldest was closed");
+        });
+    }
+    let ended = tokio::select! {
+        biased;
+        ended = converse(connection, from, lane, door) => ended,
+        () = place.ended() => return,
+    };
+    match ended {
+        Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
+        Err(error) => door.broken.say(|kept_back| {
+            tracing::info!(peer = from, %address, ?lane, kept_back, "a connection broke: {error}");
+        }),
+    }
+    door.service.hung_up(from, lane);
 }
 
 fn log_panic(ended: Result<(), JoinError>) {
@@ -280,7 +266,7 @@ impl Drop for Size {
 }
 
 async fn take_requests(
-    requests: &mut FramedRead<OwnedReadHalf, FrameCodec>,
+    requests: &mut FrameReader,
     answers: &mpsc::Sender<Answered>,
     (from, lane): (NodeId, Lane),
     door: &Door,
@@ -289,11 +275,15 @@ async fn take_requests(
     let owed = Arc::new(Owed::default());
     loop {
         let too_much = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
+        let reads = working.len() < UNANSWERED_MAX && !too_much;
+        if !reads {
+            requests.pause();
+        }
         let done = tokio::select! {
             biased;
             Some(answer) = working.next(), if !working.is_empty() => answer,
-            request = requests.next(), if working.len() < UNANSWERED_MAX && !too_much => {
-                let Some(request) = request.transpose()? else { return Ok(()) };
+            request = requests.next(), if reads => {
+                let Some(request) = request? else { return Ok(()) };
                 door.metrics.accepted.came(request.payload.len());
                 let mut answer = begin(request, from, lane, &*door.service, &owed)?;
                 // Polled here once, so that requests also start in their order, whatever the service does before its first
@@ -331,7 +321,14 @@ fn begin(
             };
             Ok(answer.map(answered).boxed())
         }
-        Kind::Hello | Kind::Welcome | Kind::Refused | Kind::Answer => Err(FrameError::UnexpectedKind(request.kind)),
+        Kind::Hello
+        | Kind::Welcome
+        | Kind::Refused
+        | Kind::Answer
+        | Kind::Challenge
+        | Kind::Proof
+        | Kind::Introduction
+        | Kind::Admitted => Err(FrameError::UnexpectedKind(request.kind)),
     }
 }
 

@@ -6,11 +6,12 @@
 use bytes::{Bytes, BytesMut};
 use fairhold_peer::{
     frame::{Frame, FrameCodec, Kind},
-    handshake::{Hello, PREAMBLE_BYTES, Purpose, opening, refused, unsealed, welcome},
+    handshake::{Challenge, Hello, Purpose, admitted, challenge, hello, introduction, preamble, proof, refused, welcome},
+    key::{PROOF_BYTES, PeerKeys, Transcript},
 };
 use fairhold_raft::{
     LostEntries,
-    peer::{Introduction, Lane, Refusal},
+    peer::{Introduction, KeyMismatch, Lane, Refusal},
 };
 use fairhold_types::{ClusterId, Incarnation};
 use std::{fmt::Write, fs, path::PathBuf};
@@ -26,7 +27,7 @@ fn read(bytes: &[u8]) -> Frame {
     FrameCodec::for_handshake().decode_eof(&mut BytesMut::from(bytes)).unwrap().unwrap()
 }
 
-fn introduction() -> Introduction {
+fn node_1() -> Introduction {
     Introduction {
         id: 1,
         cluster: Some(ClusterId(0x00112233445566778899aabbccddeeff)),
@@ -52,22 +53,30 @@ fn assert_golden(name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_hello_has_its_bytes() {
-    let hello = Hello { introduction: introduction(), to: 2, purpose: Purpose::Lane(Lane::Append) };
-    let bytes = opening(&hello).unwrap();
-    assert_golden("peer_hello.hex", &bytes);
-    assert_eq!(unsealed::<Hello>(&read(&bytes[PREAMBLE_BYTES..])).unwrap(), hello);
-}
-
-#[test]
-fn a_welcome_has_its_bytes() {
-    let bytes = written(welcome(&introduction()).unwrap());
-    assert_golden("peer_welcome.hex", &bytes);
-    assert_eq!(unsealed::<Introduction>(&read(&bytes)).unwrap(), introduction());
+fn a_handshake_has_its_bytes() {
+    let keys = PeerKeys::parse(b"a key of thirty-two bytes at least").unwrap().now();
+    let mut said = Transcript::new();
+    let first = Hello { from: 300, to: 1, purpose: Purpose::Lane(Lane::Append), nonce: [0xd1; 32] };
+    let frames = [
+        ("hello", hello(&first, &mut said)),
+        ("challenge", challenge(&Challenge { nonce: [0xac; 32] }, &mut said)),
+        ("proof", proof(&mut said, &keys)),
+        ("welcome", welcome(&node_1(), &mut said, &keys)),
+        ("introduction", introduction(&Introduction { id: 300, ..node_1() }, &mut said, &keys)),
+        ("admitted", admitted(&mut said, &keys)),
+    ];
+    assert_golden("peer_preamble.hex", &preamble());
+    for (name, frame) in frames {
+        let frame = frame.unwrap();
+        let bytes = written(frame.clone());
+        assert_golden(&format!("peer_{name}.hex"), &bytes);
+        assert_eq!(read(&bytes), frame);
+    }
 }
 
 #[test]
 fn every_refusal_has_its_bytes() {
+    let keys = PeerKeys::parse(b"a key of thirty-two bytes at least").unwrap().now();
     for (name, refusal) in [
         ("version", Refusal::Version { theirs: 2, ours: 1 }),
         ("cluster", Refusal::Cluster { theirs: ClusterId(1), ours: ClusterId(2) }),
@@ -76,10 +85,12 @@ fn every_refusal_has_its_bytes() {
         ("starting", Refusal::Starting),
         ("stranger", Refusal::Stranger { id: 1 }),
         ("lost_entries", Refusal::LostEntries(LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) })),
+        ("key", Refusal::Key(KeyMismatch::DiallerHasNone)),
     ] {
-        let bytes = written(refused(&refusal).unwrap());
+        let bytes = written(refused(&refusal, &mut Transcript::new(), &keys).unwrap());
         assert_golden(&format!("peer_refusal_{name}.hex"), &bytes);
-        assert_eq!(unsealed::<Refusal>(&read(&bytes)).unwrap(), refusal);
+        let value = read(&bytes).payload.slice(PROOF_BYTES..);
+        assert_eq!(fairhold_codec::decode::<Refusal>(1, &value).unwrap(), refusal);
     }
 }
 

@@ -150,6 +150,8 @@ fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found
     match refusal {
         // It is about itself that it speaks, and knows nothing for sure.
         Refusal::Starting | Refusal::LostEntries(_) => Ok(Found::Nothing),
+        // Whoever says so has proved nothing; and keys are exchanged one node after the other.
+        Refusal::Key(_) => Ok(Found::Nothing),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
         }

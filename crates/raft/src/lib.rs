@@ -17,6 +17,7 @@ mod addresses;
 mod aliases;
 mod barrier;
 mod company;
+mod complaint;
 mod config;
 mod core;
 pub mod defect;

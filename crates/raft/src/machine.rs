@@ -113,7 +113,12 @@ impl<RT: AsyncRuntime> Shared<RT> {
 
     /// The answer of a command at which the machine would panic, and which is not proposed.
     pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
-        Answer { result: Err(Rejection::Defect { fingerprint }), revision: self.read().revision() }
+        self.refused(Rejection::Defect { fingerprint })
+    }
+
+    /// The answer of a command that is not proposed, for the same reason on every node.
+    pub(crate) fn refused(&self, rejection: Rejection) -> Answer {
+        Answer { result: Err(rejection), revision: self.read().revision() }
     }
 
     fn publish(&self, progress: Progress) {

@@ -148,4 +148,26 @@ pub enum Refusal {
     /// The refusing node has lost log entries that it had acknowledged, and takes no part.
     #[error(transparent)]
     LostEntries(LostEntries),
+    /// The two have no key in common.
+    #[error("{0}")]
+    Key(KeyMismatch),
+}
+
+/// How the keys of two nodes differ. The text says what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum KeyMismatch {
+    /// Both have a key, and not the same.
+    #[error(
+        "they have different peer keys: give all nodes of the cluster the same --peer-key-file, and while a key is exchanged, \
+         both lines"
+    )]
+    Differ,
+    /// The one that dials has none.
+    #[error("the node that dials has no peer key, and the other one has: give all nodes of the cluster the same --peer-key-file")]
+    DiallerHasNone,
+    /// The one that is dialled has none.
+    #[error(
+        "the node that is dialled has no peer key, and the other one has: give all nodes of the cluster the same --peer-key-file"
+    )]
+    AcceptorHasNone,
 }

@@ -13,6 +13,7 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, weight},
+    service::refusal,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
@@ -339,7 +340,11 @@ const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 /// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
 pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Command>, within: Duration) -> Vec<Outcome> {
     let deadline = RT::Instant::now() + within;
-    let submitted: Vec<_> = commands.into_iter().map(|command| core.proposals.submit(command, true)).collect();
+    let submit = |command: Command| match refusal(&command) {
+        Some(rejection) => Err(Ok(core.shared.refused(rejection))),
+        None => core.proposals.submit(command, true).map_err(|reason| Err(reason)),
+    };
+    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {
         match submitted {
             Ok(submitted) => {
@@ -347,7 +352,8 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Comma
                 core.shared.metrics.note(&outcome);
                 outcome
             }
-            Err(reason) => {
+            Err(Ok(answer)) => Ok(answer),
+            Err(Err(reason)) => {
                 core.shared.metrics.refused(reason).inc();
                 Err(reason.into())
             }

@@ -74,6 +74,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
     ///
     /// It is tried again within the deadline as long as it was surely not proposed, and never after that.
     pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
+        if let Err(rejection) = command.validate() {
+            return Ok(self.core.shared.refused(rejection));
+        }
         let begun = RT::Instant::now();
         loop {
             let outcome = match self.core.proposals.submit(command.clone(), false) {

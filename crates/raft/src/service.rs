@@ -1,9 +1,12 @@
 //! The receiving side: who may speak to this node, and what becomes of a request.
 
 mod append;
+mod forwarded;
 mod snapshot;
+mod terms;
 
 use crate::{
+    complaint::Complaint,
     config::ReplicaConfig,
     core::{Core, Route},
     elections::grants,
@@ -14,6 +17,8 @@ use crate::{
     vacancy,
     wire::{self, Declined, Reply, Request},
 };
+pub(crate) use forwarded::refusal;
+
 use append::Appenders;
 use bytes::Bytes;
 use fairhold_types::{
@@ -50,6 +55,8 @@ struct Inner<RT: AsyncRuntime> {
     logged: Mutex<BTreeMap<NodeId, Refusal>>,
     appenders: Appenders<RT>,
     incoming: Incoming,
+    far_terms: Complaint<RT>,
+    improper: Complaint<RT>,
 }
 
 /// What a node knows of the members: their data directories. Empty before the cluster formed.
@@ -68,6 +75,8 @@ impl<RT: AsyncRuntime> Reception<RT> {
             logged: Mutex::new(BTreeMap::new()),
             appenders: Appenders::default(),
             incoming: Incoming::default(),
+            far_terms: Complaint::default(),
+            improper: Complaint::default(),
         }))
     }
 
@@ -184,6 +193,14 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
                 return ready(reply::<RT>(&Reply::Declined(Declined::Malformed))).boxed();
             }
         };
+        let own = core.look(|metrics| metrics.current_term);
+        if let Some(term) = terms::too_far(&request, own) {
+            let declined = Declined::TermTooFar { term, own };
+            if self.0.far_terms.is_due() {
+                tracing::error!(node = from, "node {from} is not heard: {declined}. Is it a node, and is its memory sound?");
+            }
+            return ready(reply::<RT>(&Reply::Declined(declined))).boxed();
+        }
         let answer = self.0.answer(core, from, lane, request);
         async move { reply(&answer.await) }.boxed()
     }
@@ -248,13 +265,20 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 .boxed(),
                 Err(declined) => ready(Reply::Declined(declined)).boxed(),
             },
-            Request::Propose { commands, within_ms } => async move {
-                if !matches!(core.route(), Route::Here) {
-                    return Reply::Declined(Declined::NotLeader);
+            Request::Propose { commands, within_ms } => {
+                if let Some(refusal) = commands.iter().find_map(refusal)
+                    && self.improper.is_due()
+                {
+                    tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");
                 }
-                Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+                async move {
+                    if !matches!(core.route(), Route::Here) {
+                        return Reply::Declined(Declined::NotLeader);
+                    }
+                    Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
+                }
+                .boxed()
             }
-            .boxed(),
             Request::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
                 Reply::HandedOver(handover::serve(&core, to, key, deadline).await)

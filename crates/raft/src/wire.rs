@@ -132,6 +132,14 @@ pub(crate) enum Declined {
     /// The sender may not speak to this node.
     #[error("refused: {0}")]
     Refused(Refusal),
+    /// The request has a term that no cluster reaches.
+    #[error("a term of {term} in a request to a node in term {own}: no cluster gets that far")]
+    TermTooFar {
+        /// The request's.
+        term: u64,
+        /// This node's.
+        own: u64,
+    },
 }
 
 /// Writes a request or a reply.
@@ -233,6 +241,7 @@ mod tests {
             Reply::Attended(vec![]),
             Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
             Reply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
+            Reply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
             Reply::HandedOver(Ok(HandedOver::Now)),
             Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
         ];

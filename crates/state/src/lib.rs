@@ -58,6 +58,7 @@ pub mod snapshot;
 pub mod statistics;
 mod transact;
 mod tree;
+mod validate;
 pub mod value;
 mod visible;
 mod write;

@@ -12,6 +12,8 @@ pub enum FaultKind {
     NoRoom,
     /// A file is not what was written.
     Damage,
+    /// The process, or the machine, has too many files and sockets open.
+    OpenFiles,
     /// The disk, or what stands for it, failed.
     Failed,
 }
@@ -34,6 +36,8 @@ impl FaultKind {
     pub(crate) fn of(error: &io::Error) -> FaultKind {
         if is_no_room(error) {
             FaultKind::NoRoom
+        } else if has_too_many_open(error) {
+            FaultKind::OpenFiles
         } else if error.kind() == io::ErrorKind::InvalidData {
             FaultKind::Damage
         } else {
@@ -57,4 +61,25 @@ impl Faults {
 /// Whether more room would have prevented it.
 pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether one file or socket less would have prevented it. RocksDB passes on the system's words, and not its number.
+fn has_too_many_open(error: &io::Error) -> bool {
+    let too_many = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    too_many.contains(&error.raw_os_error()) || error.to_string().contains("Too many open files")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_open_files_are_no_broken_disk() {
+        let words = "IO error: While open a file for appending: /log/000008.log: Too many open files";
+        for error in [io::Error::other(words), io::Error::from_raw_os_error(24), io::Error::from_raw_os_error(23)] {
+            assert_eq!(FaultKind::of(&error), FaultKind::OpenFiles, "{error}");
+        }
+        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(5)), FaultKind::Failed);
+        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(28)), FaultKind::NoRoom);
+    }
 }

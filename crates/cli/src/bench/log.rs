@@ -8,7 +8,7 @@ use super::{
     seconds, up_to,
 };
 use crate::remote::Failure;
-use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{Audience, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_state::{
     State,
@@ -136,7 +136,7 @@ impl LogNode {
             .collect();
         let config = ReplicaConfig::new(NodeId::from(id), members, data_dir.incarnation());
         let reception = Reception::new(&config);
-        let peer = Arc::new(TcpPeer::new(Handle::current()));
+        let peer = Arc::new(TcpPeer::new(Handle::current(), PeerKeys::none()));
         peer.set_service(reception.service());
         let replica =
             Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody), Arc::new(NoDefectBook))

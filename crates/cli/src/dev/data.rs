@@ -3,10 +3,15 @@
 use super::DevError;
 use fairhold_types::NodeId;
 use std::{
-    fs::{self, DirBuilder},
-    os::unix::fs::DirBuilderExt,
+    fmt::Write as _,
+    fs::{self, DirBuilder, File},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+/// The file with the nodes' peer key.
+const KEY_FILE: &str = "peer.key";
 
 /// The directory above the nodes' own.
 #[derive(Debug)]
@@ -45,6 +50,17 @@ impl Data {
         self.path.join(format!("node-{node}.log"))
     }
 
+    /// The file with the key by which the nodes know one another: made where there is none, and kept.
+    pub(super) fn peer_key_file(&self) -> Result<PathBuf, DevError> {
+        let file = self.path.join(KEY_FILE);
+        match write_key(&file) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(DevError::Data { path: file.display().to_string(), error })
+            }
+            Ok(()) | Err(_) => Ok(file),
+        }
+    }
+
     /// Removes it, once all nodes have ended.
     pub(super) fn remove_if_temporary(&self) {
         if self.temporary
@@ -55,9 +71,36 @@ impl Data {
     }
 }
 
+/// Only this user can read the file from its first byte on, and whoever finds it finds all of it.
+fn write_key(file: &Path) -> io::Result<()> {
+    let mut line = String::new();
+    for byte in rand::random::<[u8; 32]>() {
+        // Text takes what is written to it.
+        write!(line, "{byte:02x}").map_err(io::Error::other)?;
+    }
+    line.push('\n');
+    let unfinished = file.with_extension(format!("{:016x}", rand::random::<u64>()));
+    File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?.write_all(line.as_bytes())?;
+    let linked = fs::hard_link(&unfinished, file);
+    fs::remove_file(&unfinished)?;
+    linked
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nodes_key_is_made_once_and_is_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let data = Data::prepare(Some(directory.path())).unwrap();
+        let file = data.peer_key_file().unwrap();
+        let key = fs::read_to_string(&file).unwrap();
+        assert_eq!((key.len(), fs::metadata(&file).unwrap().permissions().mode() & 0o777), (65, 0o600));
+        assert_eq!(fs::read_to_string(data.peer_key_file().unwrap()).unwrap(), key, "kept over restarts");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_temporary_directory_goes_away_and_a_named_one_stays() {

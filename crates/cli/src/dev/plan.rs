@@ -57,8 +57,9 @@ impl Plan {
     }
 
     /// What a node's process is started with.
-    pub(crate) fn serve_args(&self, node: &PlannedNode, data: &Path) -> Vec<OsString> {
+    pub(crate) fn serve_args(&self, node: &PlannedNode, data: &Path, peer_key: &Path) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["serve".into(), "--exit-with-parent".into()];
+        args.extend(["--peer-key-file".into(), peer_key.into()]);
         args.extend(["--id".into(), node.id.to_string().into()]);
         args.extend(["--data".into(), data.join(format!("node-{}", node.id)).into_os_string()]);
         for member in &self.nodes {
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{
         args::{Args, Command},
-        config::ServeConfig,
+        config::{PeerTrust, ServeConfig},
     };
     use clap::Parser;
 
@@ -123,11 +124,13 @@ mod tests {
     fn a_node_is_started_in_a_way_that_it_understands() {
         let plan = Plan::new(3, 7171).unwrap();
         for node in plan.nodes() {
-            let line = std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir")));
+            let line =
+                std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir"), Path::new("/a key")));
             let Command::Serve(args) = Args::try_parse_from(line).unwrap().command else { panic!("not serve") };
             let config = ServeConfig::resolve(args).unwrap();
             assert_eq!((config.id, config.members.len(), config.exit_with_parent), (node.id(), 3, true));
             assert_eq!((config.listen, config.peer_listen), (node.client_address(), node.peer_address()));
+            assert_eq!(config.peers, PeerTrust::Key("/a key".into()));
             assert_eq!(config.data, Path::new("/data dir").join(format!("node-{}", node.id())));
         }
     }

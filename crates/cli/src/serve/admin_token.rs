@@ -1,11 +1,11 @@
 //! The administrators' token: read from a file at the start, and again when the file changes. It is never logged.
 
+use super::secret_file;
 use fairhold_http::Admin;
 use fairhold_types::limits::ADMIN_TOKEN_BYTES_MAX;
 use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    os::unix::fs::PermissionsExt as _,
+    fs::Metadata,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,8 +16,6 @@ use tokio::{
 
 /// How often it is looked whether the file has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// The bits of a file's mode that let others than its owner and group read it.
-const OTHERS_READ: u32 = 0o004;
 
 /// Why a file gives no token.
 #[derive(Debug, thiserror::Error)]
@@ -46,13 +44,21 @@ pub(super) fn load(file: Option<&Path>) -> Result<Admin, AdminTokenError> {
         tracing::warn!("no --admin-token-file: all who reach the port for clients may break locks and end sessions of others");
         return Ok(Admin::open());
     };
-    let token = read(file)?;
-    let others_may_read = fs::metadata(file).is_ok_and(|metadata| metadata.permissions().mode() & OTHERS_READ != 0);
-    if others_may_read {
-        tracing::warn!(file = %file.display(), "everybody on this machine can read the administrators' token: chmod 600");
+    let (token, metadata) = read(file)?;
+    if let Some(risk) = risk(&metadata) {
+        tracing::warn!(file = %file.display(), "{risk}");
     }
     tracing::info!(file = %file.display(), "administrators' calls need the token");
     Ok(Admin::guarded(token))
+}
+
+/// Who else has the token, in words. A warning, since some systems mount their secrets so.
+fn risk(metadata: &Metadata) -> Option<&'static str> {
+    if secret_file::is_open_to_others(metadata) {
+        return Some("others than its owner can read or write the file with the administrators' token: chmod 600");
+    }
+    let of_another = "the file with the administrators' token belongs to another user than the one that runs this node: chown";
+    secret_file::is_of_another(metadata).then_some(of_another)
 }
 
 /// Takes a new token over when the file changes. A file that gives none, or is being written, changes nothing.
@@ -62,7 +68,10 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
         loop {
             sleep(LOOK_EVERY).await;
             let path = file.clone();
-            let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
+            let Ok(found) = spawn_blocking(move || read(&path).map(|(token, _)| token).map_err(|error| error.to_string())).await
+            else {
+                return;
+            };
             if last.as_ref() == Some(&found) {
                 continue;
             }
@@ -80,12 +89,12 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     })
 }
 
-fn read(file: &Path) -> Result<String, AdminTokenError> {
+fn read(file: &Path) -> Result<(String, Metadata), AdminTokenError> {
     let path = file.display().to_string();
-    let mut text = String::new();
-    let most = ADMIN_TOKEN_BYTES_MAX as u64 + 1;
-    let opened = File::open(file).and_then(|file| file.take(most).read_to_string(&mut text));
-    opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
+    let opened = secret_file::read(file, ADMIN_TOKEN_BYTES_MAX);
+    let (bytes, metadata) = opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
+    // What is no text has characters that no token has.
+    let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
     let fault = match token {
         "" => Some("is empty"),
@@ -95,13 +104,27 @@ fn read(file: &Path) -> Result<String, AdminTokenError> {
     };
     match fault {
         Some(fault) => Err(AdminTokenError::NoToken { path, fault }),
-        None => Ok(token.to_owned()),
+        None => Ok((token.to_owned(), metadata)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn a_token_that_the_group_can_read_is_warned_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        fs::write(&file, "s3cret\n").unwrap();
+        let with = |mode: u32| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            risk(&read(&file).unwrap().1)
+        };
+        assert_eq!(with(0o600), None);
+        assert!([0o640, 0o604, 0o644].into_iter().all(|mode| with(mode).is_some_and(|risk| risk.contains("chmod 600"))));
+    }
 
     #[test]
     fn a_file_gives_its_one_line() {
@@ -109,7 +132,7 @@ mod tests {
         let file = directory.path().join("token");
         let of = |content: &str| {
             fs::write(&file, content).unwrap();
-            read(&file).map_err(|error| error.to_string())
+            read(&file).map(|(token, _)| token).map_err(|error| error.to_string())
         };
         assert_eq!(of("s3cret\n").unwrap(), "s3cret");
         assert_eq!(of(&"x".repeat(ADMIN_TOKEN_BYTES_MAX)).unwrap().len(), ADMIN_TOKEN_BYTES_MAX);

@@ -1,6 +1,6 @@
 //! Why a node could not run, or could not go on: each with what to do.
 
-use super::admin_token::AdminTokenError;
+use super::{admin_token::AdminTokenError, files::OPEN_FILES_MIN, peer_key::PeerKeyError};
 use fairhold_raft::{FatalReason, StartError};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
@@ -22,6 +22,18 @@ pub(crate) enum ServeError {
     /// The administrators' token.
     #[error(transparent)]
     AdminToken(#[from] AdminTokenError),
+    /// The key of the cluster.
+    #[error(transparent)]
+    PeerKey(#[from] PeerKeyError),
+    /// Too few files may be open.
+    #[error(
+        "this process may have {open_files} files and sockets open, and a node needs {OPEN_FILES_MIN} at least: raise its hard \
+         limit (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
+    )]
+    OpenFiles {
+        /// How many it may.
+        open_files: u64,
+    },
     /// The data directory.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -103,6 +115,12 @@ fn advice_on_disk(kind: FaultKind, data: &str) -> String {
             START_ROOM_BYTES >> 20
         ),
         FaultKind::Damage => DAMAGE_ADVICE.to_owned(),
+        FaultKind::OpenFiles => {
+            "The disk is not the reason: this process, or this machine, has as many files and sockets open as \
+             it may. Raise the limit of this process (`ulimit -n`, LimitNOFILE= of its unit) or of the machine (fs.file-max), \
+             or take fewer connections (--connections-max), then start the node again"
+                .to_owned()
+        }
         FaultKind::Failed => format!(
             "What was being written then does not count as written. Check the disk of {data} (does the kernel's log, dmesg, \
              name errors?), then start the node again: it reads and verifies all that it has"
@@ -140,6 +158,7 @@ mod tests {
             (FaultKind::NoRoom, "Make room on the file system of /data, 128 MiB"),
             (FaultKind::Failed, "the disk of /data"),
             (FaultKind::Damage, "Leave the files as they are"),
+            (FaultKind::OpenFiles, "The disk is not the reason"),
         ] {
             let text = stopped(failed(), fault(kind));
             assert!(text.starts_with("/data/log/7.log: broke. The node stops") && text.contains(advice), "{text}");

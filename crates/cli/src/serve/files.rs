@@ -1,13 +1,17 @@
-//! How many files and sockets this process may have open: as many as the system allows it, and a word where that is too few.
+//! How many files and sockets this process may have open: as many as the system allows it, and no more connections than leave
+//! room for what else needs them.
 
+use super::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Files and sockets besides those of clients: the log, snapshots, other nodes, and what turns one too many away.
 const OTHERS: u64 = 1_024;
+/// With fewer than these a node has hardly a connection left for clients.
+pub(super) const OPEN_FILES_MIN: u64 = 1_200;
 
-/// Raises the soft limit to the hard one, as a process may do for itself.
-pub(super) fn raise(limits: Limits) {
+/// Raises the soft limit to the hard one, as a process may do for itself, and lowers the number of connections to what fits.
+pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {
@@ -18,22 +22,34 @@ pub(super) fn raise(limits: Limits) {
         }
     };
     // Nothing there means no limit.
-    if let Some(open_files) = now
-        && let Some(needed) = too_few(open_files, limits)
-    {
+    let Some(open_files) = now else { return Ok(limits) };
+    let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files })?;
+    if fitting != limits {
         tracing::warn!(
             open_files,
-            needed,
-            "this process may have {open_files} files and sockets open, fewer than the {needed} that its connections may need: \
-             raise its limit (ulimit -Hn, LimitNOFILE= of its unit), or lower --connections-max"
+            connections = fitting.connections,
+            "this process may have {open_files} files and sockets open: it takes {} connections of clients instead of {}, and {} \
+             instead of {} from one address. For more, raise its limit (ulimit -Hn, LimitNOFILE= of its unit)",
+            fitting.connections,
+            limits.connections,
+            fitting.per_address,
+            limits.per_address
         );
     }
+    Ok(fitting)
 }
 
-/// How many are needed, where those are more.
-fn too_few(open_files: u64, limits: Limits) -> Option<u64> {
-    let needed = u64::try_from(limits.connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
-    (open_files < needed).then_some(needed)
+/// The connections that fit, with the share of one address kept; none where too few do.
+fn within(open_files: u64, limits: Limits) -> Option<Limits> {
+    if open_files < OPEN_FILES_MIN {
+        return None;
+    }
+    let room = usize::try_from(open_files.saturating_sub(OTHERS)).unwrap_or(usize::MAX);
+    if limits.connections <= room {
+        return Some(limits);
+    }
+    let per_address = limits.per_address.saturating_mul(room).checked_div(limits.connections)?.max(1);
+    Some(Limits { connections: room, per_address })
 }
 
 #[cfg(test)]
@@ -41,9 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_connection_needs_a_file_and_so_do_others() {
+    fn connections_are_no_more_than_leave_room_for_what_else_needs_a_file() {
         let limits = Limits { connections: 10_000, per_address: 5_000 };
-        assert_eq!(too_few(1_024, limits), Some(11_024));
-        assert_eq!((too_few(11_023, limits), too_few(11_024, limits)), (Some(11_024), None));
+        assert_eq!(within(11_024, limits), Some(limits));
+        assert_eq!(within(11_023, limits), Some(Limits { connections: 9_999, per_address: 4_999 }));
+        assert_eq!(within(1_200, limits), Some(Limits { connections: 176, per_address: 88 }));
+        assert_eq!(within(1_199, limits), None);
+        let few = Limits { connections: 100, per_address: 100 };
+        assert_eq!(within(1_200, few), Some(few));
+        assert_eq!(within(1_200, Limits { connections: 10_000, per_address: 1 }).unwrap().per_address, 1);
     }
 }

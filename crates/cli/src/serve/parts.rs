@@ -1,10 +1,10 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, process, room};
+use super::{ServeError, admin_token, again, host, peer_key, process, room};
 use crate::{config::ServeConfig, member::client_address};
 use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
-use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
 use fairhold_storage::{
     Storage,
@@ -36,8 +36,8 @@ pub(super) struct Parts {
     http: Server,
     /// Says how this node is, where it has a listener for that.
     status: Option<Server>,
-    /// Reads the administrators' token again when its file changes.
-    token_watch: Option<JoinHandle<()>>,
+    /// Read the administrators' token and the peer key again when their files change.
+    secret_watches: Vec<JoinHandle<()>>,
 }
 
 /// All that runs on Raft's own thread and on the clock's.
@@ -65,7 +65,7 @@ impl Parts {
     pub(super) async fn start(
         config: &ServeConfig,
         storage: Storage,
-        admin: Admin,
+        (admin, keys): (Admin, PeerKeys),
         raft: &Handle,
         clock: &Handle,
     ) -> Result<Parts, ServeError> {
@@ -74,7 +74,7 @@ impl Parts {
         let mut registry = fairhold_metrics::registry();
         process::register(&mut registry);
         storage.register_metrics(&mut registry);
-        let core = raft.spawn(Core::start(config.clone(), storage, clock.clone())).await.map_err(ended)??;
+        let core = raft.spawn(Core::start(config.clone(), storage, keys.clone(), clock.clone())).await.map_err(ended)??;
         core.peer.metrics().register(&mut registry);
         core.replica.register_metrics(&mut registry);
         core.node.register_metrics(&mut registry);
@@ -90,10 +90,11 @@ impl Parts {
             let serving = listener.with_cluster(ClusterHeader::of(&core.node)).serve(routes, told(stopped));
             Server { name: "status", stop, task: tokio::spawn(serving) }
         });
+        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
         let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
         tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = ?config.listen_status, "listening");
-        Ok(Parts { core, http, status, token_watch })
+        Ok(Parts { core, http, status, secret_watches })
     }
 
     /// Waits until something has gone wrong for good.
@@ -124,7 +125,7 @@ impl Parts {
     /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
     /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, status, token_watch } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, status, secret_watches } = self;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -137,14 +138,12 @@ impl Parts {
         }
         room.abort();
         directory.abort();
-        if let Some(watch) = token_watch {
-            watch.abort();
-        }
+        secret_watches.iter().for_each(JoinHandle::abort);
     }
 }
 
 impl Core {
-    async fn start(config: ServeConfig, storage: Storage, clock: Handle) -> Result<Core, ServeError> {
+    async fn start(config: ServeConfig, storage: Storage, keys: PeerKeys, clock: Handle) -> Result<Core, ServeError> {
         let listen_error =
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
@@ -155,8 +154,8 @@ impl Core {
             .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
         let replica_config = ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation());
         let reception = Reception::new(&replica_config);
-        let peer = Arc::new(TcpPeer::new(Handle::current()));
-        let server = server.with_metrics(peer.metrics());
+        let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
+        let server = server.with_metrics(peer.metrics()).with_keys(keys);
         peer.set_service(reception.service());
         let prelude = Prelude::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();

@@ -1,13 +1,19 @@
 //! Whatever comes in at the peer port, the connection is closed and the others are served on; and a client survives its
 //! server's nonsense.
 
-use crate::node::{Node, PATIENCE, Running, assert_serves, call, call_until_answered, client, introduction, target};
+use crate::{
+    node::{Node, PATIENCE, Running, assert_serves, call, call_until_answered, client, introduction, target},
+    raw::{self, Raw, admitted},
+};
 use bytes::{Bytes, BytesMut};
 use fairhold_peer::{
     frame::{FRAME_BYTES_MAX, Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
-    handshake::{Hello, PREAMBLE_BYTES, Purpose, opening, preamble, welcome},
+    handshake::{PREAMBLE_BYTES, preamble},
+    key::PeerKeys,
     lobby::STRANGERS_PER_ADDRESS_MAX,
-    server::{CONNECTIONS_PER_ADDRESS_MAX, PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
+    places::CONNECTIONS_PER_LANE_MAX,
+    reader::{Arrivals, FRAME_BYTES_FREE, UNFINISHED_BYTES_MAX},
+    server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
 };
 use fairhold_raft::peer::{Lane, PeerError};
 use std::{
@@ -23,8 +29,7 @@ use tokio::{
 use tokio_util::codec::Encoder;
 
 fn hello() -> Vec<u8> {
-    let hello = Hello { introduction: introduction(1), to: 2, purpose: Purpose::Lane(Lane::Append) };
-    opening(&hello).unwrap().to_vec()
+    raw::opening(&raw::hello(Lane::Append))
 }
 
 fn frame(kind: Kind, number: u64, payload: &'static [u8]) -> Vec<u8> {
@@ -55,7 +60,10 @@ async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
 
 /// Sends the bytes and keeps its own side open: the server must close.
 async fn assert_closed(address: SocketAddr, story: &str, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    assert_closed_on(TcpStream::connect(address).await.unwrap(), address, story, bytes).await
+}
+
+async fn assert_closed_on(mut stream: TcpStream, address: SocketAddr, story: &str, bytes: &[u8]) -> Vec<u8> {
     stream.write_all(bytes).await.unwrap();
     let answer = read_to_close(&mut stream).await;
     assert_serves(address).await;
@@ -108,7 +116,7 @@ async fn a_broken_frame_of_an_admitted_node_closes_its_connection() {
         ("an answer to the answering side", frame(Kind::Answer, 1, b"an answer")),
         ("a second introduction", hello()[PREAMBLE_BYTES..].to_vec()),
     ] {
-        assert_closed(server.address, story, &[hello(), bytes].concat()).await;
+        assert_closed_on(admitted(server.address, Lane::Append).await, server.address, story, &bytes).await;
     }
     assert!(node.requests().iter().all(|request| request == "still there?"));
 }
@@ -117,12 +125,18 @@ async fn a_broken_frame_of_an_admitted_node_closes_its_connection() {
 async fn a_frame_cut_off_by_the_end_of_its_connection_is_not_served() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let whole = [hello(), frame(Kind::Request, 1, b"cut off")].concat();
-    for length in [4, PREAMBLE_BYTES, hello().len() - 1, hello().len(), hello().len() + 3, whole.len() - 1] {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(&whole[..length]).await.unwrap();
+    let cut_off = async |mut stream: TcpStream, bytes: &[u8]| {
+        stream.write_all(bytes).await.unwrap();
         stream.shutdown().await.unwrap();
         read_to_close(&mut stream).await;
+    };
+    let opening = hello();
+    for length in [4, PREAMBLE_BYTES, opening.len() - 1, opening.len()] {
+        cut_off(TcpStream::connect(server.address).await.unwrap(), &opening[..length]).await;
+    }
+    let request = frame(Kind::Request, 1, b"cut off");
+    for length in [0, 3, request.len() - 1] {
+        cut_off(admitted(server.address, Lane::Append).await, &request[..length]).await;
     }
     assert_serves(server.address).await;
     assert_eq!(node.requests(), [&b"still there?"[..]]);
@@ -133,7 +147,7 @@ async fn a_handshake_that_dawdles_is_cut_at_the_time_limit() {
     let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_handshake_timeout(Duration::from_millis(50));
     let server = Running::run(server, Arc::new(Node::new(2)));
     let opening = hello();
-    for length in [0, 1, PREAMBLE_BYTES - 1, PREAMBLE_BYTES, PREAMBLE_BYTES + 2, opening.len() - 1] {
+    for length in [0, 1, PREAMBLE_BYTES - 1, PREAMBLE_BYTES, PREAMBLE_BYTES + 2, opening.len() - 1, opening.len()] {
         assert_closed(server.address, "dawdling", &opening[..length]).await;
     }
 }
@@ -151,26 +165,28 @@ async fn a_node_gets_in_through_a_crowd_of_silent_connections() {
 }
 
 #[tokio::test]
-async fn connections_of_nodes_from_one_address_are_limited_and_the_limit_is_given_back() {
-    let server = Running::start(Arc::new(Node::new(2))).await;
-    let mut admitted = Vec::new();
-    for _ in 0..CONNECTIONS_PER_ADDRESS_MAX {
-        let mut stream = TcpStream::connect(server.address).await.unwrap();
-        stream.write_all(&[hello(), frame(Kind::Request, 1, b"let in?")].concat()).await.unwrap();
-        stream.read_exact(&mut [0; PREAMBLE_BYTES + 1]).await.unwrap();
+async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_keeps_nobody_out() {
+    let node = Arc::new(Node::new(2));
+    let server = Running::start(node.clone()).await;
+    let mut other_lane = admitted(server.address, Lane::Heartbeat).await;
+    let mut open = Vec::new();
+    for _ in 0..CONNECTIONS_PER_LANE_MAX {
+        let mut stream = admitted(server.address, Lane::Append).await;
         assert_serves_on(&mut stream).await;
-        admitted.push(stream);
+        open.push(stream);
     }
-    let mut one_too_many = TcpStream::connect(server.address).await.unwrap();
-    one_too_many.write_all(&hello()).await.unwrap();
-    read_to_close(&mut one_too_many).await;
-    drop(admitted);
-    let peer = client(Node::new(1));
-    call_until_answered(&peer, &target(2, server.address), Lane::Append, Bytes::from_static(b"room?")).await;
+    let mut newest = admitted(server.address, Lane::Append).await;
+    assert_serves_on(&mut newest).await;
+    assert!(read_to_close(&mut open[0]).await.is_empty());
+    for stream in open[1..].iter_mut().chain([&mut newest, &mut other_lane]) {
+        assert_serves_on(stream).await;
+    }
+    assert!(node.hung_up.borrow().is_empty(), "the node did not hang up: this one did");
 }
 
-/// Reads until the echo of the request has come: from then on the connection has its place.
+/// Asks, and reads until the echo of the request has come: from then on the connection has its place.
 async fn assert_serves_on(stream: &mut TcpStream) {
+    stream.write_all(&frame(Kind::Request, 1, b"let in?")).await.unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 256]);
     while !bytes.windows(7).any(|window| window == b"let in?") {
         let length = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("no answer").unwrap();
@@ -179,14 +195,68 @@ async fn assert_serves_on(stream: &mut TcpStream) {
     }
 }
 
+/// The beginning of a frame of this length, so many bytes of it.
+fn beginning(length: usize, bytes: usize) -> Vec<u8> {
+    let mut beginning = u32::try_from(length).unwrap().to_le_bytes().to_vec();
+    beginning.resize(bytes, 0);
+    beginning
+}
+
+#[tokio::test]
+async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one_stays() {
+    let arrivals = Arrivals::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(arrivals);
+    let server = Running::run(server, Arc::new(Node::new(2)));
+    let mut idle = admitted(server.address, Lane::Heartbeat).await;
+    for bytes in [1, 4, 60_000] {
+        let mut slow = admitted(server.address, Lane::Append).await;
+        slow.write_all(&beginning(FRAME_BYTES_MAX, bytes)).await.unwrap();
+        assert!(read_to_close(&mut slow).await.is_empty());
+    }
+    assert_serves_on(&mut idle).await;
+}
+
+#[tokio::test]
+async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
+    const BUDGET: usize = 1024 * 1024;
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(Arrivals::new(PATIENCE * 10, BUDGET));
+    let server = Running::run(server, Arc::new(Node::new(2)));
+    // What is announced takes nothing.
+    let mut announced = Vec::new();
+    for _ in 0..CONNECTIONS_PER_LANE_MAX {
+        let mut stream = admitted(server.address, Lane::Snapshot).await;
+        stream.write_all(&beginning(FRAME_BYTES_MAX, 100)).await.unwrap();
+        announced.push(stream);
+    }
+    let (mut one, mut other) = (admitted(server.address, Lane::Append).await, admitted(server.address, Lane::Append).await);
+    let half = beginning(FRAME_BYTES_MAX, BUDGET / 2 + FRAME_BYTES_FREE + 1);
+    one.write_all(&half).await.unwrap();
+    other.write_all(&half).await.unwrap();
+    // One of the two, whichever comes to its half last.
+    let (mut byte, mut another) = ([0; 1], [0; 1]);
+    let closed = async {
+        tokio::select! {
+            biased;
+            read = one.read(&mut byte) => read,
+            read = other.read(&mut another) => read,
+        }
+    };
+    match timeout(PATIENCE, closed).await.expect("both were kept") {
+        Ok(length) => assert_eq!(length, 0),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
+    }
+    // What is small gets through, whatever the large ones have.
+    assert_serves_on(&mut admitted(server.address, Lane::Heartbeat).await).await;
+}
+
 #[tokio::test]
 async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let mut stream = admitted(server.address, Lane::Append).await;
     let asked = UNANSWERED_MAX * 2;
     let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(Kind::Request, number, b"hold")).collect();
-    stream.write_all(&[hello(), requests].concat()).await.unwrap();
+    stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     // Whoever is served in between takes turns with the server: it would have read on by now.
     assert_serves(server.address).await;
@@ -202,9 +272,7 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
     const ASKED: usize = 7;
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    stream.write_all(&hello()).await.unwrap();
-    let (mut answers, mut requests) = stream.into_split();
+    let (mut answers, mut requests) = admitted(server.address, Lane::Append).await.into_split();
     let asking = tokio::spawn(async move {
         let payload = Bytes::from([&b"hold"[..], &vec![b'x'; REQUEST_BYTES - 4]].concat());
         for number in 0..ASKED as u64 {
@@ -245,12 +313,14 @@ async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut welcome_bytes = BytesMut::from(&preamble()[..]);
-            FrameCodec::for_handshake().encode(welcome(&introduction(2)).unwrap(), &mut welcome_bytes).unwrap();
-            stream.write_all(&welcome_bytes).await.unwrap();
-            let expected = hello().len() + frame(Kind::Request, 1, b"a question").len();
-            stream.read_exact(&mut vec![0; expected]).await.unwrap();
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut raw = Raw::accept(stream, &PeerKeys::none()).await;
+            raw.hear_proved().await;
+            raw.welcome(&introduction(2)).await;
+            raw.hear_proved().await;
+            raw.admit().await;
+            raw.hear().await;
+            let mut stream = raw.stream;
             stream.write_all(&nonsense).await.unwrap();
             stream.shutdown().await.unwrap();
             read_to_close(&mut stream).await;

@@ -3,6 +3,8 @@
 #![cfg(test)]
 
 mod hostile;
+mod keys;
 mod node;
+mod raw;
 mod refusals;
 mod requests;

@@ -1,7 +1,7 @@
 //! A node of these tests: a service that notes what it is asked, and a server that can be stopped and started.
 
 use bytes::Bytes;
-use fairhold_peer::{client::TcpPeer, server::PeerServer};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
 use fairhold_types::{ClusterId, Incarnation, NodeId};
 use futures_util::future::BoxFuture;
@@ -157,7 +157,12 @@ pub(crate) fn target(id: NodeId, address: SocketAddr) -> Target {
 
 /// The client of node `node`.
 pub(crate) fn client(node: Node) -> TcpPeer {
-    let peer = TcpPeer::new(Handle::current());
+    client_with(node, PeerKeys::none())
+}
+
+/// The same, with keys.
+pub(crate) fn client_with(node: Node, keys: PeerKeys) -> TcpPeer {
+    let peer = TcpPeer::new(Handle::current(), keys);
     peer.set_service(Arc::new(node));
     peer
 }

@@ -4,6 +4,7 @@ use crate::node::{Node, PATIENCE, Running, call, call_until_answered, client, ta
 use bytes::Bytes;
 use fairhold_peer::{
     client::TcpPeer,
+    key::PeerKeys,
     lane::{LANE_BYTES_MAX, LANE_IN_FLIGHT_MAX, LANE_QUEUE_MAX},
 };
 use fairhold_raft::peer::{Lane, Peer, PeerError};
@@ -184,7 +185,7 @@ async fn a_lane_that_holds_too_many_bytes_says_unreachable_at_once_and_has_room_
 #[tokio::test]
 async fn a_server_that_never_introduces_itself_is_unreachable_after_the_time_limit() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let peer = TcpPeer::with_handshake_timeout(Handle::current(), Duration::from_millis(50));
+    let peer = TcpPeer::with_handshake_timeout(Handle::current(), PeerKeys::none(), Duration::from_millis(50));
     peer.set_service(Arc::new(Node::new(1)));
     let error = call(&peer, &target(2, silent.local_addr().unwrap()), b"hello?").await.unwrap_err();
     assert!(matches!(&error, PeerError::Unreachable(reason) if reason.contains("no handshake within")), "{error}");
@@ -194,7 +195,7 @@ async fn a_server_that_never_introduces_itself_is_unreachable_after_the_time_lim
 async fn before_its_service_and_after_its_close_a_client_reaches_nobody() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let (peer, to) = (TcpPeer::new(Handle::current()), target(2, server.address));
+    let (peer, to) = (TcpPeer::new(Handle::current(), PeerKeys::none()), target(2, server.address));
     assert!(matches!(call(&peer, &to, b"too early").await, Err(PeerError::Unreachable(_))));
     assert!(matches!(peer.greet(&to).await, Err(PeerError::Unreachable(_))));
     peer.set_service(Arc::new(Node::new(1)));

@@ -1,0 +1,31 @@
+//! What this process keeps of itself from others on the machine: its memory has the ids of all sessions, and the cluster's keys.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
+
+/// Leaves no core file behind, and lets no other process of the same user read the memory. Says where the process has more
+/// rights than it needs.
+pub(super) fn raise() {
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::warn!(%error, "a core file of this process, which would have all secrets in it, cannot be ruled out");
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "other processes of this user may read the memory of this one");
+    }
+    if geteuid().is_root() {
+        tracing::warn!("this node runs as root and needs no such rights: run it as a user of its own");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::dumpable_behavior;
+
+    #[test]
+    fn a_node_leaves_no_core_file_and_its_memory_is_its_own() {
+        raise();
+        assert_eq!(getrlimit(Resource::Core).current, Some(0));
+        assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
+    }
+}

@@ -1,0 +1,151 @@
+//! The key of the cluster: read from a file at the start, and again when the file changes. It is never logged.
+
+use super::secret_file;
+use crate::config::PeerTrust;
+use fairhold_peer::key::{KEY_BYTES_MIN, KeyError, PeerKeys};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{
+    task::{JoinHandle, spawn_blocking},
+    time::sleep,
+};
+
+/// How often it is looked whether the file has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Bytes of the file.
+const FILE_BYTES_MAX: usize = 16 * 1024;
+
+/// Why a file gives no key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerKeyError {
+    /// It cannot be read.
+    #[error("--peer-key-file {path} cannot be read: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// Others could prove what only the nodes may.
+    #[error("--peer-key-file {path} can be read or written by others than its owner: chmod 600 {path}")]
+    Open {
+        /// The file.
+        path: String,
+    },
+    /// There is no key in it.
+    #[error(
+        "--peer-key-file {path} {fault}: write one line of at least {KEY_BYTES_MIN} bytes, such as `openssl rand -hex 32` prints"
+    )]
+    NoKey {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        fault: KeyError,
+    },
+    /// Too much of it.
+    #[error("--peer-key-file {path} has more than {FILE_BYTES_MAX} bytes: is that the right file?")]
+    TooLong {
+        /// The file.
+        path: String,
+    },
+}
+
+/// The keys by which nodes prove themselves, said in the log.
+pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
+    match trust {
+        PeerTrust::Key(file) => {
+            let keys = read(file)?;
+            tracing::info!(file = %file.display(), "the nodes of this cluster prove themselves by the peer key");
+            Ok(keys)
+        }
+        PeerTrust::Loopback => Ok(PeerKeys::none()),
+        PeerTrust::Insecure => {
+            tracing::warn!(
+                "--insecure: whoever reaches the port for the other nodes can read, change and destroy all that this cluster \
+                 keeps. A firewall must let nobody but the nodes through; better give every node the same --peer-key-file"
+            );
+            Ok(PeerKeys::none())
+        }
+    }
+}
+
+/// Takes new keys over when the file changes. A file that gives none, or is being written, changes nothing.
+pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>> {
+    let file = match trust {
+        PeerTrust::Key(file) => file.clone(),
+        PeerTrust::Loopback | PeerTrust::Insecure => return None,
+    };
+    Some(tokio::spawn(take_over(file, keys)))
+}
+
+async fn take_over(file: PathBuf, keys: PeerKeys) {
+    let mut failed = None;
+    loop {
+        sleep(LOOK_EVERY).await;
+        let path = file.clone();
+        let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
+        match found {
+            Ok(found) => {
+                failed = None;
+                if keys.replace(&found) {
+                    tracing::info!(file = %file.display(), "the peer key was read again: it counts from the next connection on");
+                }
+            }
+            Err(error) if failed.as_ref() == Some(&error) => {}
+            Err(error) => {
+                tracing::error!("{error}; the keys that were read last go on counting");
+                failed = Some(error);
+            }
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<PeerKeys, PeerKeyError> {
+    let path = file.display().to_string();
+    let (text, metadata) = match secret_file::read(file, FILE_BYTES_MAX) {
+        Ok(found) => found,
+        Err(error) => return Err(PeerKeyError::Unreadable { path, error }),
+    };
+    if secret_file::is_open_to_others(&metadata) {
+        return Err(PeerKeyError::Open { path });
+    }
+    if text.len() > FILE_BYTES_MAX {
+        return Err(PeerKeyError::TooLong { path });
+    }
+    PeerKeys::parse(&text).map_err(|fault| PeerKeyError::NoKey { path, fault })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn a_key_comes_from_a_file_that_only_its_owner_reads() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("peer.key");
+        let of = |content: &str, mode: u32| {
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            load(&PeerTrust::Key(file.clone())).map(|keys| keys.now()).map_err(|error| error.to_string())
+        };
+        let key = "0123456789abcdef0123456789abcdef";
+        assert_eq!(of(&format!("{key}\n"), 0o600).unwrap(), of(key, 0o400).unwrap());
+        for mode in [0o640, 0o604, 0o644] {
+            let error = of(key, mode).unwrap_err();
+            assert!(error.contains("chmod 600") && !error.contains(key), "{error}");
+        }
+        for (content, says) in
+            [("", "is empty"), ("too short\n", "a line of 9 bytes"), (&*format!("{key}\nx"), "a line of 1 bytes")]
+        {
+            let error = of(content, 0o600).unwrap_err();
+            assert!(error.contains(says) && error.contains("openssl rand -hex 32"), "{error}");
+        }
+        assert!(of(&"x".repeat(FILE_BYTES_MAX + 1), 0o600).unwrap_err().contains("the right file?"));
+        let absent = load(&PeerTrust::Key(directory.path().join("absent"))).unwrap_err().to_string();
+        assert!(absent.contains("absent cannot be read"), "{absent}");
+    }
+}

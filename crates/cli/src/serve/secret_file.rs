@@ -1,0 +1,51 @@
+//! A file with a secret in it: what it says, and who else may read it.
+
+use rustix::process::geteuid;
+use std::{
+    fs::{File, Metadata},
+    io::{self, Read as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+/// The bits of a mode that let others than the owner read or write.
+const OTHERS: u32 = 0o066;
+
+/// Reads a file, and a byte more than it may have at most; with what the system says of it.
+pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metadata)> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes, metadata))
+}
+
+/// Whether others than its owner may read or write it.
+pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
+    metadata.mode() & OTHERS != 0
+}
+
+/// Whether it belongs to another user, who then decides what is in it. Root may do that anyway.
+pub(super) fn is_of_another(metadata: &Metadata) -> bool {
+    let owner = metadata.uid();
+    owner != 0 && owner != geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    #[test]
+    fn who_else_may_read_a_file_is_seen() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("secret");
+        fs::write(&file, "0123456789").unwrap();
+        for (mode, open) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o620, true), (0o700, false)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let metadata = fs::metadata(&file).unwrap();
+            assert_eq!((is_open_to_others(&metadata), is_of_another(&metadata)), (open, false), "{mode:o}");
+        }
+        assert_eq!(read(&file, 4).unwrap().0, b"01234", "one byte more says that there are too many");
+    }
+}

@@ -1,0 +1,284 @@
+//! The keys that the members of a cluster share, and how a member proves that it has one without saying it.
+//!
+//! A proof covers all that was said in the handshake so far, by both sides, and who proves: so it is worth nothing in another
+//! handshake, for another lane, or in the other direction.
+
+use crate::frame::Kind;
+use fairhold_raft::peer::WIRE_VERSION;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// The fewest bytes of a key: what cannot be guessed is not shorter.
+pub const KEY_BYTES_MIN: usize = 32;
+
+/// Keys that are accepted at a time: the one in use, the one before it, the one after it, and room.
+pub const KEYS_MAX: usize = 8;
+
+/// Bytes of a proof.
+pub const PROOF_BYTES: usize = 32;
+
+/// No other use of a key makes the same bytes.
+const DOMAIN: &[u8] = b"fairhold peer handshake\0";
+
+/// What stands for the key where a cluster has none. It is no secret: whoever reaches the port can prove it.
+const NO_KEY: &[u8] = b"this cluster has no peer key";
+
+/// A proof that the sender has a key.
+pub type Proof = [u8; PROOF_BYTES];
+
+/// Why a text gives no keys.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// Nothing but blank lines.
+    #[error("is empty")]
+    Empty,
+    /// A line that is too short.
+    #[error("has a line of {length} bytes, and a key has at least {KEY_BYTES_MIN}")]
+    TooShort {
+        /// How many bytes it has.
+        length: usize,
+    },
+    /// Too many lines.
+    #[error("has {count} keys: at most {KEYS_MAX} are accepted at a time")]
+    TooMany {
+        /// How many lines.
+        count: usize,
+    },
+}
+
+/// Who proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The node that dialled.
+    Dialler,
+    /// The node that was dialled.
+    Acceptor,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::Dialler => Side::Acceptor,
+            Side::Acceptor => Side::Dialler,
+        }
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Side::Dialler => 0,
+            Side::Acceptor => 1,
+        }
+    }
+}
+
+/// One key: the SHA-256 of its text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    fn of(text: &[u8]) -> Key {
+        Key(Sha256::digest(text).into())
+    }
+
+    fn mac(&self, by: Side, transcript: &Transcript) -> Hmac<Sha256> {
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block[..self.0.len()].copy_from_slice(&self.0);
+        let mut mac = Hmac::<Sha256>::new(&block);
+        mac.update(DOMAIN);
+        mac.update(&[by.byte()]);
+        mac.update(&transcript.0.clone().finalize());
+        mac
+    }
+
+    /// Proves that the sender has this key, and has heard and said the same.
+    #[must_use]
+    pub fn prove(&self, by: Side, transcript: &Transcript) -> Proof {
+        self.mac(by, transcript).finalize().into_bytes().into()
+    }
+
+    /// Whether a proof is one. The time it takes does not depend on the proof.
+    #[must_use]
+    pub fn verifies(&self, proof: &Proof, by: Side, transcript: &Transcript) -> bool {
+        self.mac(by, transcript).verify_slice(proof).is_ok()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+/// All that was said in a handshake so far.
+#[derive(Debug, Clone)]
+pub struct Transcript(Sha256);
+
+impl Transcript {
+    /// Nothing was said but the version.
+    #[must_use]
+    pub fn new() -> Transcript {
+        Transcript(Sha256::new_with_prefix(WIRE_VERSION.to_le_bytes()))
+    }
+
+    /// Notes what one side said.
+    pub fn note(&mut self, kind: Kind, value: &[u8]) {
+        self.0.update([kind.byte()]);
+        self.0.update((value.len() as u64).to_le_bytes());
+        self.0.update(value);
+    }
+}
+
+impl Default for Transcript {
+    fn default() -> Self {
+        Transcript::new()
+    }
+}
+
+/// The keys of a node: it proves itself by the first, and accepts all. A handle: what is replaced in one is replaced in all.
+#[derive(Debug, Clone)]
+pub struct PeerKeys(Arc<RwLock<Arc<Keys>>>);
+
+/// The keys at one moment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Keys {
+    first: Key,
+    others: Vec<Key>,
+}
+
+impl PeerKeys {
+    /// No key: every node without one is believed.
+    #[must_use]
+    pub fn none() -> PeerKeys {
+        PeerKeys::of(Keys { first: Key::of(NO_KEY), others: Vec::new() })
+    }
+
+    /// Each line that is not blank is a key.
+    pub fn parse(text: &[u8]) -> Result<PeerKeys, KeyError> {
+        let mut keys = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+        let first = keys.next().ok_or(KeyError::Empty)?;
+        let others: Vec<&[u8]> = keys.collect();
+        if let Some(short) = std::iter::once(&first).chain(&others).find(|line| line.len() < KEY_BYTES_MIN) {
+            return Err(KeyError::TooShort { length: short.len() });
+        }
+        if others.len() >= KEYS_MAX {
+            return Err(KeyError::TooMany { count: others.len() + 1 });
+        }
+        Ok(PeerKeys::of(Keys { first: Key::of(first), others: others.into_iter().map(Key::of).collect() }))
+    }
+
+    fn of(keys: Keys) -> PeerKeys {
+        PeerKeys(Arc::new(RwLock::new(Arc::new(keys))))
+    }
+
+    /// From the next handshake on, these. Says whether they are others than before.
+    #[must_use]
+    pub fn replace(&self, by: &PeerKeys) -> bool {
+        let new = by.now();
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = *keys != new;
+        *keys = new;
+        changed
+    }
+
+    /// Those that a handshake which begins now goes by.
+    #[must_use]
+    pub fn now(&self) -> Arc<Keys> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Keys {
+    /// The one by which this node proves itself.
+    #[must_use]
+    pub fn own(&self) -> &Key {
+        &self.first
+    }
+
+    pub(crate) fn verify(&self, proof: &Proof, by: Side, transcript: &Transcript) -> bool {
+        std::iter::once(&self.first).chain(&self.others).any(|key| key.verifies(proof, by, transcript))
+    }
+
+    /// Whether the proof is that of a node without a key.
+    pub(crate) fn is_of_none(proof: &Proof, by: Side, transcript: &Transcript) -> bool {
+        Key::of(NO_KEY).verifies(proof, by, transcript)
+    }
+
+    /// Whether this node has none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.first == Key::of(NO_KEY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &[u8] = b"an old key of more than thirty-two bytes";
+    const NEW: &[u8] = b"a new key of more than thirty-two bytes!";
+
+    fn said(words: &[u8]) -> Transcript {
+        let mut transcript = Transcript::new();
+        transcript.note(Kind::Hello, words);
+        transcript
+    }
+
+    fn keys(lines: &[&[u8]]) -> Arc<Keys> {
+        PeerKeys::parse(&lines.join(&b'\n')).unwrap().now()
+    }
+
+    #[test]
+    fn a_proof_counts_for_its_words_its_side_and_its_key_alone() {
+        let (old, new) = (keys(&[OLD]), keys(&[NEW]));
+        let proof = old.own().prove(Side::Dialler, &said(b"words"));
+        assert!(old.verify(&proof, Side::Dialler, &said(b"words")));
+        assert!(!old.verify(&proof, Side::Acceptor, &said(b"words")), "the other side");
+        assert!(!old.verify(&proof, Side::Dialler, &said(b"other")), "other words");
+        assert!(!new.verify(&proof, Side::Dialler, &said(b"words")), "another key");
+        let (mut one, mut two) = (Transcript::new(), Transcript::new());
+        one.note(Kind::Hello, b"ab");
+        one.note(Kind::Hello, b"c");
+        two.note(Kind::Hello, b"a");
+        two.note(Kind::Hello, b"bc");
+        let proof = old.own().prove(Side::Dialler, &one);
+        assert!(!old.verify(&proof, Side::Dialler, &two), "the same bytes, cut elsewhere");
+    }
+
+    #[test]
+    fn the_first_key_proves_and_every_key_is_accepted() {
+        let (before, during) = (keys(&[OLD]), keys(&[NEW, OLD]));
+        let words = said(b"words");
+        assert!(during.verify(&before.own().prove(Side::Dialler, &words), Side::Dialler, &words));
+        assert!(!before.verify(&during.own().prove(Side::Dialler, &words), Side::Dialler, &words));
+        assert_eq!(during.own(), keys(&[NEW]).own());
+    }
+
+    #[test]
+    fn a_file_has_a_key_on_each_line() {
+        let parse = |text: &[u8]| PeerKeys::parse(text).map(|keys| keys.now());
+        assert_eq!(parse(&[OLD, b"\r\n"].concat()).unwrap(), keys(&[OLD]), "the end of the line is no part of the key");
+        assert_eq!(parse(&[OLD, b"\n\n", NEW, b"\n"].concat()).unwrap(), keys(&[OLD, NEW]));
+        assert_eq!(parse(&[0xff; KEY_BYTES_MIN]).unwrap().others.len(), 0, "any bytes are a key");
+        assert_eq!(parse(b" \n").unwrap_err(), KeyError::Empty);
+        assert_eq!(parse(&[OLD, b"\nshort"].concat()).unwrap_err(), KeyError::TooShort { length: 5 });
+        let many = [OLD; KEYS_MAX + 1].join(&b'\n');
+        assert_eq!(parse(&many).unwrap_err(), KeyError::TooMany { count: KEYS_MAX + 1 });
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        assert!(!format!("{:?}", keys(&[OLD])).contains("old key"));
+        assert!(format!("{:?}", keys(&[OLD])).contains("secret"));
+    }
+
+    #[test]
+    fn replaced_keys_count_in_every_handle() {
+        let (one, other) = (PeerKeys::none(), PeerKeys::parse(OLD).unwrap());
+        let handle = one.clone();
+        assert!(one.now().is_none() && handle.replace(&other) && !handle.replace(&other));
+        assert_eq!(one.now(), other.now());
+    }
+}

@@ -1,0 +1,180 @@
+//! Frames as they come from a socket: each within its time, and all that are under way within one budget.
+//!
+//! A frame takes of the budget what has come of it, whatever length it announced: to hold memory here, one has to send it.
+
+use crate::frame::{Frame, FrameCodec, FrameError, WRITE_BYTES};
+use bytes::BytesMut;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tokio::{
+    io::AsyncReadExt,
+    net::tcp::OwnedReadHalf,
+    time::{Instant, timeout_at},
+};
+use tokio_util::codec::Decoder;
+
+/// How long a frame may take from its first byte to its last, while its receiver reads.
+pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of all unfinished frames together.
+pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Of each frame, bytes that do not count: heartbeats and votes arrive also where larger frames have used the budget up.
+pub const FRAME_BYTES_FREE: usize = WRITE_BYTES;
+
+/// How long a frame may take, and how many bytes all of them may have that are not complete. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Arrivals {
+    frame_timeout: Duration,
+    bytes_max: usize,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Arrivals::new(FRAME_TIMEOUT, UNFINISHED_BYTES_MAX)
+    }
+}
+
+impl Arrivals {
+    /// With other limits.
+    #[must_use]
+    pub fn new(frame_timeout: Duration, bytes_max: usize) -> Arrivals {
+        Arrivals { frame_timeout, bytes_max, bytes: Arc::default() }
+    }
+
+    fn share(&self) -> Share {
+        Share { bytes: 0, of: self.clone() }
+    }
+}
+
+/// What one unfinished frame has of the budget; given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    bytes: usize,
+    of: Arrivals,
+}
+
+impl Share {
+    /// Takes what a frame needs of which so much has come.
+    fn grow(&mut self, length: usize) -> Result<(), FrameError> {
+        let more = length.saturating_sub(FRAME_BYTES_FREE).saturating_sub(self.bytes);
+        let before = self.of.bytes.fetch_add(more, Relaxed);
+        if more > 0 && before.saturating_add(more) > self.of.bytes_max {
+            self.of.bytes.fetch_sub(more, Relaxed);
+            return Err(FrameError::NoRoom { max: self.of.bytes_max });
+        }
+        self.bytes += more;
+        Ok(())
+    }
+
+    fn give_back(&mut self) {
+        self.of.bytes.fetch_sub(std::mem::take(&mut self.bytes), Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// The receiving end of a connection.
+#[derive(Debug)]
+pub(crate) struct FrameReader {
+    socket: OwnedReadHalf,
+    codec: FrameCodec,
+    buffer: BytesMut,
+    share: Share,
+    /// How long the frame that has begun may still take.
+    left: Duration,
+    /// Until when that is, while it is read.
+    due: Option<Instant>,
+}
+
+impl FrameReader {
+    pub(crate) fn new(socket: OwnedReadHalf, arrivals: &Arrivals) -> Self {
+        FrameReader {
+            socket,
+            codec: FrameCodec::for_handshake(),
+            buffer: BytesMut::with_capacity(WRITE_BYTES),
+            share: arrivals.share(),
+            left: arrivals.frame_timeout,
+            due: None,
+        }
+    }
+
+    /// The other side was admitted: from now on, frames may be large.
+    pub(crate) fn admit(&mut self) {
+        self.codec.admit();
+    }
+
+    /// Reads bytes that are no frame, before the first frame.
+    pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.socket.read_exact(bytes).await.map(drop)
+    }
+
+    /// The next frame; none where the connection has ended in good order. What has come is kept where this is dropped.
+    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        loop {
+            if let Some(frame) = self.codec.decode(&mut self.buffer)? {
+                self.share.give_back();
+                (self.left, self.due) = (self.share.of.frame_timeout, None);
+                return Ok(Some(frame));
+            }
+            self.share.grow(self.buffer.len())?;
+            let begun = !self.buffer.is_empty();
+            let reading = self.socket.read_buf(&mut self.buffer);
+            let length = if begun {
+                let due = *self.due.get_or_insert_with(|| Instant::now() + self.left);
+                let within = self.share.of.frame_timeout;
+                timeout_at(due, reading).await.map_err(|_| FrameError::TooSlow { within })??
+            } else {
+                reading.await?
+            };
+            match length {
+                0 if self.buffer.is_empty() => return Ok(None),
+                0 => return Err(FrameError::Truncated { length: self.buffer.len() }),
+                _ => {}
+            }
+        }
+    }
+
+    /// Nothing is read for a while, of this node's own accord: that is no time of the frame.
+    pub(crate) fn pause(&mut self) {
+        if let Some(due) = self.due.take() {
+            self.left = due.saturating_duration_since(Instant::now());
+        }
+    }
+
+    /// The socket alone; what has come and was not read is gone.
+    pub(crate) fn into_socket(self) -> OwnedReadHalf {
+        self.socket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_unfinished_frames_share_one_budget_and_give_it_back() {
+        let arrivals = Arrivals::new(FRAME_TIMEOUT, 1_000);
+        let (mut one, mut other) = (arrivals.share(), arrivals.share());
+        one.grow(FRAME_BYTES_FREE + 600).unwrap();
+        one.grow(FRAME_BYTES_FREE + 600).unwrap();
+        other.grow(FRAME_BYTES_FREE).unwrap();
+        assert!(matches!(other.grow(FRAME_BYTES_FREE + 401), Err(FrameError::NoRoom { max: 1_000 })));
+        other.grow(FRAME_BYTES_FREE + 400).unwrap();
+        drop(one);
+        other.grow(FRAME_BYTES_FREE + 1_000).unwrap();
+        other.give_back();
+        assert_eq!(arrivals.bytes.load(Relaxed), 0);
+    }
+}

@@ -1,0 +1,125 @@
+//! Both sides of a handshake by hand, for those who do in it what no node does.
+
+use crate::node::{PATIENCE, introduction};
+use bytes::{Bytes, BytesMut};
+use fairhold_peer::{
+    frame::{Frame, FrameCodec},
+    handshake::{self, Challenge, Hello, PREAMBLE_BYTES, Purpose, preamble},
+    key::{Keys, PeerKeys, Transcript},
+};
+use fairhold_raft::peer::{Introduction, Lane};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_util::codec::{Decoder, Encoder};
+
+/// A connection of which the test says every word.
+pub(crate) struct Raw {
+    pub(crate) stream: TcpStream,
+    pub(crate) transcript: Transcript,
+    pub(crate) keys: Arc<Keys>,
+}
+
+pub(crate) fn hello(lane: Lane) -> Hello {
+    Hello { from: 1, to: 2, purpose: Purpose::Lane(lane), nonce: [7; 32] }
+}
+
+/// A dialler's preamble and hello.
+pub(crate) fn opening(hello: &Hello) -> Vec<u8> {
+    [&preamble()[..], &bytes(handshake::hello(hello, &mut Transcript::new()).unwrap())].concat()
+}
+
+pub(crate) fn bytes(frame: Frame) -> Vec<u8> {
+    let mut bytes = BytesMut::new();
+    FrameCodec::for_handshake().encode(frame, &mut bytes).unwrap();
+    bytes.to_vec()
+}
+
+pub(crate) fn frame(bytes: &[u8]) -> Frame {
+    FrameCodec::for_handshake().decode_eof(&mut BytesMut::from(bytes)).unwrap().unwrap()
+}
+
+/// The whole frame, its length included.
+pub(crate) async fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).await?;
+    let mut rest = vec![0; u32::from_le_bytes(length) as usize];
+    stream.read_exact(&mut rest).await?;
+    Ok([&length[..], &rest].concat())
+}
+
+impl Raw {
+    /// Dials and says hello, and hears the challenge.
+    pub(crate) async fn dial(address: SocketAddr, hello: &Hello, keys: &PeerKeys) -> Raw {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut raw = Raw { stream, transcript: Transcript::new(), keys: keys.now() };
+        raw.stream.write_all(&preamble()).await.unwrap();
+        raw.stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
+        let frame = handshake::hello(hello, &mut raw.transcript).unwrap();
+        raw.send(frame).await;
+        let challenge = raw.hear().await;
+        raw.transcript.note(challenge.kind, &challenge.payload);
+        raw
+    }
+
+    /// Takes a connection, and answers a hello with a challenge.
+    pub(crate) async fn accept(stream: TcpStream, keys: &PeerKeys) -> Raw {
+        let mut raw = Raw { stream, transcript: Transcript::new(), keys: keys.now() };
+        raw.stream.write_all(&preamble()).await.unwrap();
+        raw.stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
+        let hello = raw.hear().await;
+        raw.transcript.note(hello.kind, &hello.payload);
+        let frame = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut raw.transcript).unwrap();
+        raw.send(frame).await;
+        raw
+    }
+
+    pub(crate) async fn prove(&mut self) {
+        let frame = handshake::proof(&mut self.transcript, &self.keys).unwrap();
+        self.send(frame).await;
+    }
+
+    pub(crate) async fn welcome(&mut self, own: &Introduction) {
+        let frame = handshake::welcome(own, &mut self.transcript, &self.keys).unwrap();
+        self.send(frame).await;
+    }
+
+    pub(crate) async fn introduce(&mut self, own: &Introduction) {
+        let frame = handshake::introduction(own, &mut self.transcript, &self.keys).unwrap();
+        self.send(frame).await;
+    }
+
+    pub(crate) async fn admit(&mut self) {
+        let frame = handshake::admitted(&mut self.transcript, &self.keys).unwrap();
+        self.send(frame).await;
+    }
+
+    pub(crate) async fn send(&mut self, frame: Frame) {
+        self.stream.write_all(&bytes(frame)).await.unwrap();
+    }
+
+    pub(crate) async fn hear(&mut self) -> Frame {
+        frame(&timeout(PATIENCE, read_frame(&mut self.stream)).await.expect("silence").unwrap())
+    }
+
+    /// Hears something that is proved, and takes it as it is.
+    pub(crate) async fn hear_proved(&mut self) -> Bytes {
+        let heard = self.hear().await;
+        let value = heard.payload.slice(fairhold_peer::key::PROOF_BYTES..);
+        self.transcript.note(heard.kind, &value);
+        value
+    }
+}
+
+/// A connection of node 1 that was let in.
+pub(crate) async fn admitted(address: SocketAddr, lane: Lane) -> TcpStream {
+    let mut raw = Raw::dial(address, &hello(lane), &PeerKeys::none()).await;
+    raw.prove().await;
+    raw.hear_proved().await;
+    raw.introduce(&introduction(1)).await;
+    raw.hear_proved().await;
+    raw.stream
+}

@@ -1,0 +1,32 @@
+//! Log lines that another node can cause: one at a time, however often it asks.
+
+use openraft::{AsyncRuntime, Instant};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Between two lines of one sort at least this much passes.
+const SAID_EVERY: Duration = Duration::from_secs(10);
+
+/// Lets a log line pass now and then.
+pub(crate) struct Complaint<RT: AsyncRuntime>(Mutex<Option<RT::Instant>>);
+
+impl<RT: AsyncRuntime> Default for Complaint<RT> {
+    fn default() -> Self {
+        Complaint(Mutex::new(None))
+    }
+}
+
+impl<RT: AsyncRuntime> Complaint<RT> {
+    /// Whether the line is due; from then on it is not, for a while.
+    pub(crate) fn is_due(&self) -> bool {
+        let now = RT::Instant::now();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| now >= last + SAID_EVERY);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+}

@@ -1,0 +1,76 @@
+//! How far the term of another node may be ahead.
+//!
+//! A vote that was given is on the disk for good, and no election is won in a lower term: one request with the last term that
+//! there is would end the cluster. Terms grow by one for each election, so no true one is far from this node's.
+
+use crate::{aliases::LogId, wire::Request};
+use openraft::AsyncRuntime;
+
+/// How far ahead of this node's own a term may be: at ten elections a second, this node would have been away for thirteen years.
+pub(crate) const TERM_LEAD_MAX: u64 = 1 << 32;
+
+/// The term of a request that is too far ahead of this node's own, where one is.
+pub(super) fn too_far<RT: AsyncRuntime>(request: &Request<RT>, own: u64) -> Option<u64> {
+    highest(request).filter(|term| *term > own.saturating_add(TERM_LEAD_MAX))
+}
+
+/// The highest term that a request names.
+fn highest<RT: AsyncRuntime>(request: &Request<RT>) -> Option<u64> {
+    let of = |id: &Option<LogId>| id.map_or(0, |id| id.leader_id.term);
+    let (vote, logged) = match request {
+        Request::Append(rpc) => {
+            let entries = rpc.entries.iter().map(|entry| entry.log_id.leader_id.term).max().unwrap_or_default();
+            (rpc.vote, entries.max(of(&rpc.prev_log_id)).max(of(&rpc.leader_commit)))
+        }
+        Request::Vote(rpc) | Request::PreVote(rpc) => (rpc.vote, of(&rpc.last_log_id)),
+        Request::TransferLeader(rpc) => (*rpc.from_leader(), of(&rpc.last_log_id().copied())),
+        Request::SnapshotBegin(begin) => (begin.vote, of(&begin.last_log_id).max(of(begin.members.log_id()))),
+        Request::SnapshotBlock { .. }
+        | Request::SnapshotEnd
+        | Request::Propose { .. }
+        | Request::ReadIndex
+        | Request::Attend(_)
+        | Request::HandOver { .. } => return None,
+    };
+    Some(vote.leader_id.term.max(logged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aliases::LeaderId;
+    use openraft::{
+        raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest},
+        vote::Vote,
+    };
+    use openraft_rt_tokio::TokioRuntime;
+
+    #[test]
+    fn no_request_names_a_term_that_no_cluster_reaches() {
+        let vote = |term| Vote { leader_id: LeaderId { term, node_id: 2 }, committed: true };
+        let logged = |term| Some(LogId { leader_id: LeaderId { term, node_id: 2 }, index: 7 });
+        let append = |term, prev, commit| {
+            Request::<TokioRuntime>::Append(AppendEntriesRequest {
+                vote: vote(term),
+                prev_log_id: prev,
+                entries: vec![],
+                leader_commit: commit,
+            })
+        };
+        let last = u64::MAX;
+        for (request, found) in [
+            (append(TERM_LEAD_MAX + 5, None, None), None),
+            (append(TERM_LEAD_MAX + 6, None, None), Some(TERM_LEAD_MAX + 6)),
+            (append(last, None, None), Some(last)),
+            (append(6, logged(last), None), Some(last)),
+            (append(6, None, logged(last)), Some(last)),
+            (Request::Vote(VoteRequest::new(vote(last), None)), Some(last)),
+            (Request::PreVote(VoteRequest::new(vote(6), logged(last))), Some(last)),
+            (Request::TransferLeader(TransferLeaderRequest::new(vote(last), 1, None)), Some(last)),
+            (Request::ReadIndex, None),
+        ] {
+            assert_eq!(too_far(&request, 5), found, "{request:?}");
+        }
+        assert_eq!(too_far(&append(last, None, None), last - 1), None, "a term that is here is no surprise");
+    }
+}

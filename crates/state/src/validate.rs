@@ -1,0 +1,298 @@
+//! What a command may be at all, whatever the state is: limits of lengths and times, reserved names, and who proposes it.
+//!
+//! Asked before a command is proposed: of this node's own, and once more of those that another node passes on.
+
+use crate::command::{Acquire, Claimant, Command, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact};
+use fairhold_types::{LockName, Mode, Path, limits};
+use std::time::Duration;
+
+/// The widest number that a sequential name ends with: past 2147483647 it goes on with this one.
+const WIDEST_NUMBER: &str = "-2147483648";
+
+/// Bytes of paths and values in one transaction: a request has no more.
+const TRANSACTION_BYTES_MAX: usize = limits::BODY_BYTES_MAX + limits::HEAD_BYTES_MAX;
+
+impl Command {
+    /// Whether the leader alone proposes it, of its own accord: a verdict, or what belongs to leading.
+    #[must_use]
+    pub fn is_the_leaders_own(&self) -> bool {
+        match self {
+            Command::FormCluster { .. }
+            | Command::ExpireSession { .. }
+            | Command::EndCooling { .. }
+            | Command::Forget { .. }
+            | Command::ForgetLocks { .. }
+            | Command::Sweep { .. }
+            | Command::ForgetHistory { .. }
+            | Command::EndHolds { .. }
+            | Command::Continue { .. }
+            | Command::NoteKey { .. } => true,
+            Command::OpenSession(_)
+            | Command::CloseSession { .. }
+            | Command::Acquire(_)
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::Release { .. }
+            | Command::SetGrantTimeout { .. }
+            | Command::Transact(_)
+            | Command::Break(_)
+            | Command::EndSession { .. }
+            | Command::Downgrade { .. }
+            | Command::Upgrade { .. }
+            | Command::EndUpgrade { .. }
+            | Command::Proclaim(_)
+            | Command::SetLock(_)
+            | Command::Revoke(_) => false,
+        }
+    }
+
+    /// Refuses what no client may ask.
+    pub fn validate(&self) -> Result<(), Rejection> {
+        match self {
+            Command::OpenSession(open) => open_session(open),
+            Command::Acquire(order) => acquire(order),
+            Command::SetGrantTimeout { timeout_ms, .. } => timeout(*timeout_ms),
+            Command::Transact(order) => transact(order),
+            Command::Break(order) => lock_name(&order.lock).and_then(|()| order_of(&order.by, &order.reason)),
+            Command::Revoke(order) => lock_name(&order.lock).and_then(|()| order_of(&order.by, &order.reason)),
+            Command::EndSession { by, reason, .. } => order_of(by, reason),
+            Command::Proclaim(order) => {
+                lock_name(&order.election)?;
+                fits("the value of an election", order.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
+            }
+            Command::SetLock(order) => set_lock(order),
+            Command::FormCluster { .. }
+            | Command::CloseSession { .. }
+            | Command::ExpireSession { .. }
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::Release { .. }
+            | Command::EndCooling { .. }
+            | Command::Forget { .. }
+            | Command::ForgetLocks { .. }
+            | Command::Sweep { .. }
+            | Command::ForgetHistory { .. }
+            | Command::Downgrade { .. }
+            | Command::Upgrade { .. }
+            | Command::EndUpgrade { .. }
+            | Command::EndHolds { .. }
+            | Command::Continue { .. }
+            | Command::NoteKey { .. } => Ok(()),
+        }
+    }
+}
+
+fn refuse_if(refused: bool, what: &str) -> Result<(), Rejection> {
+    if refused { Err(Rejection::Unsupported { what: what.to_owned() }) } else { Ok(()) }
+}
+
+fn fits(what: &str, length: usize, max: usize) -> Result<(), Rejection> {
+    if length <= max { Ok(()) } else { Err(Rejection::Unsupported { what: format!("{what} of {length}, more than {max},") }) }
+}
+
+fn within(ms: u64, least: Duration, most: Duration) -> bool {
+    (least..=most).contains(&Duration::from_millis(ms))
+}
+
+fn timeout(ms: u64) -> Result<(), Rejection> {
+    refuse_if(!within(ms, limits::SESSION_TIMEOUT_MIN, limits::SESSION_TIMEOUT_MAX), "a session timeout of that length")
+}
+
+fn max_hold(ms: u64) -> Result<(), Rejection> {
+    refuse_if(!within(ms, limits::MAX_HOLD_MIN, limits::MAX_HOLD_MAX), "a bound on holding of that length")
+}
+
+fn lock_name(name: &LockName) -> Result<(), Rejection> {
+    refuse_if(name.is_reserved(), "a lock with a contender's name")
+}
+
+fn limit(limit: Option<u32>) -> Result<(), Rejection> {
+    let refused = limit.is_some_and(|limit| limit == 0 || limit > limits::PERMITS_MAX);
+    refuse_if(refused, "a lock with so many permits")
+}
+
+fn meta(meta: &Meta) -> Result<(), Rejection> {
+    let bytes = meta.iter().map(|(key, value)| key.len() + value.len()).sum();
+    fits("pairs in meta", meta.len(), limits::META_PAIRS_MAX)?;
+    fits("bytes in meta", bytes, limits::META_BYTES_MAX)
+}
+
+fn order_of(by: &str, reason: &str) -> Result<(), Rejection> {
+    fits("the name of who asks", by.len(), limits::OWNER_BYTES_MAX)?;
+    fits("a reason", reason.len(), limits::REASON_BYTES_MAX)
+}
+
+fn open_session(open: &OpenSession) -> Result<(), Rejection> {
+    timeout(open.timeout_ms)?;
+    fits("a session's name", open.name.len(), limits::OWNER_BYTES_MAX)?;
+    meta(&open.meta)
+}
+
+fn acquire(order: &Acquire) -> Result<(), Rejection> {
+    fits("a number of locks", order.wants.len(), limits::LOCKS_TOGETHER_MAX)?;
+    order.wants.iter().try_for_each(|want| lock_name(&want.lock))?;
+    if let Claimant::Anonymous { timeout_ms } = order.claimant {
+        timeout(timeout_ms)?;
+    }
+    limit(order.limit)?;
+    limit(Some(order.permits))?;
+    refuse_if(order.limit.is_some_and(|limit| order.permits > limit), "taking more permits than the limit named beside")?;
+    let shared = order.wants.iter().any(|want| want.mode == Mode::Shared);
+    refuse_if(shared && order.limit.is_some_and(|limit| limit > 1), "a shared mode beside a limit over 1")?;
+    fits("the text of an owner", order.owner.text.len(), limits::OWNER_BYTES_MAX)?;
+    meta(&order.meta)?;
+    refuse_if(!within(order.lock_delay_ms, Duration::ZERO, limits::LOCK_DELAY_MAX), "a lock delay of that length")?;
+    order.max_hold_ms.map_or(Ok(()), max_hold)?;
+    fits("the value of an election", order.value.as_ref().map_or(0, Vec::len), limits::ELECTION_VALUE_BYTES_MAX)
+}
+
+fn set_lock(order: &SetLock) -> Result<(), Rejection> {
+    lock_name(&order.lock)?;
+    limit(order.limit)?;
+    refuse_if(order.max_waiters.is_some_and(|most| most > limits::WAITERS_MAX as u64), "a queue of that length")?;
+    order.max_hold_ms.filter(|ms| *ms > 0).map_or(Ok(()), max_hold)?;
+    order_of(&order.by, "")
+}
+
+fn transact(order: &Transact) -> Result<(), Rejection> {
+    let otherwise = order.otherwise.as_deref().unwrap_or_default();
+    for (what, length) in [
+        ("a number of conditions", order.conditions.len()),
+        ("a number of operations", order.then.len()),
+        ("a number of operations", otherwise.len()),
+    ] {
+        fits(what, length, limits::TRANSACTION_STEPS_MAX)?;
+    }
+    let operations = || order.then.iter().chain(otherwise);
+    fits("bytes in one write", operations().map(Operation::weight).sum(), TRANSACTION_BYTES_MAX)?;
+    operations().try_for_each(operation)
+}
+
+fn operation(operation: &Operation) -> Result<(), Rejection> {
+    let (value, lifetime) = match operation {
+        Operation::Put { value, lifetime, .. } | Operation::Create { value, lifetime, .. } => (value, Some(lifetime)),
+        Operation::CreateSequential { parent, prefix, value, lifetime, .. } => {
+            let fits = !prefix.contains('/') && Path::parse(&format!("{}{prefix}{WIDEST_NUMBER}", parent.prefix_below())).is_ok();
+            refuse_if(!fits, "a sequential node of that name")?;
+            (value, Some(lifetime))
+        }
+        Operation::Set { value, .. } => (value, None),
+        Operation::Delete { .. } | Operation::Check { .. } => return Ok(()),
+    };
+    fits("a value", value.len(), limits::VALUE_BYTES_MAX)?;
+    match lifetime {
+        Some(Lifetime::Ttl { ttl_ms }) => {
+            refuse_if(!within(*ttl_ms, limits::NODE_TTL_MIN, limits::NODE_TTL_MAX), "a node with a life of that length")
+        }
+        Some(Lifetime::Persistent | Lifetime::Ephemeral { .. } | Lifetime::Container) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{IfBusy, Owner, Want};
+    use fairhold_types::{GrantId, SessionId, time::WallMillis};
+
+    const AT: WallMillis = WallMillis(0);
+
+    fn proper() -> Acquire {
+        Acquire {
+            grant: GrantId::from_ulid(1),
+            id_given: true,
+            wants: vec![Want { lock: LockName::parse("printer").unwrap(), mode: Mode::Exclusive }],
+            claimant: Claimant::Anonymous { timeout_ms: 30_000 },
+            if_busy: IfBusy::Queue,
+            limit: None,
+            permits: 1,
+            priority: i32::MIN,
+            owner: Owner { text: "x".repeat(limits::OWNER_BYTES_MAX), given: true },
+            meta: Meta::new(),
+            lock_delay_ms: 0,
+            reentrant: false,
+            max_hold_ms: None,
+            value: None,
+            at: AT,
+        }
+    }
+
+    fn refused(command: &Command) -> String {
+        match command.validate() {
+            Err(Rejection::Unsupported { what }) => what,
+            other => panic!("{command:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_acquire_keeps_to_every_limit() {
+        assert_eq!(Command::Acquire(proper()).validate(), Ok(()));
+        let reserved = LockName::parse("x/2-lock-0000000000").unwrap();
+        let meta = Meta::from([("k".to_owned(), "x".repeat(limits::META_BYTES_MAX))]);
+        let changes: Vec<(Acquire, &str)> = vec![
+            (Acquire { wants: vec![Want { lock: reserved, mode: Mode::Shared }], ..proper() }, "a contender's name"),
+            (Acquire { claimant: Claimant::Anonymous { timeout_ms: 999 }, ..proper() }, "session timeout"),
+            (Acquire { claimant: Claimant::Anonymous { timeout_ms: u64::MAX }, ..proper() }, "session timeout"),
+            (Acquire { permits: 0, ..proper() }, "permits"),
+            (Acquire { limit: Some(limits::PERMITS_MAX + 1), ..proper() }, "permits"),
+            (Acquire { limit: Some(1), permits: 2, ..proper() }, "more permits"),
+            (Acquire { owner: Owner { text: "x".repeat(257), given: true }, ..proper() }, "owner"),
+            (Acquire { meta, ..proper() }, "meta"),
+            (Acquire { lock_delay_ms: u64::MAX, ..proper() }, "lock delay"),
+            (Acquire { max_hold_ms: Some(1), ..proper() }, "holding"),
+            (Acquire { value: Some(vec![0; limits::ELECTION_VALUE_BYTES_MAX + 1]), ..proper() }, "election"),
+        ];
+        for (order, says) in changes {
+            let what = refused(&Command::Acquire(order));
+            assert!(what.contains(says), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_write_keeps_to_every_limit() {
+        let put = |value: usize, lifetime| Operation::Put {
+            path: Path::parse("/a").unwrap(),
+            value: vec![0; value].into(),
+            parents: false,
+            lifetime,
+        };
+        let write = |then: Vec<Operation>| {
+            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: AT })
+        };
+        assert_eq!(write(vec![put(limits::VALUE_BYTES_MAX, Lifetime::Container)]).validate(), Ok(()));
+        let sequential = |prefix: &str| Operation::CreateSequential {
+            parent: Path::root(),
+            prefix: prefix.to_owned(),
+            value: Vec::new().into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
+        assert_eq!(write(vec![sequential("job-")]).validate(), Ok(()));
+        for (then, says) in [
+            (vec![put(limits::VALUE_BYTES_MAX + 1, Lifetime::Persistent)], "a value"),
+            (vec![put(limits::VALUE_BYTES_MAX, Lifetime::Persistent); 2], "bytes in one write"),
+            (vec![put(0, Lifetime::Ttl { ttl_ms: 0 })], "life of that length"),
+            (vec![put(0, Lifetime::Persistent); limits::TRANSACTION_STEPS_MAX + 1], "a number of operations"),
+            (vec![sequential("a/b")], "sequential"),
+            (vec![sequential("a\u{7}")], "sequential"),
+        ] {
+            let what = refused(&write(then));
+            assert!(what.contains(says), "{what}");
+        }
+    }
+
+    #[test]
+    fn the_leaders_verdicts_are_its_own() {
+        let verdict = Command::Forget { through: fairhold_types::Revision(7) };
+        assert!(verdict.is_the_leaders_own() && !Command::Acquire(proper()).is_the_leaders_own());
+        let open = |name: &str| OpenSession {
+            key: None,
+            id: SessionId(1),
+            timeout_ms: 10_000,
+            name: name.to_owned(),
+            meta: Meta::new(),
+            at: AT,
+        };
+        assert_eq!(Command::OpenSession(open("worker")).validate(), Ok(()));
+        assert!(refused(&Command::OpenSession(open(&"x".repeat(257)))).contains("name"));
+    }
+}
