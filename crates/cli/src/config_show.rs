@@ -98,6 +98,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("event-ring-bytes", config.event_ring_bytes.to_string()),
         ("log", quoted(&config.log)),
     ];
+    if let Some(bytes) = config.state_bytes_max {
+        lines.push(("state-bytes-max", bytes.to_string()));
+    }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
     }

@@ -1,6 +1,6 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, process, room};
+use super::{ServeError, admin_token, again, host, memory, process, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
@@ -47,6 +47,8 @@ struct Core {
     directory: JoinHandle<ServeError>,
     /// Warns when the disk fills up.
     room: JoinHandle<()>,
+    /// Looks whether the process is short of memory.
+    memory: Option<JoinHandle<()>>,
     faults: Faults,
 }
 
@@ -105,7 +107,7 @@ impl Parts {
     /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
     /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, token_watch } = self;
+        let Parts { core: Core { node, replica, peer, peers, directory, room, memory, faults: _ }, http, token_watch } = self;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -114,6 +116,9 @@ impl Parts {
         bounded("raft", replica.shutdown()).await;
         bounded("the connections to other nodes", peer.close()).await;
         room.abort();
+        if let Some(memory) = memory {
+            memory.abort();
+        }
         directory.abort();
         if let Some(watch) = token_watch {
             watch.abort();
@@ -149,7 +154,10 @@ impl Core {
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
         let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
         let room = tokio::spawn(room::watch(config.data.clone(), node.clone(), replica.clone()));
-        Ok(Core { node, replica, peer, peers, directory, room, faults })
+        let memory_bytes = memory::limit();
+        node.offer_state_bytes(config.state_bytes_max.unwrap_or_else(|| memory::state_bytes(memory_bytes)));
+        let memory = memory_bytes.map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
+        Ok(Core { node, replica, peer, peers, directory, room, memory, faults })
     }
 }
 
