@@ -471,6 +471,7 @@ mod tests {
             (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
             (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
             (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
+            (Rejection::StateFull { used: 4, max: 5 }, acquire(true), 429, "state_full", false, json!({"limit": 5})),
             (Rejection::SessionsFull { max: 5 }, Asked::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
             (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
         ]

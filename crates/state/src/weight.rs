@@ -44,7 +44,7 @@ pub const STATISTICS_BYTES: u64 = 450;
 /// A piece of work that is not finished.
 const PENDING_BYTES: u64 = 200;
 /// Pairs of text, where there are any.
-const META_BYTES: u64 = 700;
+pub const META_BYTES: u64 = 700;
 /// Each of these pairs, besides its texts.
 pub const META_PAIR_BYTES: u64 = 100;
 
