@@ -71,14 +71,11 @@ impl Tree {
     /// Gives a node another value; the node, to change what does not count.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
         let length = |node: &Arc<Znode>| node.value.len() as u64;
-        let new = value.len() as u64;
-        let old = self.nodes.change(path, length, |node| {
-            let old = length(node);
-            Arc::make_mut(node).value = value;
-            old
-        })?;
-        self.value_bytes = self.value_bytes - old + new;
-        self.get_mut(path)
+        let node = self.nodes.reweigh(path, length, value.len() as u64)?;
+        self.value_bytes = self.value_bytes - length(node) + value.len() as u64;
+        let node = Arc::make_mut(node);
+        node.value = value;
+        Some(node)
     }
 
     /// Changes a contender, also in what counts; `None` where none stands there.

@@ -68,6 +68,13 @@ impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
         self.map.get_mut(key)
     }
 
+    /// An entry of which a part is to weigh so much: the caller makes that true. `part` says what it weighs now.
+    pub(crate) fn reweigh(&mut self, key: &K, part: impl FnOnce(&V) -> u64, weight: u64) -> Option<&mut V> {
+        let value = self.map.get_mut(key)?;
+        self.bytes = self.bytes - part(value) + weight;
+        Some(value)
+    }
+
     /// Changes an entry, also in what counts. `part` weighs all of it that `change` can change.
     pub(crate) fn change<T>(&mut self, key: &K, part: impl Fn(&V) -> u64, change: impl FnOnce(&mut V) -> T) -> Option<T> {
         let value = self.map.get_mut(key)?;
