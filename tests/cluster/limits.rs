@@ -8,6 +8,7 @@ use crate::{
 use fairhold_state::{
     State,
     command::{Command, OpenSession, Rejection},
+    weight::*,
 };
 use fairhold_types::{GrantId, SessionId, duration, limits::*, time::WallMillis};
 use std::{fmt::Write as _, fs, path::Path, time::Duration};
@@ -376,12 +377,69 @@ leaders come and go, and nothing is served. Above 25 ms to a majority the leader
 40 to 45 ms a cluster still worked.
 ";
 
+const BUDGET: &str = "
+## The state's budget
+
+All that clients create is in memory on every node, so the state has a budget in bytes: the least of what the nodes can hold. A node can
+hold an eighth of its memory, which is that of its cgroup or of the machine, or what `serve --state-bytes-max` says. That is 128 MiB with
+1 GiB. The share is small because a state is several times in memory while a snapshot of it is made, sent or taken over.
+`/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
+
+At 95 % what creates or enlarges something is refused with `429 state_full`: a node, a larger value, a grant or a place in a queue, a session,
+a lock's settings. The rest of the budget is for the ids that are remembered for a minute: writes that enlarge nothing, and changes of
+a grant with a key, are refused at 100 %. What frees something is never refused: deletes, releases, the ends of sessions, breaks,
+expiries. Nor are keepalives, and requests that were done before and come again with their key. A transaction is judged as a whole: one
+that leaves less behind than it found is done.
+
+Each of these counts so many bytes, and its texts and values count their length:
+
+";
+
+const BUDGET_RULES: &str = "
+The history gives way: it takes an eighth of the budget at most, and forgets its oldest then. The results of a write are remembered up to 4,096
+bytes, as this table counts them. A larger write that is repeated with its key is not done again, and is answered
+without them: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
+
+**Memory:** give a node eight times the state that you need, and 256 MiB at least. 1,000 locks that are taken and released each second take 20 MiB
+for their remembered ids alone.
+
+While its process has more than 85 % of its memory in use, a node begins nothing that creates something: `503 overloaded`, and
+`/readyz?verbose` says so. What frees something goes on there too.
+";
+
+/// What things count of the state's budget.
+fn weights() -> String {
+    let in_a_lock = NODE_BYTES + CONTENDER_BYTES + ENDED_ID_BYTES;
+    let rows = [
+        ("node", NODE_BYTES, "its path and its value".to_owned()),
+        ("lock", NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES, "its name three times; with each missing level above it".to_owned()),
+        ("grant, held or queued, in each of its locks", in_a_lock, "the name of its lock twice, `owner`, `meta`".to_owned()),
+        ("grant without a session, besides", SESSION_BYTES, "—".to_owned()),
+        ("further hold of a grant", HOLD_BYTES, "the name of its lock, `meta`".to_owned()),
+        ("session", SESSION_BYTES, "its name, `meta`".to_owned()),
+        ("`meta`, where there is any", META_BYTES, format!("{META_PAIR_BYTES} for each pair, and its texts")),
+        ("ended grant that a session remembers, up to 1,024 of them", ENDED_ID_BYTES, "—".to_owned()),
+        (
+            "id or key that is remembered for a minute",
+            REMEMBERED_BYTES,
+            format!("{RESULT_BYTES} for each result of its write, and the paths of sequential nodes"),
+        ),
+        ("key of a change of a grant, up to 16 of them", CHANGE_KEY_BYTES, "—".to_owned()),
+        ("time of holding in the history", HISTORY_BYTES, "the names of its lock and its owner, who ended it and why".to_owned()),
+    ];
+    let mut table = "| what | bytes | and |\n|---|---|---|\n".to_owned();
+    for (what, bytes, besides) in rows {
+        writeln!(table, "| {what} | {bytes} | {besides} |").expect("a text takes what is written");
+    }
+    table
+}
+
 fn page(rows: &[Row]) -> String {
     let mut page = HEAD.to_owned();
     for Row { limit, value, seen: [within, at, beyond] } in rows {
         writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
     }
-    page + TAIL
+    page + TAIL + BUDGET + &weights() + BUDGET_RULES
 }
 
 /// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.

@@ -65,6 +65,7 @@ mod several;
 mod silent_streams;
 mod snapshot;
 mod soak;
+mod state_full;
 mod stopping;
 mod strangers;
 mod streams;

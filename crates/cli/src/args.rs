@@ -153,6 +153,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_EVENT_RING_BYTES")]
     pub(crate) event_ring_bytes: Option<u64>,
 
+    /// How large a state this node can hold, as the state counts itself. The least of what all nodes say is the budget of the
+    /// cluster: beyond it, what creates something is refused [default: an eighth of the memory of the machine, or of the cgroup]
+    #[arg(long, value_name = "BYTES", env = "FAIRHOLD_STATE_BYTES_MAX")]
+    pub(crate) state_bytes_max: Option<u64>,
+
     /// What to log, by module and level, as in `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,

@@ -8,7 +8,7 @@ use crate::{
 use fairhold_http::Limits;
 use fairhold_types::{
     NodeId,
-    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN},
+    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
 };
 use serde::Deserialize;
 use std::{
@@ -25,7 +25,7 @@ const LOG_DEFAULT: &str = "info,openraft=error";
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
 /// The names that the file may use: those of the flags.
-const FILE_KEYS: [&str; 14] = [
+const FILE_KEYS: [&str; 15] = [
     "id",
     "data",
     "member",
@@ -38,6 +38,7 @@ const FILE_KEYS: [&str; 14] = [
     "connections-max",
     "connections-per-address-max",
     "event-ring-bytes",
+    "state-bytes-max",
     "log",
     "admin-token-file",
 ];
@@ -68,6 +69,8 @@ pub(crate) struct ServeConfig {
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
     pub(crate) event_ring_bytes: u64,
+    /// How large a state it can hold, in bytes; none: by its memory.
+    pub(crate) state_bytes_max: Option<u64>,
     /// What it logs.
     pub(crate) log: String,
     /// Where the administrators' token is; none: their calls are open to all who reach the port.
@@ -176,6 +179,12 @@ pub(crate) enum ConfigError {
         /// What was given.
         bytes: u64,
     },
+    /// A state in which hardly a lock has room.
+    #[error("--state-bytes-max {bytes}: at least {STATE_BYTES_MIN} bytes are needed")]
+    StateTooSmall {
+        /// What was given.
+        bytes: u64,
+    },
     /// The log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
     Log {
@@ -202,6 +211,7 @@ struct FileConfig {
     connections_max: Option<u32>,
     connections_per_address_max: Option<u32>,
     event_ring_bytes: Option<u64>,
+    state_bytes_max: Option<u64>,
     log: Option<String>,
     admin_token_file: Option<PathBuf>,
 }
@@ -235,6 +245,10 @@ impl ServeConfig {
         if event_ring_bytes < EVENT_RING_BYTES_MIN {
             return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
         }
+        let state_bytes_max = args.state_bytes_max.or(file.state_bytes_max);
+        if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
+            return Err(ConfigError::StateTooSmall { bytes });
+        }
         let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
@@ -257,6 +271,7 @@ impl ServeConfig {
             peers,
             limits,
             event_ring_bytes,
+            state_bytes_max,
             log,
             admin_token_file,
             exit_with_parent,
@@ -427,8 +442,7 @@ mod tests {
             (
                 "replication",
                 "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
-                 connections-max, \
-                 connections-per-address-max, event-ring-bytes, log, admin-token-file",
+                 connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file",
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
@@ -505,6 +519,15 @@ mod tests {
         assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("at least 65536 bytes"));
         let in_file = with_file("event-ring-bytes = 70000\n", flags()).unwrap();
         assert_eq!(in_file.event_ring_bytes, 70_000);
+    }
+
+    #[test]
+    fn a_state_has_a_least_size_and_follows_the_memory_where_none_is_given() {
+        let state = |bytes| ServeConfig::resolve(ServeArgs { state_bytes_max: bytes, ..flags() });
+        assert_eq!(state(None).unwrap().state_bytes_max, None);
+        assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, Some(STATE_BYTES_MIN));
+        assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("at least 1048576 bytes"));
+        assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, Some(2_000_000));
     }
 
     #[test]

@@ -110,6 +110,9 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
         PeerTrust::Loopback => {}
     }
+    if let Some(bytes) = config.state_bytes_max {
+        lines.push(("state-bytes-max", bytes.to_string()));
+    }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));
     }

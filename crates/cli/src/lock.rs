@@ -172,7 +172,7 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
 
 fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
     let code = match error {
-        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } => EXIT_UNAVAILABLE,
+        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => EXIT_UNAVAILABLE,
         Error::Refused { status: 401 | 403, .. } => EXIT_DENIED,
         Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => crate::EXIT_USAGE,
         // Held by another, a full queue, a place that was taken away.

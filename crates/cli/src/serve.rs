@@ -9,6 +9,7 @@ mod error;
 mod files;
 mod guard;
 mod host;
+mod memory;
 mod parent;
 mod parts;
 mod peer_key;

@@ -126,6 +126,14 @@ pub enum Error {
         /// After how long to try again, as the server has it.
         retry_after: Option<Duration>,
     },
+    /// The cluster's state is full, and nothing was done. Asking again does not help before something is removed or given back,
+    /// which still works: nodes, grants, sessions. Or every node gets more memory.
+    #[error("the state is full: {detail}")]
+    #[non_exhaustive]
+    StateFull {
+        /// How full, and what to do.
+        detail: String,
+    },
     /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
     /// the same key. Look at the state before you ask again.
     #[error("it may have happened: no answer in the time given: {}", harmless(.last))]
@@ -172,6 +180,7 @@ impl Error {
             | Error::NoNode { .. }
             | Error::NodeExists { .. }
             | Error::NotEmpty { .. }
+            | Error::StateFull { .. }
             | Error::OutcomeUnknown { .. }
             | Error::Refused { .. }
             | Error::NotUnderstood { .. }
@@ -189,6 +198,7 @@ impl Error {
             Some(Code::NotEmpty) => Error::NotEmpty { path: problem.path.unwrap_or_default() },
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
+            Some(Code::StateFull) => Error::StateFull { detail: problem.detail },
             Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.detail, retry_after: None },
             code => Error::Refused { code, status, detail: problem.detail },
         }

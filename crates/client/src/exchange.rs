@@ -345,6 +345,8 @@ fn meaning(reply: Reply) -> Tried {
             let problem = reply.problem();
             Tried::Nothing { why: why(&problem), retry_after, busy: problem.code == Some(Code::Overloaded) }
         }
+        // Something must go before it can be done: asking again, here or elsewhere, makes no room.
+        429 if reply.problem().code == Some(Code::StateFull) => Tried::Answered(reply),
         429 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
             let problem = reply.problem();

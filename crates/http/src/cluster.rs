@@ -49,12 +49,21 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
         last_log_index: raft.last_log_index,
         applied_index: raft.applied,
         snapshot_index: raft.snapshot,
+        state_bytes: view.state_bytes,
+        state_bytes_max: view.state_bytes_max,
         grants: view.grants,
         wakeups: view.wakeups,
         defects: view.defects.into_iter().map(defect).collect(),
         digest_revision: digest.as_ref().map(|digest| digest.revision),
         digest: digest.map(|digest| digest.value),
-        members: raft.members.into_iter().map(|status| member(status, raft.leader)).collect(),
+        members: raft
+            .members
+            .into_iter()
+            .map(|status| dto::Member {
+                state_bytes_max: view.capacities.get(&status.id).copied(),
+                ..member(status, raft.leader)
+            })
+            .collect(),
     };
     answer::json(StatusCode::OK, view.revision, &body)
 }
@@ -96,6 +105,7 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
         silent_for: status.silent.map(duration::format),
         round_trip: status.round_trip.map(duration::format),
         lost_entries: status.lost_entries,
+        state_bytes_max: None,
     }
 }
 

@@ -98,6 +98,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Too large", false),
         Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key belongs to another request", false),
         Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
+        Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
         Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too much at once", true),
         Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server has too much to do", true),
         Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority could be asked", true),
@@ -261,6 +262,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
         Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
         Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
+        Rejection::StateFull { used: _, max } => (Code::StateFull, limited(max)),
         Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
         Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
         Rejection::StaleToken { current } => {
@@ -483,6 +485,7 @@ mod tests {
             (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
             (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
             (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
+            (Rejection::StateFull { used: 4, max: 5 }, acquire(true), 429, "state_full", false, json!({"limit": 5})),
             (Rejection::SessionsFull { max: 5 }, Asked::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
             (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
         ]

@@ -42,6 +42,7 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
         succeeded: done.value.succeeded,
         results: paths.into_iter().zip(done.value.results).map(result).collect(),
         revision: done.value.at,
+        replayed: done.value.replayed,
     };
     answer::json(StatusCode::OK, done.revision, &body)
 }

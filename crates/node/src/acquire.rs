@@ -126,7 +126,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         let at_once = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
         let command = Command::Acquire(Acquire { if_busy, at: wall_now(), ..self.call.acquire.clone() });
-        let answer = self.node.0.replica.propose(command, deadline).await?;
+        let answer = self.node.propose_until(command, deadline).await?;
         failpoint!(NodeAcquireClaimed, RT).map_err(|_| ProposeError::from(UnknownReason::ConnectionLost))?;
         let revision = answer.revision;
         let outcome = match answer.result {
@@ -148,6 +148,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             | Outcome::Done
             | Outcome::SessionOpened { .. }
             | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }) => {
                 unreachable!("an acquire was answered with {outcome:?}")
@@ -234,6 +235,7 @@ impl<RT: AsyncRuntime> Request<RT> {
                 outcome @ (Outcome::Queued(_)
                 | Outcome::SessionOpened { .. }
                 | Outcome::Written { .. }
+                | Outcome::WrittenBefore { .. }
                 | Outcome::Broken { .. }
                 | Outcome::Judged { .. }),
             ) => {

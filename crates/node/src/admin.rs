@@ -33,6 +33,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Held(_)
             | Outcome::Queued(_)
             | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
             | Outcome::Judged { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
         Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)

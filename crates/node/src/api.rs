@@ -28,6 +28,7 @@ use fairhold_types::{
     time::WallMillis,
 };
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -361,4 +362,10 @@ pub struct ClusterView {
     pub defects: Vec<Defect>,
     /// The revision of this node's state.
     pub revision: Revision,
+    /// How many bytes the state counts.
+    pub state_bytes: u64,
+    /// How many it may; none before a node has said what it can hold.
+    pub state_bytes_max: Option<u64>,
+    /// What each member can hold, as far as it has said so.
+    pub capacities: BTreeMap<NodeId, u64>,
 }

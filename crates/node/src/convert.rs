@@ -107,6 +107,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 outcome @ (Outcome::Done
                 | Outcome::SessionOpened { .. }
                 | Outcome::Written { .. }
+                | Outcome::WrittenBefore { .. }
                 | Outcome::Broken { .. }
                 | Outcome::Judged { .. }),
             ) => unreachable!("an upgrade was answered with {outcome:?}"),
@@ -159,6 +160,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Done
             | Outcome::SessionOpened { .. }
             | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }) => self.still_shared(grant, answer.revision, deadline, proved).await,
         }

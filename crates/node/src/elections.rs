@@ -111,6 +111,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Held(_)
             | Outcome::Queued(_)
             | Outcome::Broken { .. }
+            | Outcome::WrittenBefore { .. }
             | Outcome::Judged { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
         }
     }

@@ -5,6 +5,7 @@
 //! - `elections`: who leads, and telling it.
 //! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.
 //! - `hub`: wakes the requests that wait here. `keepalive`: gathers keepalives, and proves them at the leader.
+//! - `capacity`: how large a state this node can hold. `memory`: whether it is short of memory.
 //! - `expiry`: the leader's clock, the only one that judges; `sweeps`: which nodes of the tree have had their time.
 //! - `workbench`: what benchmarks measure of watches.
 //!
@@ -15,6 +16,7 @@ mod acquire;
 mod admin;
 pub mod api;
 mod bounded;
+mod capacity;
 pub mod change;
 mod chore;
 pub mod clock;
@@ -28,6 +30,7 @@ mod initial;
 mod keepalive;
 mod look;
 mod marks;
+mod memory;
 mod metrics;
 pub mod node;
 mod open_request;

@@ -297,7 +297,12 @@ pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut 
     let parts = Arc::clone(parts);
     collect(registry, move |scrape| {
         let (census, totals) = parts.replica.read(|state| (state.census(), state.totals().clone()));
+        let (bytes, max) = parts.replica.read(|state| (state.bytes(), state.bytes_max()));
         write_census(scrape, census)?;
+        scrape.gauge("state_bytes", "Bytes of the state, as its budget counts them", bytes)?;
+        if let Some(max) = max {
+            scrape.gauge("state_bytes_max", "The state's budget: the least that a node can hold", max)?;
+        }
         write_totals(scrape, &totals)?;
         scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
         write_watching(scrape, &parts.hub.watchers)

@@ -6,6 +6,7 @@ use crate::{
     expiry::{self, LeaderClock},
     hub::Hub,
     keepalive::{KeepaliveService, Keepalives},
+    memory::MemoryShortage,
     metrics,
     stop::Stop,
     tasks::Tasks,
@@ -22,12 +23,18 @@ use fairhold_types::{
 use openraft_rt::{AsyncRuntime, Instant};
 use rand::RngExt;
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 /// How long the proof may take that a leader leads, when a node is asked whether it is ready.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Percent of its budget from which on the state is said to be nearly full.
+const STATE_WARN_PERCENT: u64 = 80;
+/// What to do about it.
+const STATE_ADVICE: &str = "Remove nodes, end sessions, or give every node more memory (serve --state-bytes-max)";
 
 /// The parts that must exist before Raft does, because it tells them what is applied.
 pub struct Prelude<RT: AsyncRuntime> {
@@ -68,6 +75,23 @@ impl<RT: AsyncRuntime> std::fmt::Debug for Prelude<RT> {
     }
 }
 
+/// What a warning is about: of each there is one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Concern {
+    /// The room on the disk.
+    Disk,
+    /// The memory of the process.
+    Memory,
+}
+
+/// Says that the state is nearly full, where it is.
+fn fullness(bytes: u64, max: u64) -> Option<String> {
+    let nearly = bytes >= max / 100 * STATE_WARN_PERCENT;
+    nearly.then(|| {
+        format!("the state has {bytes} of {max} bytes, and what creates something is refused when it is full. {STATE_ADVICE}")
+    })
+}
+
 /// A running node, as the doors see it. Clones are handles of the same node.
 pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<Parts<RT>>);
 
@@ -78,7 +102,9 @@ pub(crate) struct Parts<RT: AsyncRuntime> {
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
     pub(crate) walks: Walks,
-    pub(crate) warning: Mutex<Option<String>>,
+    pub(crate) memory: MemoryShortage,
+    /// What needs attention, by what it is about.
+    warnings: Mutex<BTreeMap<Concern, String>>,
 }
 
 impl<RT: AsyncRuntime> Clone for Node<RT> {
@@ -129,8 +155,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                 () = expiry::run(clock, clock_replica) => {}
             }
         });
-        let (walks, warning) = (Walks::new(), Mutex::default());
-        (Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, walks, warning })), ticking)
+        let (walks, memory, warnings) = (Walks::new(), MemoryShortage::default(), Mutex::default());
+        (Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, walks, memory, warnings })), ticking)
     }
 
     /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.
@@ -179,14 +205,21 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Sets what `/readyz` shows as needing attention, or nothing.
-    pub fn warn(&self, warning: Option<String>) {
-        *self.0.warning.lock().unwrap_or_else(PoisonError::into_inner) = warning;
+    pub fn warn(&self, about: Concern, warning: Option<String>) {
+        let mut warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        match warning {
+            Some(warning) => drop(warnings.insert(about, warning)),
+            None => drop(warnings.remove(&about)),
+        }
     }
 
     /// What needs attention although the node serves.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        self.0.warning.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let full = self.0.replica.read(|state| fullness(state.bytes(), state.bytes_max()?));
+        let all: Vec<String> = warnings.into_values().chain(full).collect();
+        (!all.is_empty()).then(|| all.join(". "))
     }
 
     /// The cluster's id, once it has formed and this node has heard of it. It never changes then.
@@ -218,7 +251,18 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub fn cluster(&self) -> ClusterView {
         let (grants, wakeups) = self.0.hub.counters();
         let raft = self.0.replica.status();
-        ClusterView { id: raft.id, raft, grants, wakeups, defects: self.0.replica.defects(), revision: self.revision() }
+        let defects = self.0.replica.defects();
+        self.0.replica.read(|state| ClusterView {
+            id: raft.id,
+            grants,
+            wakeups,
+            defects,
+            revision: state.revision(),
+            state_bytes: state.bytes(),
+            state_bytes_max: state.bytes_max(),
+            capacities: raft.members.iter().filter_map(|member| Some((member.id, state.capacity_of(member.id)?))).collect(),
+            raft,
+        })
     }
 
     /// Registers what this node measures.

@@ -11,7 +11,7 @@ use fairhold_state::{
     command::{Command, Condition, OperationResult, Outcome, Rejection, Transact, WriteKey},
 };
 use fairhold_types::{Path, limits};
-use openraft_rt::{AsyncRuntime, Instant};
+use openraft_rt::AsyncRuntime;
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// Does one operation on the tree, where its fence and its precondition hold.
@@ -35,10 +35,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         let TransactCall { key, conditions, then, otherwise, timeout } = call;
         let key = Some(WriteKey { key, fingerprint: fingerprint(&(&conditions, &then, &otherwise))? });
         let command = Command::Transact(Transact { key, conditions, then, otherwise, at: wall_now() });
-        let answer = self.0.replica.propose(command, RT::Instant::now() + timeout).await?;
+        let answer = self.propose(command, timeout).await?;
         match answer.result? {
             Outcome::Written { succeeded, results, at } => {
-                Ok(At { value: Transacted { succeeded, results, at }, revision: answer.revision })
+                Ok(At { value: Transacted { succeeded, results, at, replayed: false }, revision: answer.revision })
+            }
+            Outcome::WrittenBefore { succeeded, at } => {
+                Ok(At { value: Transacted { succeeded, results: Vec::new(), at, replayed: true }, revision: answer.revision })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done

@@ -6,7 +6,7 @@ use crate::{
     keepalive::Renewed,
     node::Node,
 };
-use fairhold_raft::error::{ProposeError, UnknownReason};
+use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
     command::{Answer, Command, OpenSession, Outcome, Rejection, WriteKey},
@@ -75,7 +75,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             at: wall_now(),
         });
         let deadline = RT::Instant::now() + call.work_timeout;
-        let answer = self.0.replica.propose(command, deadline).await?;
+        let answer = self.propose_until(command, deadline).await?;
         match answer.result? {
             Outcome::SessionOpened { id, number, timeout_ms } => {
                 if call.key_given {
@@ -90,6 +90,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Held(_)
             | Outcome::Queued(_)
             | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
             | Outcome::Judged { .. }) => {
                 unreachable!("opening a session was answered with {outcome:?}")
@@ -164,7 +165,15 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     pub(crate) async fn propose(&self, command: Command, timeout: Duration) -> Result<Answer, CallError> {
-        Ok(self.0.replica.propose(command, RT::Instant::now() + timeout).await?)
+        self.propose_until(command, RT::Instant::now() + timeout).await
+    }
+
+    /// Proposes a command, unless this node is short of memory and the command creates something.
+    pub(crate) async fn propose_until(&self, command: Command, deadline: RT::Instant) -> Result<Answer, CallError> {
+        if self.0.memory.is_short() && command.creates() {
+            return Err(ProposeError::from(NotProposed::Overloaded).into());
+        }
+        Ok(self.0.replica.propose(command, deadline).await?)
     }
 }
 

@@ -338,7 +338,8 @@ fn is_verdict(command: &Command) -> bool {
         | Command::Proclaim(_)
         | Command::SetLock(_)
         | Command::Revoke(_)
-        | Command::NoteKey { .. } => false,
+        | Command::NoteKey { .. }
+        | Command::NoteCapacity { .. } => false,
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn goes_first(command: &Command) -> bool {
         | Command::Continue { .. }
         | Command::SetLock(_)
         | Command::Revoke(_)
+        | Command::NoteCapacity { .. }
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)

@@ -212,8 +212,11 @@ impl Client {
         None
     }
 
-    /// The contract does not know this answer.
+    /// The contract does not know this answer; but that the state is full, where it is small.
     pub(crate) fn unexpected(&self, what: &str, told: &Told) {
+        if self.world.state_bytes.is_some() && told.field("code") == "state_full" {
+            return self.world.tally.probe(Probe::StateFull);
+        }
         let Told { status, text, .. } = told;
         self.world.oracle.violation(format!("{}: {what} was answered with {status} {text}", self.name));
     }

@@ -11,6 +11,10 @@ const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
 /// In one story of so many every disk is slow, from the beginning to the end.
 const SLOW_DISKS_ONE_IN: usize = 8;
+/// In one story of so many the nodes can hold a small state only.
+const SMALL_STATE_ONE_IN: usize = 4;
+/// So small.
+const SMALL_STATE_BYTES: u64 = 16_000;
 /// How long faults strike and clients begin new rounds, at least.
 const LASTS: Duration = Duration::from_secs(25);
 
@@ -159,6 +163,8 @@ pub(crate) struct Plan {
     pub(crate) lasts: Duration,
     /// How many bytes of events a node keeps for those who watch.
     pub(crate) ring_bytes: u64,
+    /// How large a state the nodes can hold, where they say so: some stories have room for a few grants only.
+    pub(crate) state_bytes: Option<u64>,
     /// How long a flush takes, on every disk.
     pub(crate) flushes: Flushes,
     /// Commands between two snapshots: few, so that short runs have many.
@@ -182,6 +188,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes: EVENT_RING_BYTES,
+            state_bytes: None,
             flushes: Flushes { at_least: Duration::ZERO, micros: 1_500 },
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
@@ -235,6 +242,7 @@ impl Plan {
         // With most of these a vote takes longer to be written than a candidate waits for it by itself.
         let at_least = [120, 250, 500].get(chance.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
         let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
+        let state_bytes = (chance.random_range(0..SMALL_STATE_ONE_IN) == 0).then_some(SMALL_STATE_BYTES);
         Plan {
             seed,
             rates,
@@ -243,6 +251,7 @@ impl Plan {
             clients,
             lasts: LASTS,
             ring_bytes,
+            state_bytes,
             flushes,
             snapshot_every,
             #[cfg(feature = "failpoints")]
@@ -255,6 +264,9 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
         writeln!(f, "{} bytes of events, {:?}", self.ring_bytes, self.flushes)?;
+        if let Some(bytes) = self.state_bytes {
+            writeln!(f, "a state of {bytes} bytes at most")?;
+        }
         writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
         for fault in &self.faults {
             writeln!(f, "{fault}")?;

@@ -57,11 +57,13 @@ pub(crate) enum Probe {
     WipedMemberGone,
     /// A node whose disk had gone back in time went away by itself.
     LostEntriesSeen,
+    /// Something was refused because the state was full.
+    StateFull,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 22] = [
+    pub(crate) const ALL: [Probe; 23] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -84,6 +86,7 @@ impl Probe {
         Probe::WatchSentAway,
         Probe::WipedMemberGone,
         Probe::LostEntriesSeen,
+        Probe::StateFull,
     ];
 }
 

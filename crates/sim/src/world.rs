@@ -81,6 +81,8 @@ pub(crate) struct Reply {
 pub(crate) struct World {
     inner: Arc<Mutex<Inner>>,
     ring_bytes: u64,
+    /// How large a state the nodes can hold, where they say so.
+    pub(crate) state_bytes: Option<u64>,
     snapshot_every: u64,
     pub(crate) net: Net,
     pub(crate) oracle: Oracle,
@@ -102,6 +104,7 @@ impl World {
         World {
             inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), chance })),
             ring_bytes: plan.ring_bytes,
+            state_bytes: plan.state_bytes,
             snapshot_every: plan.snapshot_every,
             net,
             oracle,
@@ -253,6 +256,10 @@ impl World {
             }
         };
         let node = Node::start(prelude, replica.clone());
+        if let Some(bytes) = self.state_bytes {
+            // The first one can hold the least, and the others have to follow it.
+            node.offer_state_bytes(bytes * id);
+        }
         let info = ServerInfo { version: "simulated", host: HostView::default };
         let router = router(node.clone(), info, Admin::open(), Exposition::default());
         self.net.plug_in(Arc::clone(&host), replica.service());

@@ -1,12 +1,13 @@
 //! What the state's things take in memory: `cargo bench --workspace --bench memory`. The line `max alloc` has the number of
-//! allocations and their bytes, for all the things together, as they were asked for: an allocator rounds each of them up.
+//! allocations and their bytes, for all the things together, as they were asked for: an allocator rounds each of them up. What
+//! the state's budget counts for them (`state/src/weight.rs`) is printed before it, and must be more.
 
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use fairhold_state::{
     State,
-    command::{Command, Lifetime, Meta, OpenSession, Operation, Transact, WriteKey},
+    command::{Acquire, Claimant, Command, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Transact, Want, WriteKey},
 };
-use fairhold_types::{GrantId, Path, SessionId, time::WallMillis};
+use fairhold_types::{GrantId, LockName, Mode, Path, SessionId, time::WallMillis};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -20,18 +21,29 @@ fn main() {
     divan::main();
 }
 
-/// Fills a state with what `command` makes of the numbers below `THINGS`, and forgets the id of each write at once.
-fn fill(bencher: Bencher<'_, '_>, command: impl Fn(u128) -> Command) {
+/// Fills a state with what `commands` make of the numbers below `THINGS`, and forgets the id of each write at once, where it
+/// says so.
+fn fill_with<const N: usize>(bencher: Bencher<'_, '_>, forgets: bool, commands: impl Fn(u128) -> [Command; N]) {
     let fill = |mut state: State| {
         for number in 0..THINGS as u128 {
-            let answer = state.apply(command(number)).answer;
-            assert!(answer.result.is_ok(), "{answer:?}");
-            let through = state.revision();
-            assert!(state.apply(Command::Forget { through }).answer.result.is_ok());
+            for command in commands(number) {
+                let answer = state.apply(command).answer;
+                assert!(answer.result.is_ok(), "{answer:?}");
+            }
+            if forgets {
+                let through = state.revision();
+                assert!(state.apply(Command::Forget { through }).answer.result.is_ok());
+            }
         }
+        eprintln!("{} bytes are counted", state.bytes());
         state
     };
     bencher.counter(ItemsCount::new(THINGS)).with_inputs(State::new).bench_local_values(fill);
+}
+
+/// The same with one command for each number, whose id is forgotten.
+fn fill(bencher: Bencher<'_, '_>, command: impl Fn(u128) -> Command) {
+    fill_with(bencher, true, |number| [command(number)]);
 }
 
 /// An id as random as ids are, and the same in each run.
@@ -69,5 +81,100 @@ fn nodes_of_100_bytes(bencher: Bencher<'_, '_>) {
             otherwise: None,
             at: AT,
         })
+    });
+}
+
+/// A session with a name and pairs of text, as long as they may be.
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn sessions_with_long_texts(bencher: Bencher<'_, '_>) {
+    fill(bencher, |number| {
+        Command::OpenSession(OpenSession {
+            key: None,
+            id: SessionId(id(number)),
+            timeout_ms: 15_000,
+            name: "n".repeat(256),
+            meta: long_meta(),
+            at: AT,
+        })
+    });
+}
+
+fn long_meta() -> Meta {
+    (0..16).map(|key| (format!("{key:02}"), "v".repeat(62))).collect()
+}
+
+fn acquire(lock: &str, number: u128, meta: Meta, owner: String) -> Command {
+    Command::Acquire(Acquire {
+        grant: GrantId::from_ulid(id(number)),
+        id_given: true,
+        wants: vec![Want { lock: LockName::parse(lock).expect("a name"), mode: Mode::Exclusive }],
+        claimant: Claimant::Anonymous { timeout_ms: 10_000 },
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: owner, given: true },
+        meta,
+        lock_delay_ms: 0,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: AT,
+    })
+}
+
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn grants_held(bencher: Bencher<'_, '_>) {
+    fill(bencher, |number| acquire(&format!("{number:06}"), number, Meta::new(), "ci".to_owned()));
+}
+
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn grants_held_with_long_texts(bencher: Bencher<'_, '_>) {
+    let lock = |number: u128| format!("{}{number:06}", "l".repeat(503));
+    fill(bencher, |number| acquire(&lock(number), number, long_meta(), "o".repeat(256)));
+}
+
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn grants_that_wait_for_one_lock(bencher: Bencher<'_, '_>) {
+    fill(bencher, |number| acquire(&format!("{}", number / 9_000), number, Meta::new(), "ci".to_owned()));
+}
+
+/// What is left of each: an id, and for each lock a node, its numbers and a time of holding.
+#[divan::bench(args = [1, 1_000], sample_count = 1, sample_size = 1)]
+fn grants_released(bencher: Bencher<'_, '_>, of_a_lock: u128) {
+    fill_with(bencher, false, |number| {
+        let release = Command::Release { grant: GrantId::from_ulid(id(number)), session: None, at: AT };
+        [acquire(&format!("{:06}", number / of_a_lock), number, Meta::new(), "ci".to_owned()), release]
+    });
+}
+
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn ids_released_that_were_never_taken(bencher: Bencher<'_, '_>) {
+    fill_with(bencher, false, |number| [Command::Release { grant: GrantId::from_ulid(id(number)), session: None, at: AT }]);
+}
+
+/// A thousand of each session.
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn ended_ids_of_sessions(bencher: Bencher<'_, '_>) {
+    fill_with(bencher, false, |number| {
+        let session = SessionId(id(number / 1_000));
+        let open = OpenSession { key: None, id: session, timeout_ms: 15_000, name: String::new(), meta: Meta::new(), at: AT };
+        let release = Command::Release { grant: GrantId::from_ulid(id(number)), session: Some(session), at: AT };
+        [Command::OpenSession(open), release]
+    });
+}
+
+/// A transaction of 100 writes: its results are remembered with its key.
+#[divan::bench(sample_count = 1, sample_size = 1)]
+fn remembered_transactions(bencher: Bencher<'_, '_>) {
+    fill_with(bencher, false, |number| {
+        let check = Operation::Check { path: Path::parse("/").expect("a path"), version: None };
+        [Command::Transact(Transact {
+            key: Some(WriteKey { key: GrantId::from_ulid(id(number)), fingerprint: [7; 16] }),
+            conditions: Vec::new(),
+            then: vec![check; 100],
+            otherwise: None,
+            at: AT,
+        })]
     });
 }

@@ -40,6 +40,7 @@ impl State {
     /// it.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
+        let judgement = self.judgement(&command);
         let mut change = Change {
             state: self,
             revision,
@@ -53,7 +54,14 @@ impl State {
             counted: 0,
         };
         let effect = change.run(command);
-        let (events, steps) = (change.events, change.steps);
+        let (mut events, steps) = (change.events, change.steps);
+        let effect = match (effect, judgement) {
+            (Ok(Effect::Changed(outcome)), Some(judgement)) => self.judge(judgement).map(|()| Effect::Changed(outcome)),
+            (effect, _) => effect,
+        };
+        if effect.is_err() {
+            events.clear();
+        }
         let result = match effect {
             Ok(Effect::Changed(outcome)) => {
                 self.revision = revision;
@@ -101,6 +109,7 @@ impl Change<'_> {
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
             Command::Continue { at: _ } => Ok(self.go_on()),
             Command::NoteKey { key, at: _ } => self.note_key(key),
+            Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
         }
     }
 

@@ -12,6 +12,7 @@ impl State {
     pub fn check(&self) -> Result<(), String> {
         self.check_tree()?;
         self.check_caches()?;
+        self.check_bytes()?;
         self.check_sessions()?;
         self.history.check(self.revision)?;
         self.check_statistics()?;

@@ -12,7 +12,7 @@ pub use crate::{
     request::{Acquire, Claimant, IfBusy, OpenSession, Owner, Proclaim, Want},
 };
 use fairhold_types::{
-    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Revision, SessionId, SessionNumber, time::WallMillis,
+    ClusterId, FencingToken, GrantId, GrantNumber, LockName, NodeId, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,6 +186,13 @@ pub enum Command {
         /// When the request was taken.
         at: WallMillis,
     },
+    /// A node says how large a state it can hold. The least of what all nodes say is the state's budget.
+    NoteCapacity {
+        /// The node.
+        node: NodeId,
+        /// How many bytes, as the state counts them.
+        bytes: u64,
+    },
 }
 
 impl Command {
@@ -218,6 +225,7 @@ impl Command {
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
+            | Command::NoteCapacity { .. }
             | Command::ForgetLocks { .. } => WallMillis(0),
         }
     }
@@ -251,6 +259,7 @@ impl Command {
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
+            | Command::NoteCapacity { .. }
             | Command::ForgetLocks { .. } => return self,
         };
         *time = WallMillis(0);

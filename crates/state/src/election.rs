@@ -49,14 +49,13 @@ impl Change<'_> {
         self.require_memory()?;
         let (revision, at) = (self.revision, self.at);
         let path = self.state.index.contenders.get(&number).cloned();
-        let Some(node) = path.and_then(|path| self.state.tree.get_to_write(&path, order.value.len())) else {
+        let Some(node) = path.and_then(|path| self.state.tree.write(&path, order.value)) else {
             unreachable!("grant #{number} leads and has no node");
         };
-        node.value = order.value;
         node.version = node.version.saturating_add(1);
         (node.mzxid, node.mtime) = (revision, at);
         let results = vec![OperationResult::Set { version: node.version }];
-        let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: results.clone() };
+        let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
         self.state.memory.remember(order.key.key, revision, what);
         self.tell_leader(&order.election);
         Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))

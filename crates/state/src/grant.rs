@@ -203,7 +203,7 @@ impl Change<'_> {
         }
     }
 
-    /// The contender of a grant that has one lock.
+    /// The contender of a grant that has one lock, to change what does not count; `alter` changes all of it.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {

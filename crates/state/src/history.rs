@@ -10,6 +10,8 @@ use crate::{
     apply::{Change, Effect},
     command::Outcome,
     record::Contender,
+    weighed::Weighed,
+    weight::who_ended_weight,
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
@@ -19,6 +21,9 @@ use fairhold_types::{
 use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Times of holding that go for one that comes, where they count too many bytes.
+const TRIMMED_MAX: usize = 4;
 
 /// A point in the history: the revision decides, the time is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +94,7 @@ impl HistoryKey {
 /// All that is kept of those who held.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
-    table: OrdMap<(LockName, HistoryKey), Arc<Past>>,
+    table: Weighed<(LockName, HistoryKey), Arc<Past>>,
     /// The same by age: a cache.
     by_age: OrdSet<(HistoryKey, LockName)>,
     /// How many each lock has: a cache.
@@ -119,8 +124,19 @@ impl History {
         }
     }
 
-    /// Drops the oldest beyond the bounds, and says of which locks.
-    fn trim(&mut self, lock: &LockName) -> Vec<LockName> {
+    /// How many bytes all of it counts together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+
+    /// The same, by a walk over all of it.
+    pub(crate) fn recounted(&self) -> u64 {
+        self.table.recounted()
+    }
+
+    /// Drops the oldest beyond the bounds, and says of which locks. Of those beyond `bytes_max` it drops a few at a time: each
+    /// time of holding that comes makes room for more than itself.
+    fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX
             && let Some(key) = self.oldest_of(lock)
@@ -128,7 +144,8 @@ impl History {
             self.remove(lock, key);
             dropped.push(lock.clone());
         }
-        while self.len() > HISTORY_MAX
+        let at_once = dropped.len() + TRIMMED_MAX;
+        while (self.len() > HISTORY_MAX || (self.bytes() > bytes_max && dropped.len() < at_once))
             && let Some((key, lock)) = self.by_age.get_min().cloned()
         {
             self.remove(&lock, key);
@@ -180,7 +197,7 @@ impl History {
     /// Whether the caches say the same as the table, and the bounds hold.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), String> {
         let mut counts: OrdMap<LockName, usize> = OrdMap::new();
-        for ((lock, key), past) in &self.table {
+        for ((lock, key), past) in self.table.iter() {
             *counts.entry(lock.clone()).or_default() += 1;
             let (from, to) = (past.holding.from.revision, past.ending.to.revision);
             let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
@@ -223,7 +240,7 @@ impl Change<'_> {
         let (to, lock) = (self.moment(), holding.lock.clone());
         let ending = Ending { to, how, by: String::new(), reason: String::new() };
         self.state.history.insert(Arc::new(Past { holding, ending }));
-        let dropped = self.state.history.trim(&lock);
+        let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
         self.state.drop_statistics(dropped);
     }
 
@@ -234,10 +251,14 @@ impl Change<'_> {
     /// Adds to what was just written down who ended it, and why.
     pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
-        if let Some(past) = self.state.history.table.get_mut(&(lock.clone(), key)) {
-            let past = Arc::make_mut(past);
-            (past.ending.by, past.ending.reason) = (by.to_owned(), reason.to_owned());
-        }
+        self.state.history.table.change(
+            &(lock.clone(), key),
+            |past| who_ended_weight(past),
+            |past| {
+                let ending = &mut Arc::make_mut(past).ending;
+                (ending.by, ending.reason) = (by.to_owned(), reason.to_owned());
+            },
+        );
     }
 
     pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
@@ -322,7 +343,7 @@ mod tests {
             ended += 1;
             let name = format!("lock-{}", index % locks);
             history.insert(past(&name, ended));
-            let dropped = history.trim(&LockName::parse(&name).unwrap());
+            let dropped = history.trim(&LockName::parse(&name).unwrap(), u64::MAX);
             let expected: &[LockName] = if index < HISTORY_MAX { &[] } else { &[LockName::parse("lock-0").unwrap()] };
             assert_eq!(dropped, expected, "at {index}");
         }

@@ -127,7 +127,11 @@ impl State {
         match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),
             KeyUse::Remembered(at, Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
-                Ok(Some(Outcome::Written { succeeded: *succeeded, results: results.clone(), at }))
+                let succeeded = *succeeded;
+                Ok(Some(match results {
+                    Some(results) => Outcome::Written { succeeded, results: results.clone(), at },
+                    None => Outcome::WrittenBefore { succeeded, at },
+                }))
             }
             KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
                 Err(other_request())
@@ -144,7 +148,7 @@ impl Change<'_> {
 
     /// Remembers the key of a write without results.
     pub(crate) fn remember_write(&mut self, key: WriteKey) {
-        let what = Remembered::Write { fingerprint: key.fingerprint, succeeded: true, results: Vec::new() };
+        let what = Remembered::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
         self.state.memory.remember(key.key, self.revision, what);
     }
 
@@ -168,7 +172,12 @@ impl Change<'_> {
     /// Remembers, for the life of a grant, that this request has changed it; says whether there was a key to remember.
     pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
         let Some(key) = key else { return false };
-        let dropped = self.contender_mut(number).keys.remember(key);
+        let path = self.state.index.contenders.get(&number).cloned();
+        let Some(dropped) =
+            path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
+        else {
+            unreachable!("grant #{number} is live and has no contender");
+        };
         self.state.index.change_keys.insert(key.key, number);
         if let Some(dropped) = dropped {
             self.state.index.change_keys.remove(&dropped.key);

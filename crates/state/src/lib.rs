@@ -12,6 +12,7 @@
 //! - A fencing token is the revision at which the grant was given.
 //! - The indexes (`index`) are caches of the tree; `State::check` compares them with it.
 //! - A command does a bounded number of steps. What is more is pending, in the state, and done by later commands (`pending`).
+//! - The state keeps to a budget of bytes: beyond it a command that creates something is refused (`budget`).
 //!
 //! # Caveats
 //!
@@ -23,6 +24,7 @@ mod ageing;
 mod apply;
 mod breaking;
 mod browse;
+pub mod budget;
 mod check;
 pub mod command;
 mod convert;
@@ -61,10 +63,11 @@ mod tree;
 mod validate;
 pub mod value;
 mod visible;
+mod weighed;
+pub mod weight;
 mod write;
 
 use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
-use imbl::OrdMap;
 use std::sync::Arc;
 
 /// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
@@ -73,13 +76,14 @@ use std::sync::Arc;
 pub struct State {
     revision: Revision,
     cluster: Option<ClusterId>,
-    sessions: OrdMap<SessionNumber, Arc<record::Session>>,
+    sessions: weighed::Weighed<SessionNumber, Arc<record::Session>>,
     tree: tree::Tree,
     memory: memory::Memory,
     history: history::History,
-    statistics: OrdMap<LockName, Arc<statistics::Statistics>>,
+    statistics: weighed::Weighed<LockName, Arc<statistics::Statistics>>,
     totals: Arc<statistics::Statistics>,
     pending: pending::PendingWork,
+    budget: budget::Budget,
     /// How many steps a command does before it leaves the rest to later ones.
     piece_steps: u64,
     index: index::Index,
@@ -98,13 +102,14 @@ impl State {
         State {
             revision: Revision(0),
             cluster: None,
-            sessions: OrdMap::new(),
+            sessions: weighed::Weighed::default(),
             tree: tree::Tree::new(),
             memory: memory::Memory::default(),
             history: history::History::default(),
-            statistics: OrdMap::new(),
+            statistics: weighed::Weighed::default(),
             totals: Arc::default(),
             pending: pending::PendingWork::default(),
+            budget: budget::Budget::default(),
             piece_steps: limits::PIECE_STEPS,
             index: index::Index::default(),
         }

@@ -4,7 +4,7 @@
 //! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work, it never forgets
 //! sooner.
 
-use crate::command::OperationResult;
+use crate::{command::OperationResult, weighed::Weighed};
 use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::FORGOTTEN_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ pub(crate) enum Remembered {
     Grant(EndReason),
     /// It was the key of a session.
     Session,
-    /// It was the key of a write.
-    Write { fingerprint: [u8; 16], succeeded: bool, results: Vec<OperationResult> },
+    /// It was the key of a write; without its results where they were more than `RESULTS_REMEMBERED_BYTES`.
+    Write { fingerprint: [u8; 16], succeeded: bool, results: Option<Vec<OperationResult>> },
     /// It was a grant that an administrator broke, and this is what he said. A grant of a named session is in its session too.
     Broken { note: String },
 }
@@ -25,7 +25,7 @@ pub(crate) enum Remembered {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Memory {
     /// Ids remembered without a session, with the revision since when.
-    table: OrdMap<GrantId, (Revision, Remembered)>,
+    table: Weighed<GrantId, (Revision, Remembered)>,
     /// The same by age: a cache.
     by_age: OrdMap<(Revision, GrantId), ()>,
     /// Which session remembers an ended grant: a cache of `Session::ended`.
@@ -35,6 +35,16 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many bytes all of the table counts together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+
+    /// The same, by a walk over all of it.
+    pub(crate) fn recounted(&self) -> u64 {
+        self.table.recounted()
     }
 
     /// What became of an id.

@@ -127,10 +127,9 @@ impl Change<'_> {
 
     fn set(&mut self, path: Path, value: Value) -> i32 {
         let (revision, at) = (self.revision, self.at);
-        let Some(node) = self.state.tree.get_to_write(&path, value.len()) else {
+        let Some(node) = self.state.tree.write(&path, value) else {
             unreachable!("{path} was found before it was written");
         };
-        node.value = value;
         node.version = node.version.wrapping_add(1);
         node.mzxid = revision;
         node.mtime = at;

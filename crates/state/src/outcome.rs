@@ -67,6 +67,13 @@ pub enum Outcome {
         /// How many.
         objects: u64,
     },
+    /// The operations were done before, by a request with the same key, and their results were too many to be remembered.
+    WrittenBefore {
+        /// Whether the conditions held, so that `then` was done rather than `otherwise`.
+        succeeded: bool,
+        /// The revision at which they were done.
+        at: Revision,
+    },
 }
 
 /// A held grant.

@@ -11,9 +11,9 @@ use crate::{
     grant::Keeper,
     index::Place,
     record::{LockSettings, Revocation},
+    weighed::Weighed,
 };
 use fairhold_types::{GrantNumber, LockName, SessionNumber};
-use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -46,7 +46,7 @@ pub(crate) enum SessionEnd {
 /// All that is pending.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PendingWork {
-    work: OrdMap<u64, Pending>,
+    work: Weighed<u64, Pending>,
     /// The number of the next piece of work.
     next: u64,
     /// The one that was worked on last.
@@ -69,6 +69,16 @@ impl PendingWork {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.work.is_empty()
+    }
+
+    /// How many bytes all of it counts together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.work.bytes()
+    }
+
+    /// The same, by a walk over all of it.
+    pub(crate) fn recounted(&self) -> u64 {
+        self.work.recounted()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pending> {

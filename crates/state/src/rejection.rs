@@ -203,6 +203,14 @@ pub enum Rejection {
         /// How many may.
         max: u64,
     },
+    /// The state's budget has no room for what the command would create.
+    #[error("the state has {used} of {max} bytes, and no room for this")]
+    StateFull {
+        /// How many bytes it counts.
+        used: u64,
+        /// How many it may.
+        max: u64,
+    },
 }
 
 fn how(reason: EndReason) -> &'static str {

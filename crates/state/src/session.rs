@@ -8,6 +8,7 @@ use crate::{
     memory::Remembered,
     pending::{Pending, SessionEnd},
     record::{Ended, Session},
+    weight::ended_weight,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
 use std::{collections::BTreeSet, sync::Arc};
@@ -197,10 +198,10 @@ impl Change<'_> {
 
     /// Remembers an ended grant in its session: the newest `SESSION_ENDED_IDS_MAX` by id, and a floor under them.
     pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
-        let Some(session) = self.state.sessions.get_mut(&number) else {
+        let remember = |session: &mut Arc<Session>| Arc::make_mut(session).ended.remember(grant, reason);
+        let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return;
         };
-        let dropped = Arc::make_mut(session).ended.remember(grant, reason);
         self.state.memory.in_session.insert(grant, number);
         if let Some(dropped) = dropped {
             self.state.memory.in_session.remove(&dropped);

@@ -99,9 +99,8 @@ impl Change<'_> {
     /// Changes all contenders of a grant.
     pub(crate) fn alter(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
         for path in self.paths_of(number) {
-            match self.state.tree.get_mut(&path).map(|node| &mut node.role) {
-                Some(Role::Contender(contender)) => change(contender),
-                Some(Role::Data | Role::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
+            if self.state.tree.change_contender(&path, &change).is_none() {
+                unreachable!("the index names {path}, and it is no contender");
             }
         }
     }

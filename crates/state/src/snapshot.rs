@@ -13,10 +13,11 @@ use crate::{
     record::{Role, Session, Znode},
     statistics::Statistics,
     tree::Tree,
+    weighed::Weighed,
 };
 use fairhold_codec::DecodeError;
 use fairhold_types::{
-    ClusterId, GrantId, LockName, Path, Revision,
+    ClusterId, GrantId, LockName, NodeId, Path, Revision,
     planted::{self, Bug},
 };
 use imbl::OrdMap;
@@ -81,6 +82,8 @@ struct Header {
     pending: u64,
     pending_counters: (u64, u64),
     piece_steps: u64,
+    bytes: u64,
+    capacities: Vec<(NodeId, u64)>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -135,7 +138,7 @@ impl Remembered {
                     | OperationResult::Deleted { .. }
                     | OperationResult::Checked { .. } => 0,
                 };
-                results.iter().map(|result| RESULT_BYTES + path(result)).sum()
+                results.iter().flatten().map(|result| RESULT_BYTES + path(result)).sum()
             }
         }
     }
@@ -181,6 +184,8 @@ impl State {
             pending: self.pending.len() as u64,
             pending_counters: self.pending.counters(),
             piece_steps: self.piece_steps,
+            bytes: self.bytes(),
+            capacities: self.budget.capacities().collect(),
         });
         let sessions = self.sessions.values().map(|session| Item::Session(Session::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
@@ -238,6 +243,7 @@ impl State {
             ("times of holding", header.history, state.history.len()),
             ("locks' numbers", header.statistics, state.statistics.len()),
             ("pieces of pending work", header.pending, state.pending.len()),
+            ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
             let found = found as u64;
             if expected != found {
@@ -245,7 +251,7 @@ impl State {
             }
         }
         if planted::has(Bug::SnapshotForgetsSessions) {
-            state.sessions = OrdMap::new();
+            state.sessions = Weighed::default();
         }
         if planted::has(Bug::SnapshotForgetsKeys) {
             state.memory = Memory::default();
@@ -253,6 +259,7 @@ impl State {
         (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
         state.pending.restore_counters(header.pending_counters);
         state.piece_steps = header.piece_steps;
+        header.capacities.into_iter().for_each(|(node, bytes)| state.budget.note(node, bytes));
         state.rebuild_caches();
         Ok(state)
     }

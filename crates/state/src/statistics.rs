@@ -120,7 +120,14 @@ impl Change<'_> {
         if !contender.companion {
             what(Arc::make_mut(&mut self.state.totals));
         }
-        what(Arc::make_mut(self.state.statistics.entry(contender.lock.clone()).or_default()));
+        match self.state.statistics.get_mut(&contender.lock) {
+            Some(statistics) => what(Arc::make_mut(statistics)),
+            None => {
+                let mut statistics = Statistics::default();
+                what(&mut statistics);
+                self.state.statistics.insert(contender.lock.clone(), Arc::new(statistics));
+            }
+        }
     }
 }
 
@@ -154,7 +161,7 @@ impl State {
             let first = |number: &&&GrantNumber| self.contender(***number).is_some_and(|contender| contender.lock == *lock);
             all += held.iter().filter(first).count() as u64;
         }
-        for (lock, statistics) in &self.statistics {
+        for (lock, statistics) in self.statistics.iter() {
             if self.settings(lock).is_none() && self.history.count(lock) == 0 {
                 return Err(format!("numbers are kept of {lock}, which is gone"));
             }

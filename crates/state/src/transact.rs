@@ -5,8 +5,12 @@ use crate::{
     apply::{Change, Effect},
     command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
     memory::Remembered,
+    weight::of_results,
 };
-use fairhold_types::planted::{self, Bug};
+use fairhold_types::{
+    limits::RESULTS_REMEMBERED_BYTES,
+    planted::{self, Bug},
+};
 
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
@@ -30,7 +34,9 @@ impl Change<'_> {
         };
         let (succeeded, results) = (part == Part::Then, self.operate_all(part, operations)?);
         if let Some(WriteKey { key, fingerprint }) = transact.key {
-            let remembered = Remembered::Write { fingerprint, succeeded, results: results.clone() };
+            // A retry must not act twice; to tell it all over again may cost too much.
+            let kept = (of_results(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
+            let remembered = Remembered::Write { fingerprint, succeeded, results: kept };
             self.state.memory.remember(key, self.revision, remembered);
         } else if self.events.is_empty() {
             return Ok(Effect::Unchanged(Outcome::Written { succeeded, results, at: self.state.revision }));

@@ -1,17 +1,17 @@
 //! The tree of nodes: the only truth. Every path but the root has its parent in it.
 
 use crate::{
-    record::{Kind, Role, Znode},
+    record::{Contender, Kind, Role, Znode},
     value::Value,
+    weighed::Weighed,
 };
 use fairhold_types::{Path, Revision, SessionNumber, time::WallMillis};
-use imbl::OrdMap;
 use std::{ops::Bound, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
     // A record is far larger than a pointer, and half of a map's slots are empty: records stand outside of it.
-    nodes: OrdMap<Path, Arc<Znode>>,
+    nodes: Weighed<Path, Arc<Znode>>,
     /// The bytes of all values together.
     value_bytes: u64,
 }
@@ -50,7 +50,7 @@ impl Tree {
     }
 
     pub(crate) fn empty() -> Tree {
-        Tree { nodes: OrdMap::new(), value_bytes: 0 }
+        Tree { nodes: Weighed::default(), value_bytes: 0 }
     }
 
     /// Takes a node as a snapshot has it, its stat included.
@@ -63,16 +63,41 @@ impl Tree {
         self.nodes.get(path).map(|node| &**node)
     }
 
-    /// A node, to change anything of it but its value: that is what `get_to_write` is for, which counts.
+    /// A node, to change what does not count: `write` gives it another value, `change_contender` changes who stands there.
     pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
         self.nodes.get_mut(path).map(Arc::make_mut)
     }
 
-    /// A node, to give it a value of that length.
-    pub(crate) fn get_to_write(&mut self, path: &Path, length: usize) -> Option<&mut Znode> {
-        let node = self.nodes.get_mut(path)?;
-        self.value_bytes = self.value_bytes - node.value.len() as u64 + length as u64;
-        Some(Arc::make_mut(node))
+    /// Gives a node another value; the node, to change what does not count.
+    pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
+        let length = |node: &Arc<Znode>| node.value.len() as u64;
+        let node = self.nodes.reweigh(path, length, value.len() as u64)?;
+        self.value_bytes = self.value_bytes - length(node) + value.len() as u64;
+        let node = Arc::make_mut(node);
+        node.value = value;
+        Some(node)
+    }
+
+    /// Changes a contender, also in what counts; `None` where none stands there.
+    pub(crate) fn change_contender<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
+        let weight = |node: &Arc<Znode>| match &node.role {
+            Role::Contender(contender) => contender.changing_weight(),
+            Role::Data | Role::Lock(_) => 0,
+        };
+        self.nodes.change(path, weight, |node| match &mut Arc::make_mut(node).role {
+            Role::Contender(contender) => Some(change(contender)),
+            Role::Data | Role::Lock(_) => None,
+        })?
+    }
+
+    /// How many bytes all nodes count together, what stands in the locks included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.nodes.bytes()
+    }
+
+    /// The same, by a walk over all of them.
+    pub(crate) fn recounted(&self) -> u64 {
+        self.nodes.recounted()
     }
 
     /// The bytes of all values together.

@@ -57,6 +57,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::Revoke(_) => ("Revoke", BASE + PIECE, "a piece"),
         Command::Continue { .. } => ("Continue", BASE + PIECE, "a piece"),
         Command::NoteKey { .. } => ("NoteKey", BASE, "nothing grows"),
+        Command::NoteCapacity { .. } => ("NoteCapacity", BASE, "nothing grows"),
     }
 }
 

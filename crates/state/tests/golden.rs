@@ -261,6 +261,7 @@ fn commands() -> Vec<(String, Command)> {
         EndHolds => Command::EndHolds { holds: vec![(GrantNumber(57), FencingToken(90))], at: AT },
         Continue => Command::Continue { at: AT },
         NoteKey => Command::NoteKey { key, at: AT },
+        NoteCapacity => Command::NoteCapacity { node: 3, bytes: 134_217_728 },
     );
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));
@@ -294,6 +295,7 @@ fn outcomes() -> Vec<(String, Answer)> {
         Written => Outcome::Written { succeeded: true, results, at: Revision(57) },
         Broken => Outcome::Broken { holders: 3, named: vec![number] },
         Judged => Outcome::Judged { objects: 300 },
+        WrittenBefore => Outcome::WrittenBefore { succeeded: true, at: Revision(57) },
     );
     outcomes.into_iter().map(|(name, outcome)| (name, Answer { result: Ok(outcome), revision: Revision(90) })).collect()
 }
@@ -338,6 +340,7 @@ fn rejections() -> Vec<(String, Answer)> {
         HoldsFull => Rejection::HoldsFull { max: 1_000 },
         Defect => Rejection::Defect { fingerprint: 0x0123_4567_89ab_cdef },
         TooManyCreated => Rejection::TooManyCreated { max: 4_000 },
+        StateFull => Rejection::StateFull { used: 134_000_000, max: 134_217_728 },
     );
     rejections.push(("step-conditions".to_owned(), step(Part::Conditions)));
     rejections.push(("step-otherwise".to_owned(), step(Part::Otherwise)));

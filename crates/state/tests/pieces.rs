@@ -121,7 +121,8 @@ impl Translation<'_> {
             | Command::SetLock(_)
             | Command::Revoke(_)
             | Command::Continue { .. }
-            | Command::NoteKey { .. } => {}
+            | Command::NoteKey { .. }
+            | Command::NoteCapacity { .. } => {}
         }
         Some(command)
     }

@@ -91,6 +91,8 @@ codes! {
     IdempotencyMismatch => "idempotency_mismatch",
     /// Too many wait for the lock.
     QueueFull => "queue_full",
+    /// The state's budget is used up: something must go first.
+    StateFull => "state_full",
     /// The cluster takes no more of this now.
     RateLimited => "rate_limited",
     /// This node has too much to do; surely nothing was done.

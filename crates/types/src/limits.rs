@@ -132,6 +132,13 @@ pub const NODES_REMOVED_MAX: usize = 10_000;
 pub const NODES_CREATED_MAX: usize = 4_000;
 /// Nodes that one verdict of the leader's clock removes.
 pub const NODES_SWEPT_MAX: usize = 1_000;
+/// One part in so many of its memory is what a node says that its state may take, unless it is configured otherwise. A state is
+/// several times in memory while a snapshot of it is made, sent or taken over.
+pub const STATE_MEMORY_PART: u64 = 8;
+/// The fewest bytes of state that a node may be configured to hold.
+pub const STATE_BYTES_MIN: u64 = 1024 * 1024;
+/// Bytes of the results of a write that are remembered with its key; of more a repeated request is told only that it was done.
+pub const RESULTS_REMEMBERED_BYTES: u64 = 4_096;
 /// Conditions, and operations in either branch, of one transaction.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
 /// Grants, and ephemeral nodes, that a session is shown with in a list of sessions; how many it has is told besides.

@@ -216,6 +216,13 @@ pub struct Transacted {
     pub results: Vec<OperationResult>,
     /// The revision of the transaction.
     pub revision: Revision,
+    /// The transaction was done before, with the same key, and its results were too many to be remembered: `results` is empty.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub replayed: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What one operation did, named as the operation is.

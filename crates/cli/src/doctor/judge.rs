@@ -25,6 +25,8 @@ const DISK_PLENTY: u64 = 20 << 30;
 const OPEN_FILES_WANTED: u64 = 12_000;
 /// Percent of its open files that a node may have in use.
 const OPEN_FILES_USED_MAX: u64 = 80;
+/// Percent of its budget that the state may have.
+const STATE_USED_MAX: u64 = 80;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -87,6 +89,7 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
         findings.extend(clock(id, answer));
         findings.extend(disk(id, answer));
         findings.extend(open_files(id, answer));
+        findings.extend(state(id, answer));
         findings.extend(defects(id, answer));
     }
     findings.push(versions(seen));
@@ -300,6 +303,21 @@ fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
         () if free < DISK_FULL => fail("disk", seen, advice),
         () if free < DISK_LOW || percent < DISK_LOW_PERCENT && free < DISK_PLENTY => warn("disk", seen, advice),
         () => ok("disk", seen),
+    })
+}
+
+fn state(id: NodeId, answer: &Answer) -> Option<Finding> {
+    let (bytes, max) = (answer.cluster.state_bytes, answer.cluster.state_bytes_max?);
+    let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
+    let seen = format!("node {id} has a state of {}, {percent} % of the {} that it may have", size(bytes), size(max));
+    Some(if percent >= STATE_USED_MAX {
+        let least = answer.cluster.members.iter().filter(|member| member.state_bytes_max == Some(max)).map(|member| member.id);
+        let least: Vec<String> = least.map(|id| format!("node {id}")).collect();
+        let advice = "remove nodes of the tree or end sessions: when it is full, nothing new is taken; or give more memory, or a \
+                      larger --state-bytes-max, to";
+        warn("state", seen, format!("{advice} {}, which can hold least", least.join(" and ")))
+    } else {
+        ok("state", seen)
     })
 }
 

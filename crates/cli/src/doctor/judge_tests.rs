@@ -17,6 +17,7 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         silent_for: None,
         round_trip: (leader == Some(id) && other != id).then(|| "2ms".to_owned()),
         lost_entries: None,
+        state_bytes_max: Some(1 << 30),
     };
     let cluster = Cluster {
         cluster: Some("0123456789abcdef".to_owned()),
@@ -30,6 +31,8 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
         last_log_index: None,
         applied_index: None,
         snapshot_index: None,
+        state_bytes: 100 << 20,
+        state_bytes_max: Some(1 << 30),
         grants: 0,
         wakeups: 0,
         defects: Vec::new(),
@@ -216,4 +219,20 @@ fn a_round_trip_of_half_a_heartbeat_is_a_warning_where_a_majority_has_it() {
     assert!(bad(&seen, "round_trip").is_empty(), "one of two followers is enough");
     answer(&mut seen, 1).cluster.members[2].round_trip = Some("26ms".to_owned());
     assert_bad(&seen, "round_trip", Grade::Warn, "a majority takes 26 ms to answer a heartbeat");
+}
+
+#[test]
+fn a_state_that_is_nearly_full_is_a_warning_that_names_who_can_hold_least() {
+    let mut seen = three();
+    let state = |seen: &Seen| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
+    assert_eq!(state(&seen).grade, Grade::Ok);
+    assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of the 1024 MiB that it may have");
+    let cluster = &mut answer(&mut seen, 0).cluster;
+    (cluster.state_bytes, cluster.state_bytes_max) = (80 << 20, Some(100 << 20));
+    cluster.members[2].state_bytes_max = Some(100 << 20);
+    let found = state(&seen);
+    assert_eq!(found.grade, Grade::Warn);
+    assert!(found.advice.unwrap().ends_with("to node 3, which can hold least"), "{}", found.seen);
+    answer(&mut seen, 0).cluster.state_bytes = 79 << 20;
+    assert_eq!(state(&seen).grade, Grade::Ok);
 }

@@ -1,6 +1,6 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, peer_key, process, room};
+use super::{ServeError, admin_token, again, host, memory, peer_key, process, room};
 use crate::{config::ServeConfig, member::client_address};
 use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
@@ -50,6 +50,8 @@ struct Core {
     directory: JoinHandle<ServeError>,
     /// Warns when the disk fills up.
     room: JoinHandle<()>,
+    /// Looks whether the process is short of memory.
+    memory: Option<JoinHandle<()>>,
     faults: Faults,
 }
 
@@ -125,7 +127,8 @@ impl Parts {
     /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
     /// one that serves them; then open answers are written.
     pub(super) async fn stop(self) {
-        let Parts { core: Core { node, replica, peer, peers, directory, room, faults: _ }, http, status, secret_watches } = self;
+        let Parts { core, http, status, secret_watches } = self;
+        let Core { node, replica, peer, peers, directory, room, memory, faults: _ } = core;
         node.announce_shutdown();
         replica.transfer_leadership().await;
         bounded("the node's own work", node.shutdown()).await;
@@ -137,6 +140,9 @@ impl Parts {
             status.stop(PART_STOP_TIMEOUT).await;
         }
         room.abort();
+        if let Some(memory) = memory {
+            memory.abort();
+        }
         directory.abort();
         secret_watches.iter().for_each(JoinHandle::abort);
     }
@@ -170,7 +176,10 @@ impl Core {
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
         let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
         let room = tokio::spawn(room::watch(config.data.clone(), node.clone(), replica.clone()));
-        Ok(Core { node, replica, peer, peers, directory, room, faults })
+        let memory_bytes = memory::limit();
+        node.offer_state_bytes(config.state_bytes_max.unwrap_or_else(|| memory::state_bytes(memory_bytes)));
+        let memory = memory_bytes.map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
+        Ok(Core { node, replica, peer, peers, directory, room, memory, faults })
     }
 }
 

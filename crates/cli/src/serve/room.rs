@@ -10,7 +10,7 @@ use super::{
 };
 use crate::config::ServeConfig;
 use fairhold_http::waiting_router;
-use fairhold_node::Node;
+use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
 use fairhold_storage::{
     Storage,
@@ -98,12 +98,12 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
                 data.display()
             );
             tracing::error!("{warning}");
-            node.warn(Some(warning));
+            node.warn(Concern::Disk, Some(warning));
             replica.transfer_leadership().await;
         } else if low && free >= ROOM_AGAIN * START_ROOM_BYTES {
             low = false;
             tracing::info!(free_mib = free / MIB, "there is room again on the disk");
-            node.warn(None);
+            node.warn(Concern::Disk, None);
         }
     }
 }

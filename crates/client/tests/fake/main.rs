@@ -80,6 +80,20 @@ async fn a_refusal_is_not_repeated() {
     assert_eq!(server.seen.lock().unwrap().len(), 2, "nothing was repeated, and there was nothing to take back");
 }
 
+/// Asking again makes no room: a lock that is waited for without an end must not be asked for without an end.
+#[tokio::test]
+async fn a_full_state_is_an_error_at_once_and_is_not_asked_again() {
+    let server = Server::start(|_, _| problem(429, "state_full")).await;
+    let client = server.client(10 * SECOND);
+    let begun = Instant::now();
+    for error in [client.lock("a").await.unwrap_err(), client.nodes().put("/x", "1").await.unwrap_err()] {
+        assert!(matches!(&error, Error::StateFull { detail, .. } if detail == "as told") && !error.is_retryable(), "{error:?}");
+    }
+    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+    client.settled().await;
+    assert_eq!(server.seen.lock().unwrap().len(), 2, "nothing was repeated");
+}
+
 #[tokio::test]
 async fn a_broken_acquire_is_asked_again_with_its_key_and_an_ended_one_with_another() {
     let server = Server::start(|seen, before| match before {

@@ -69,13 +69,13 @@ pub(super) fn cluster() -> Value {
     let member = |id: u64, role: &str| {
         json!({
             "id": id, "url": format!("http://n{id}:7171"), "peer": format!("n{id}:7271"), "role": role, "match_index": 4711,
-            "lag": 0,
+            "lag": 0, "state_bytes_max": 134_217_728,
         })
     };
     json!({
         "cluster": "8c1f4b0e6a2d4e5f9b7a3c2d1e0f4a5b", "id": 1, "role": "leader", "term": 7, "leader": 1,
         "leader_url": "http://n1:7171", "version": env!("CARGO_PKG_VERSION"), "revision": 9012, "last_log_index": 4711,
-        "applied_index": 4711, "grants": 830, "wakeups": 112,
+        "applied_index": 4711, "state_bytes": 41_000_000, "state_bytes_max": 134_217_728, "grants": 830, "wakeups": 112,
         "members": [member(1, "leader"), member(2, "follower"), member(3, "follower")],
     })
 }

@@ -72,6 +72,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::IdempotencyMismatch => refused(Rejection::IdempotencyMismatch { field: "mode".to_owned() }),
         Code::LimitMismatch => refused(Rejection::LimitMismatch { limit: 3 }),
         Code::QueueFull => refused(Rejection::QueueFull { max: 10_000 }),
+        Code::StateFull => refused(Rejection::StateFull { used: 127_000_000, max: 134_217_728 }),
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),

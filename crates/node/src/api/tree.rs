@@ -84,6 +84,8 @@ pub struct Transacted {
     pub results: Vec<OperationResult>,
     /// The revision at which that was: the first time, where the request is repeated.
     pub at: Revision,
+    /// The request is repeated, and its results were too many to be remembered: `results` is empty.
+    pub replayed: bool,
 }
 
 /// What one operation did.

@@ -16,7 +16,7 @@ use fairhold_types::{
 pub(crate) const AT: WallMillis = WallMillis(1_000);
 
 /// All commands.
-pub(crate) const EVERY: [&str; 26] = [
+pub(crate) const EVERY: [&str; 27] = [
     "FormCluster",
     "OpenSession",
     "CloseSession",
@@ -43,6 +43,7 @@ pub(crate) const EVERY: [&str; 26] = [
     "Revoke",
     "Continue",
     "NoteKey",
+    "NoteCapacity",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";
@@ -381,6 +382,7 @@ impl Crowd {
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
             ("a session of 2,000 locks has ended", Command::Continue { at: AT }),
             ("a key", Command::NoteKey { key: self.key(), at: AT }),
+            ("a node's", Command::NoteCapacity { node: 3, bytes: 1 }),
         ]
     }
 

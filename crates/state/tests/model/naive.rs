@@ -272,6 +272,8 @@ impl Naive {
             // It has no work that is too much for one command.
             Command::Continue { at: _ } => Ok(Outcome::Nothing),
             Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
+            // It has no budget.
+            Command::NoteCapacity { .. } => Ok(Outcome::Nothing),
         }
     }
 

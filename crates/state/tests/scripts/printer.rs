@@ -66,6 +66,9 @@ fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
             format!("broke {holders}: {}", if named.is_empty() { "nobody".to_owned() } else { named.join(" ") })
         }
         Outcome::Judged { objects } => format!("judged {objects}"),
+        Outcome::WrittenBefore { succeeded, at } => {
+            format!("{} at @{at}, without its results", if *succeeded { "written" } else { "written otherwise" })
+        }
         Outcome::Written { succeeded, results, at } => {
             let results: Vec<String> = results.iter().map(result).collect();
             let results = if results.is_empty() { "nothing".to_owned() } else { results.join(", ") };
@@ -141,6 +144,7 @@ pub(crate) fn rejection(rejection: &Rejection) -> String {
         | Rejection::HoldsFull { .. }
         | Rejection::Defect { .. }
         | Rejection::TooManyCreated { .. }
+        | Rejection::StateFull { .. }
         | Rejection::NotHeld
         | Rejection::NotLeader
         | Rejection::OtherUse { .. } => String::new(),

@@ -37,6 +37,12 @@ pub struct Cluster {
     /// The last entry in its newest snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_index: Option<u64>,
+    /// How many bytes its state counts, of the budget of all nodes together.
+    #[serde(default)]
+    pub state_bytes: u64,
+    /// The budget: the least of what the members can hold. None before one has said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_bytes_max: Option<u64>,
     /// How many grants it saw given since it started.
     pub grants: u64,
     /// How many waiting requests it woke since it started.
@@ -101,6 +107,9 @@ pub struct Member {
     /// directory. Only a node that it told knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_entries: Option<u64>,
+    /// How large a state it can hold, as it has said itself: the least of all is the budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_bytes_max: Option<u64>,
 }
 
 /// Who leads, after the leadership was handed over.

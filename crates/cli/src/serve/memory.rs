@@ -1,0 +1,123 @@
+//! The memory of this process: how much it may have, how much of it the state may take, and whether it runs short.
+//!
+//! The limit is that of its cgroup, of either version, or of the machine. What cannot be read is not guessed: then nothing is
+//! refused for want of memory, and the state gets what a small machine could hold.
+
+use fairhold_node::{Node, node::Concern};
+use fairhold_types::limits::STATE_MEMORY_PART;
+use openraft_rt_tokio::TokioRuntime;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{task::spawn_blocking, time::sleep};
+
+/// How often it is looked how much memory the process has.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Percent of its memory from which on a node begins nothing that creates something.
+const SHORT_PERCENT: u64 = 85;
+/// It is short no more below this many percent, so that it does not come and go.
+const AGAIN_PERCENT: u64 = 80;
+/// The memory that is taken for granted where it cannot be read.
+const MEMORY_UNKNOWN: u64 = 4 << 30;
+/// Where Linux keeps its cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// How many bytes this process may have; `None` where the system does not say.
+pub(super) fn limit() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of_groups = limit_files(Path::new(CGROUPS), &groups).into_iter().filter_map(|file| fs::read_to_string(file).ok());
+    of_groups.filter_map(|text| text.trim().parse().ok()).chain(machine).min()
+}
+
+/// How large a state a node with so much memory can hold.
+pub(super) fn state_bytes(memory: Option<u64>) -> u64 {
+    memory.unwrap_or(MEMORY_UNKNOWN) / STATE_MEMORY_PART
+}
+
+/// Has the node refuse what creates something while the process is short of memory.
+pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
+    let mut short = false;
+    loop {
+        let resident = spawn_blocking(resident).await.ok().flatten().unwrap_or_default();
+        let percent = resident.saturating_mul(100) / limit.max(1);
+        if !short && percent >= SHORT_PERCENT {
+            short = true;
+            let warning =
+                format!("{resident} of {limit} bytes of memory are in use: this node begins nothing that creates something");
+            tracing::error!("{warning}");
+            node.warn(Concern::Memory, Some(warning));
+        } else if short && percent < AGAIN_PERCENT {
+            short = false;
+            tracing::info!(resident, limit, "there is memory again");
+            node.warn(Concern::Memory, None);
+        }
+        node.set_memory_short(short);
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// How many bytes of this process are in memory.
+fn resident() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+fn of_machine(meminfo: &str) -> Option<u64> {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// The files that may limit a process of these groups: of each group and of all above it. In a container the group's own name
+/// may be that of another mount, and then the top is what there is.
+fn limit_files(root: &Path, groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (top, name) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            _ if controllers.split(',').any(|controller| controller == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes")
+            }
+            _other => continue,
+        };
+        let group = Path::new(group.trim_start_matches('/'));
+        files.extend(group.ancestors().map(|level| top.join(level).join(name)));
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_of_both_versions_of_cgroups_and_of_all_groups_above_are_looked_at() {
+        let of =
+            |groups| limit_files(Path::new("/c"), groups).into_iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        assert_eq!(of("0::/a/b\n"), ["/c/a/b/memory.max", "/c/a/memory.max", "/c/memory.max"]);
+        let first = "12:pids:/x\n4:cpu,memory:/docker/7\n1:name=systemd:/\n";
+        assert_eq!(
+            of(first),
+            [
+                "/c/memory/docker/7/memory.limit_in_bytes",
+                "/c/memory/docker/memory.limit_in_bytes",
+                "/c/memory/memory.limit_in_bytes"
+            ]
+        );
+        assert_eq!(of("0::/\n"), ["/c/memory.max"]);
+        assert_eq!(of("what is this"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn this_machine_has_memory_and_this_process_some_of_it() {
+        assert_eq!(of_machine("MemTotal:       16384000 kB\nMemFree: 1 kB\n"), Some(16_384_000 * 1024));
+        let (limit, resident) = (limit().unwrap(), resident().unwrap());
+        assert!(0 < resident && resident < limit, "{resident} of {limit}");
+        assert_eq!((state_bytes(Some(1 << 30)), state_bytes(None)), (128 << 20, 512 << 20));
+    }
+}

@@ -1,0 +1,230 @@
+//! The state's budget, in bytes: so that it never takes more memory than the smallest node has for it.
+//!
+//! Each node says what it can hold (`Command::NoteCapacity`), and the least of that is the budget of all. It is in the state, so
+//! every node refuses the same commands. Before the first node has said it there is none.
+//!
+//! **Over it,** a command is refused that would leave more behind than it found. What frees something passes always, and so does
+//! a request that was done before: it finds nothing to do. A transaction is judged as a whole. The last part of the budget is
+//! for what the state has to remember of requests: there writes that enlarge nothing go on when nothing can be created any more.
+
+use crate::{
+    State,
+    apply::{Change, Effect},
+    command::{Command, Operation, Outcome, Rejection, Transact},
+    weight::{META_PAIR_BYTES, NODE_BYTES},
+};
+use fairhold_types::{
+    NodeId,
+    limits::{META_PAIRS_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX},
+};
+use imbl::OrdMap;
+
+/// Of a hundred parts of the budget, those that may be filled by what is created. The rest is for what has to be remembered.
+const CREATED_PARTS: u64 = 95;
+/// One part in so many is the most that the history of all locks takes: it forgets its oldest before.
+const HISTORY_PART: u64 = 8;
+/// More than a command can add for one node, or for one lock of a grant: all levels above it, each with its path, its name again
+/// and its numbers, and what stands there.
+const GROWTH_AT_ONCE: u64 =
+    PATH_LEVELS_MAX as u64 * (4 * NODE_BYTES + 3 * PATH_BYTES_MAX as u64) + 8 * META_PAIR_BYTES * META_PAIRS_MAX as u64;
+
+/// What the nodes can hold.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Budget {
+    /// What each node has said.
+    capacities: OrdMap<NodeId, u64>,
+    /// The least of it: a cache.
+    bytes_max: Option<u64>,
+}
+
+impl Budget {
+    pub(crate) fn capacities(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.capacities.iter().map(|(node, bytes)| (*node, *bytes))
+    }
+
+    pub(crate) fn note(&mut self, node: NodeId, bytes: u64) {
+        self.capacities.insert(node, bytes);
+        self.bytes_max = self.capacities.values().min().copied();
+    }
+
+    /// The most that the history may take.
+    pub(crate) fn history_bytes_max(&self) -> u64 {
+        self.bytes_max.map_or(u64::MAX, |most| most / HISTORY_PART)
+    }
+}
+
+/// How far a command may fill the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It frees something, or keeps what is there: nothing stops it.
+    Always,
+    /// It creates nothing, and is remembered: it may use all of the budget.
+    Remembered,
+    /// It may create something: not in the last part of the budget.
+    Created,
+}
+
+/// The state before a command that there may be no room for.
+pub(crate) struct Judgement {
+    before: State,
+    room: Room,
+}
+
+impl State {
+    /// How many bytes it counts (`weight`).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lasting_bytes() + self.memory.bytes()
+    }
+
+    /// The same without what is remembered for a minute.
+    fn lasting_bytes(&self) -> u64 {
+        self.tree.bytes() + self.sessions.bytes() + self.history.bytes() + self.statistics.bytes() + self.pending.bytes()
+    }
+
+    /// How many bytes it may count; none before a node has said what it can hold.
+    #[must_use]
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.budget.bytes_max
+    }
+
+    /// What a node has said that it can hold.
+    #[must_use]
+    pub fn capacity_of(&self, node: NodeId) -> Option<u64> {
+        self.budget.capacities.get(&node).copied()
+    }
+
+    /// What it counts is what a walk over all of it counts.
+    pub(crate) fn check_bytes(&self) -> Result<(), String> {
+        for (what, counted, found) in [
+            ("nodes", self.tree.bytes(), self.tree.recounted()),
+            ("sessions", self.sessions.bytes(), self.sessions.recounted()),
+            ("remembered ids", self.memory.bytes(), self.memory.recounted()),
+            ("times of holding", self.history.bytes(), self.history.recounted()),
+            ("locks' numbers", self.statistics.bytes(), self.statistics.recounted()),
+            ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
+        ] {
+            if counted != found {
+                return Err(format!("the {what} count {counted} bytes, and are {found}"));
+            }
+        }
+        if self.budget.bytes_max != self.budget.capacities.values().min().copied() {
+            return Err("the budget is not the least that a node can hold".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
+    /// Far from the budget that is nothing but a sum.
+    pub(crate) fn judgement(&self, command: &Command) -> Option<Judgement> {
+        let bytes_max = self.budget.bytes_max?;
+        let room = command.room();
+        let near = self.bytes().saturating_add(command.growth_at_most()) > created_max(bytes_max);
+        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Judgement { before: self.clone(), room })
+    }
+
+    /// Whether a command that may also only be remembered ends somebody's grant.
+    fn is_freed_by(&self, command: &Command) -> bool {
+        if let Command::Release { grant, .. } = command {
+            self.index.grants.contains_key(grant)
+        } else if let Command::Break(order) = command {
+            self.index.queues.get(&order.lock).is_some_and(|queue| !queue.holders.is_empty())
+        } else {
+            false
+        }
+    }
+
+    /// Undoes what there is no room for.
+    pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
+        let Judgement { before, room } = judgement;
+        let Some(max) = self.budget.bytes_max else { return Ok(()) };
+        let (bytes, grew) = (self.bytes(), self.bytes() > before.bytes());
+        let created = room == Room::Created && self.lasting_bytes() > before.lasting_bytes();
+        let full = (grew && bytes > max) || (created && bytes > created_max(max));
+        if !full {
+            return Ok(());
+        }
+        let used = before.bytes();
+        *self = before;
+        Err(Rejection::StateFull { used, max })
+    }
+}
+
+impl Change<'_> {
+    /// Notes what a node can hold.
+    pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
+        if self.state.capacity_of(node) == Some(bytes) {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        self.state.budget.note(node, bytes);
+        Effect::Changed(Outcome::Done)
+    }
+}
+
+/// What may be filled by what is created.
+fn created_max(bytes_max: u64) -> u64 {
+    bytes_max / 100 * CREATED_PARTS
+}
+
+impl Command {
+    /// How far it may fill the state.
+    pub(crate) fn room(&self) -> Room {
+        match self {
+            Command::OpenSession(_) | Command::Acquire(_) | Command::Transact(_) | Command::SetLock(_) => Room::Created,
+            Command::SetGrantTimeout { .. }
+            | Command::Release { .. }
+            | Command::Break(_)
+            | Command::Downgrade { key: Some(_), .. }
+            | Command::Upgrade { .. }
+            | Command::Proclaim(_)
+            | Command::Revoke(_)
+            | Command::NoteKey { .. } => Room::Remembered,
+            Command::FormCluster { .. }
+            | Command::CloseSession { .. }
+            | Command::ExpireSession { .. }
+            // It lets others in, and leaves a time of holding: these have a bound of their own.
+            | Command::Downgrade { key: None, .. }
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::EndCooling { .. }
+            | Command::Forget { .. }
+            | Command::ForgetLocks { .. }
+            | Command::EndSession { .. }
+            | Command::Sweep { .. }
+            | Command::ForgetHistory { .. }
+            | Command::EndUpgrade { .. }
+            | Command::EndHolds { .. }
+            | Command::Continue { .. }
+            | Command::NoteCapacity { .. } => Room::Always,
+        }
+    }
+
+    /// Whether it may create or enlarge something that stays.
+    #[must_use]
+    pub fn creates(&self) -> bool {
+        if let Command::Transact(transact) = self {
+            let frees = |operation: &Operation| matches!(operation, Operation::Delete { .. } | Operation::Check { .. });
+            return !transact.then.iter().chain(transact.otherwise.iter().flatten()).all(frees);
+        }
+        self.room() == Room::Created
+    }
+
+    /// More bytes than it can add.
+    pub(crate) fn growth_at_most(&self) -> u64 {
+        if let Command::Transact(transact) = self {
+            of_transaction(transact)
+        } else if let Command::Acquire(acquire) = self {
+            GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
+        } else if let Command::Revoke(_) = self {
+            // Each holder may be told a word.
+            u64::MAX
+        } else {
+            GROWTH_AT_ONCE
+        }
+    }
+}
+
+fn of_transaction(transact: &Transact) -> u64 {
+    let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+    operations.fold(GROWTH_AT_ONCE, |sum, operation| sum + GROWTH_AT_ONCE + operation.weight() as u64)
+}

@@ -1,0 +1,175 @@
+//! How many bytes each thing of the state counts, of the budget that `budget` keeps to.
+//!
+//! The constants are what a thing takes in memory, its places in the indexes included, and rounded up: `cargo bench --bench
+//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node.
+
+use crate::{
+    command::{Meta, OperationResult},
+    history::{HistoryKey, Past},
+    memory::Remembered,
+    pending::{Pending, SessionEnd},
+    record::{Contender, Role, Session, Znode},
+    statistics::Statistics,
+    weighed::Weigh,
+};
+use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
+use std::sync::Arc;
+
+/// A node, besides its path and its value.
+pub const NODE_BYTES: u64 = 330;
+/// What a lock's node counts besides.
+pub const LOCK_BYTES: u64 = 350;
+/// What a grant counts in each of its locks, besides the node there.
+pub const CONTENDER_BYTES: u64 = 1_100;
+/// A further lock of a grant, as its first contender names it.
+const WANT_BYTES: u64 = 96;
+/// A further hold of a grant.
+pub const HOLD_BYTES: u64 = 300;
+/// The key of a change of a live grant.
+pub const CHANGE_KEY_BYTES: u64 = 160;
+/// A word of an administrator to a holder.
+const WORD_BYTES: u64 = 64;
+/// A session.
+pub const SESSION_BYTES: u64 = 450;
+/// An ended grant that a session remembers.
+pub const ENDED_ID_BYTES: u64 = 200;
+/// An id that is remembered without a session.
+pub const REMEMBERED_BYTES: u64 = 320;
+/// A result of a write that is remembered with its key, besides the path in it.
+pub const RESULT_BYTES: u64 = 28;
+/// A time of holding in the history.
+pub const HISTORY_BYTES: u64 = 500;
+/// The numbers of a lock.
+pub const STATISTICS_BYTES: u64 = 450;
+/// A piece of work that is not finished.
+const PENDING_BYTES: u64 = 200;
+/// Pairs of text, where there are any.
+pub const META_BYTES: u64 = 700;
+/// Each of these pairs, besides its texts.
+pub const META_PAIR_BYTES: u64 = 100;
+
+fn len(text: &str) -> u64 {
+    text.len() as u64
+}
+
+fn of_meta(meta: &Meta) -> u64 {
+    let pairs = meta.iter().map(|(key, value)| META_PAIR_BYTES + len(key) + len(value));
+    if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
+}
+
+impl Weigh<Path> for Arc<Znode> {
+    /// What stands below `/locks` has the name of its lock once more.
+    fn key_weight(path: &Path) -> u64 {
+        len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
+    }
+
+    fn weight(&self) -> u64 {
+        let role = match &self.role {
+            Role::Data => 0,
+            Role::Lock(_) => LOCK_BYTES,
+            Role::Contender(contender) => contender.weight(),
+        };
+        NODE_BYTES + self.value.len() as u64 + role
+    }
+}
+
+impl Contender {
+    fn weight(&self) -> u64 {
+        let others: u64 = self.others.iter().map(|want| WANT_BYTES + len(want.lock.as_str())).sum();
+        CONTENDER_BYTES + others + len(&self.owner.text) + of_meta(&self.meta) + self.changing_weight()
+    }
+
+    /// The part of it that grows and shrinks while it stands.
+    pub(crate) fn changing_weight(&self) -> u64 {
+        let holds = self.more.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + of_meta(&hold.meta));
+        let word = self.revoked.as_ref().map_or(0, |word| WORD_BYTES + len(&word.by) + len(&word.reason));
+        // What is left of the first hold, where further ones outlive it, has its place in the grant.
+        let first = if self.first_over { 0 } else { ENDED_ID_BYTES };
+        first + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + word
+    }
+}
+
+impl Weigh<SessionNumber> for Arc<Session> {
+    fn key_weight(_: &SessionNumber) -> u64 {
+        0
+    }
+
+    fn weight(&self) -> u64 {
+        SESSION_BYTES + len(&self.name) + of_meta(&self.meta) + ended_weight(self)
+    }
+}
+
+/// The ended grants of a session, which are the part of it that changes.
+pub(crate) fn ended_weight(session: &Session) -> u64 {
+    ENDED_ID_BYTES * session.ended.len() as u64
+}
+
+impl Weigh<GrantId> for (Revision, Remembered) {
+    fn key_weight(_: &GrantId) -> u64 {
+        0
+    }
+
+    fn weight(&self) -> u64 {
+        REMEMBERED_BYTES
+            + match &self.1 {
+                Remembered::Grant(_) | Remembered::Session | Remembered::Write { results: None, .. } => 0,
+                Remembered::Broken { note } => len(note),
+                Remembered::Write { results: Some(results), .. } => of_results(results),
+            }
+    }
+}
+
+/// The results of a write, as they are remembered with its key.
+pub(crate) fn of_results(results: &[OperationResult]) -> u64 {
+    let path = |result: &OperationResult| match result {
+        OperationResult::Created { path } => len(path.as_str()),
+        OperationResult::Put { .. }
+        | OperationResult::Set { .. }
+        | OperationResult::Deleted { .. }
+        | OperationResult::Checked { .. } => 0,
+    };
+    results.iter().map(|result| RESULT_BYTES + path(result)).sum()
+}
+
+impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
+    fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
+        len(lock.as_str())
+    }
+
+    fn weight(&self) -> u64 {
+        HISTORY_BYTES + len(&self.holding.owner) + who_ended_weight(self)
+    }
+}
+
+/// Who ended a time of holding, and why: the part of it that is written down later.
+pub(crate) fn who_ended_weight(past: &Past) -> u64 {
+    len(&past.ending.by) + len(&past.ending.reason)
+}
+
+impl Weigh<LockName> for Arc<Statistics> {
+    fn key_weight(lock: &LockName) -> u64 {
+        len(lock.as_str())
+    }
+
+    fn weight(&self) -> u64 {
+        STATISTICS_BYTES
+    }
+}
+
+impl Weigh<u64> for Pending {
+    fn key_weight(_: &u64) -> u64 {
+        0
+    }
+
+    fn weight(&self) -> u64 {
+        PENDING_BYTES
+            + match self {
+                Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => len(by) + len(reason),
+                Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
+                Pending::Break { lock, by, reason } => len(lock.as_str()) + len(by) + len(reason),
+                Pending::Revoke { lock, word, .. } => len(lock.as_str()) + len(&word.by) + len(&word.reason),
+                Pending::Refit { lock, by, .. } => len(lock.as_str()) + len(by),
+                Pending::Advance { lock } => len(lock.as_str()),
+            }
+    }
+}

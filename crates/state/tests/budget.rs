@@ -1,0 +1,451 @@
+//! The state's budget: what it counts is what a walk over all of it counts, what creates something is refused beyond it, and what
+//! frees something passes always.
+
+#[path = "model/random.rs"]
+mod random;
+
+use fairhold_state::{
+    State,
+    command::{
+        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner,
+        Proclaim, Rejection, Revoke, SetLock, Sweepable, Transact, Want, WriteKey,
+    },
+    read::GrantStatus,
+};
+use fairhold_types::{
+    ClusterId, EndReason, GrantId, LockName, Mode, Path, Revision, SessionId, limits::RESULTS_REMEMBERED_BYTES, time::WallMillis,
+};
+use random::{Commands, Profile};
+
+const AT: WallMillis = WallMillis(1_000);
+const OPEN: SessionId = SessionId(1);
+
+fn lock(name: &str) -> LockName {
+    LockName::parse(name).unwrap()
+}
+
+fn path(text: &str) -> Path {
+    Path::parse(text).unwrap()
+}
+
+fn id(number: u128) -> GrantId {
+    GrantId::from_ulid(number)
+}
+
+fn key(number: u128) -> WriteKey {
+    WriteKey { key: id(number), fingerprint: [1; 16] }
+}
+
+fn is_full(applied: &Applied) -> bool {
+    matches!(applied.answer.result, Err(Rejection::StateFull { .. }))
+}
+
+fn acquire(name: &str, grant: u128, mode: Mode) -> Acquire {
+    Acquire {
+        grant: id(grant),
+        id_given: true,
+        wants: vec![Want { lock: lock(name), mode }],
+        claimant: Claimant::Session(OPEN),
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: format!("owner-{grant}"), given: true },
+        meta: Meta::new(),
+        lock_delay_ms: 0,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: AT,
+    }
+}
+
+fn open(session: u128) -> Command {
+    let meta = Meta::new();
+    Command::OpenSession(OpenSession {
+        key: Some(id(900 + session)),
+        id: SessionId(session),
+        timeout_ms: 15_000,
+        name: String::new(),
+        meta,
+        at: AT,
+    })
+}
+
+fn write(key: Option<WriteKey>, then: Vec<Operation>) -> Command {
+    Command::Transact(Transact { key, conditions: Vec::new(), then, otherwise: None, at: AT })
+}
+
+fn put(at: &str, bytes: usize) -> Operation {
+    Operation::Put { path: path(at), value: vec![7; bytes].into(), parents: true, lifetime: Lifetime::Persistent }
+}
+
+fn delete(at: &str) -> Operation {
+    Operation::Delete { path: path(at), version: None, recursive: true }
+}
+
+fn done(state: &mut State, command: Command) -> Outcome {
+    let applied = state.apply(command);
+    state.check().unwrap();
+    applied.answer.result.unwrap()
+}
+
+/// A state in which every command has something to do, at revision 40 or so.
+fn furnished() -> State {
+    let mut state = State::with_piece_steps(64);
+    done(&mut state, Command::FormCluster { cluster: ClusterId(7) });
+    for session in [1, 2, 3, 4] {
+        done(&mut state, open(session));
+    }
+    for (name, grant) in [("held", 11), ("held", 12), ("broken", 13), ("upgraded", 15), ("downgraded", 16), ("asked", 17)] {
+        let mode = if name == "upgraded" { Mode::Shared } else { Mode::Exclusive };
+        done(&mut state, Command::Acquire(acquire(name, grant, mode)));
+    }
+    done(&mut state, Command::Acquire(acquire("upgraded", 18, Mode::Shared)));
+    done(&mut state, Command::Acquire(Acquire { max_hold_ms: Some(1_000), ..acquire("bounded", 19, Mode::Exclusive) }));
+    done(&mut state, Command::Acquire(Acquire { value: Some(vec![1]), ..acquire("led", 20, Mode::Exclusive) }));
+    let alone = Claimant::Anonymous { timeout_ms: 1_000 };
+    done(&mut state, Command::Acquire(Acquire { claimant: alone, ..acquire("alone", 21, Mode::Exclusive) }));
+    let cools = Acquire { max_hold_ms: Some(1_000), lock_delay_ms: 1_000, ..acquire("cools", 22, Mode::Exclusive) };
+    let Outcome::Held(Held { number, token, .. }) = done(&mut state, Command::Acquire(cools)) else { panic!("it is free") };
+    done(&mut state, Command::EndHolds { holds: vec![(number, token)], at: AT });
+    for number in 0..40 {
+        done(&mut state, Command::Acquire(acquire(&format!("many/{number}"), 100 + number, Mode::Exclusive)));
+    }
+    done(&mut state, Command::Acquire(acquire("idle", 23, Mode::Exclusive)));
+    done(&mut state, Command::Release { grant: id(23), session: None, at: AT });
+    let swept =
+        Operation::Put { path: path("/swept"), value: vec![7; 9].into(), parents: false, lifetime: Lifetime::Ttl { ttl_ms: 1 } };
+    done(&mut state, write(None, vec![put("/data", 1_000), put("/more/below", 10), swept]));
+    done(&mut state, write(Some(key(800)), vec![put("/written", 10)]));
+    state
+}
+
+/// What a command is to find at a full state, first where all of the budget is used, then where its last part is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finds {
+    Room,
+    NoRoom,
+}
+
+/// Each command, in a form that adds something where it can.
+fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
+    use Finds::{NoRoom, Room};
+    let (by, reason) = (|| "an administrator".to_owned(), || "r".repeat(200));
+    let at = AT;
+    let holds = state.bounded_holds().next().map(|held| (held.number, held.token().unwrap())).unwrap();
+    let idle = (lock("idle"), state.idle_since(&lock("idle")).unwrap());
+    let swept = Sweepable { since: state.sweepable_at(&path("/swept")).unwrap(), path: path("/swept") };
+    let (cools, session) = (state.cooling().next().unwrap().number, state.session_by_id(&SessionId(3)).unwrap().number);
+    let break_lock =
+        |name: &str, number| Command::Break(Break { key: key(number), lock: lock(name), by: by(), reason: reason(), at });
+    let proclaim = Proclaim { key: key(501), election: lock("led"), grant: id(20), value: vec![2].into(), at };
+    let set = SetLock { key: None, lock: lock("new"), limit: Some(3), max_waiters: None, max_hold_ms: None, by: by(), at };
+    let revoke = Revoke { key: Some(key(502)), lock: lock("asked"), by: by(), reason: reason(), at };
+    let reentrant = Acquire {
+        reentrant: true,
+        owner: Owner { text: "owner-11".to_owned(), given: true },
+        ..acquire("held", 41, Mode::Exclusive)
+    };
+    let (upgrade, refuse) = (Some(key(503)), IfBusy::Queue);
+    vec![
+        ("FormCluster", Command::FormCluster { cluster: ClusterId(8) }, Room, Room),
+        ("OpenSession", open(5), NoRoom, NoRoom),
+        ("CloseSession", Command::CloseSession { session: OPEN, at }, Room, Room),
+        ("ExpireSession", Command::ExpireSession { session, at }, Room, Room),
+        ("EndSession", Command::EndSession { session, by: by(), reason: reason(), at }, Room, Room),
+        ("Acquire", Command::Acquire(acquire("new", 30, Mode::Exclusive)), NoRoom, NoRoom),
+        ("Acquire: it waits", Command::Acquire(acquire("held", 31, Mode::Exclusive)), NoRoom, NoRoom),
+        ("Acquire: a further hold", Command::Acquire(reentrant), NoRoom, NoRoom),
+        ("Acquire: again", Command::Acquire(acquire("held", 11, Mode::Exclusive)), Room, Room),
+        ("Withdraw", Command::Withdraw { grant: id(12), attempt: 9, at }, Room, Room),
+        ("Abandon", Command::Abandon { grant: id(11), attempt: 9, at }, Room, Room),
+        ("Release", Command::Release { grant: id(11), session: None, at }, Room, Room),
+        ("Release: unknown", Command::Release { grant: id(50), session: None, at }, NoRoom, Room),
+        ("Release: unknown, of a session", Command::Release { grant: id(50), session: Some(OPEN), at }, NoRoom, Room),
+        ("SetGrantTimeout", Command::SetGrantTimeout { grant: id(21), timeout_ms: 2_000, key: None, at }, Room, Room),
+        (
+            "SetGrantTimeout: a key",
+            Command::SetGrantTimeout { grant: id(21), timeout_ms: 2_000, key: Some(key(504)), at },
+            NoRoom,
+            Room,
+        ),
+        ("EndCooling", Command::EndCooling { grants: vec![cools], at }, Room, Room),
+        ("Forget", Command::Forget { through: Revision(u64::MAX) }, Room, Room),
+        ("ForgetLocks", Command::ForgetLocks { locks: vec![idle] }, Room, Room),
+        ("ForgetHistory", Command::ForgetHistory { through: Revision(u64::MAX) }, Room, Room),
+        ("Transact: a new node", write(None, vec![put("/new", 1)]), NoRoom, NoRoom),
+        ("Transact: a larger value", write(None, vec![put("/data", 1_001)]), NoRoom, NoRoom),
+        ("Transact: a value as large", write(None, vec![put("/data", 1_000)]), Room, Room),
+        ("Transact: a value as large, a key", write(Some(key(505)), vec![put("/data", 1_000)]), NoRoom, Room),
+        ("Transact: a smaller value", write(Some(key(506)), vec![put("/data", 100)]), Room, Room),
+        ("Transact: less than before", write(Some(key(507)), vec![delete("/data"), put("/new", 100)]), Room, Room),
+        ("Transact: more than before", write(Some(key(508)), vec![delete("/data"), put("/new", 2_000)]), NoRoom, NoRoom),
+        ("Transact: removed", write(Some(key(509)), vec![delete("/more/below")]), Room, Room),
+        ("Transact: again", write(Some(key(800)), vec![put("/written", 10)]), Room, Room),
+        ("Break", break_lock("broken", 510), Room, Room),
+        ("Break: nobody", break_lock("nobody", 511), NoRoom, Room),
+        ("Sweep", Command::Sweep { nodes: vec![swept], at }, Room, Room),
+        ("Downgrade", Command::Downgrade { grant: id(16), key: None, at }, Room, Room),
+        ("Downgrade: a key", Command::Downgrade { grant: id(16), key: Some(key(512)), at }, NoRoom, Room),
+        ("Upgrade", Command::Upgrade { grant: id(15), if_busy: refuse, key: upgrade, at }, NoRoom, Room),
+        ("EndUpgrade", Command::EndUpgrade { grant: id(15), attempt: 9, at }, Room, Room),
+        ("EndHolds", Command::EndHolds { holds: vec![holds], at }, Room, Room),
+        ("Proclaim", Command::Proclaim(proclaim), NoRoom, Room),
+        ("SetLock", Command::SetLock(set), NoRoom, NoRoom),
+        ("Revoke", Command::Revoke(revoke), NoRoom, Room),
+        ("Continue", Command::Continue { at }, Room, Room),
+        ("NoteKey", Command::NoteKey { key: key(513), at }, NoRoom, Room),
+        ("NoteCapacity", Command::NoteCapacity { node: 2, bytes: 1 }, Room, Room),
+    ]
+}
+
+/// A new command does not compile before it has a name here, and does not pass before it has a row above.
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::FormCluster { .. } => "FormCluster",
+        Command::OpenSession(_) => "OpenSession",
+        Command::CloseSession { .. } => "CloseSession",
+        Command::ExpireSession { .. } => "ExpireSession",
+        Command::EndSession { .. } => "EndSession",
+        Command::Acquire(_) => "Acquire",
+        Command::Withdraw { .. } => "Withdraw",
+        Command::Abandon { .. } => "Abandon",
+        Command::Release { .. } => "Release",
+        Command::SetGrantTimeout { .. } => "SetGrantTimeout",
+        Command::EndCooling { .. } => "EndCooling",
+        Command::Forget { .. } => "Forget",
+        Command::ForgetLocks { .. } => "ForgetLocks",
+        Command::ForgetHistory { .. } => "ForgetHistory",
+        Command::Transact(_) => "Transact",
+        Command::Break(_) => "Break",
+        Command::Sweep { .. } => "Sweep",
+        Command::Downgrade { .. } => "Downgrade",
+        Command::Upgrade { .. } => "Upgrade",
+        Command::EndUpgrade { .. } => "EndUpgrade",
+        Command::EndHolds { .. } => "EndHolds",
+        Command::Proclaim(_) => "Proclaim",
+        Command::SetLock(_) => "SetLock",
+        Command::Revoke(_) => "Revoke",
+        Command::Continue { .. } => "Continue",
+        Command::NoteKey { .. } => "NoteKey",
+        Command::NoteCapacity { .. } => "NoteCapacity",
+    }
+}
+
+/// How many commands `name` knows.
+const COMMANDS: usize = 27;
+
+#[test]
+fn a_full_state_refuses_what_creates_and_lets_pass_what_frees() {
+    let furnished = furnished();
+    let used = furnished.bytes();
+    let mut seen = std::collections::BTreeSet::new();
+    for (what, command, when_full, in_the_last_part) in commands(&furnished) {
+        assert!(what.starts_with(name(&command)), "{what} is a {}", name(&command));
+        seen.insert(name(&command));
+        // All is used; more than all, since a node came that has less room; or so much that only the last part is free.
+        for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
+            let mut state = furnished.clone();
+            done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
+            let before = state.clone();
+            let applied = state.apply(command.clone());
+            state.check().unwrap();
+            assert_eq!(is_full(&applied), expected == Finds::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
+            if is_full(&applied) {
+                assert!(state == before && applied.events.is_empty(), "{what} was refused and changed something");
+                assert_eq!(applied.answer.result, Err(Rejection::StateFull { used, max }));
+            } else {
+                assert!(applied.answer.result.is_ok(), "{what}: {:?}", applied.answer.result);
+            }
+            // Without a budget, and with one that is far away, it is done.
+            for max in [None, Some(u64::MAX), Some(used * 100)] {
+                let mut roomy = furnished.clone();
+                max.into_iter().for_each(|bytes| drop(roomy.apply(Command::NoteCapacity { node: 1, bytes })));
+                assert!(roomy.apply(command.clone()).answer.result.is_ok(), "{what} with {max:?}");
+            }
+        }
+    }
+    assert_eq!(seen.len(), COMMANDS, "only these have a row: {seen:?}");
+}
+
+#[test]
+fn what_ends_leaves_less_behind_than_it_was() {
+    let (mut state, name) = (State::new(), "n".repeat(500));
+    done(&mut state, open(1));
+    for end in ["release", "break", "close", "end"] {
+        let mut state = state.clone();
+        for (number, session) in [(1, Claimant::Session(OPEN)), (2, Claimant::Anonymous { timeout_ms: 1_000 })] {
+            done(
+                &mut state,
+                Command::Acquire(Acquire { claimant: session, ..acquire(&format!("{name}{number}"), number, Mode::Exclusive) }),
+            );
+        }
+        let before = state.bytes();
+        let (at, by) = (AT, || "b".repeat(256));
+        match end {
+            "release" => drop([1, 2].map(|grant| done(&mut state, Command::Release { grant: id(grant), session: None, at }))),
+            "break" => drop([1, 2].map(|number| {
+                let lock = lock(&format!("{name}{number}"));
+                done(&mut state, Command::Break(Break { key: key(7), lock, by: by(), reason: by(), at }))
+            })),
+            "close" => drop(done(&mut state, Command::CloseSession { session: OPEN, at })),
+            _end => {
+                let session = state.session_by_id(&OPEN).unwrap().number;
+                drop(done(&mut state, Command::EndSession { session, by: by(), reason: by(), at }));
+            }
+        }
+        assert!(state.bytes() < before, "{end}: {} bytes and then {}", before, state.bytes());
+    }
+}
+
+#[test]
+fn the_least_that_a_node_can_hold_is_the_budget_and_a_snapshot_has_it() {
+    let mut state = State::new();
+    assert_eq!(state.bytes_max(), None);
+    for (node, bytes, least) in [(1, 500_000, 500_000), (2, 400_000, 400_000), (3, 600_000, 400_000), (2, 700_000, 500_000)] {
+        assert_eq!(done(&mut state, Command::NoteCapacity { node, bytes }), Outcome::Done);
+        assert_eq!((state.bytes_max(), state.capacity_of(node)), (Some(least), Some(bytes)));
+        assert_eq!(done(&mut state, Command::NoteCapacity { node, bytes }), Outcome::Nothing);
+    }
+    done(&mut state, write(None, vec![put("/a", 100_000)]));
+    let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+    let mut loaded = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap();
+    assert!(loaded == state);
+    assert_eq!((loaded.bytes(), loaded.bytes_max()), (state.bytes(), Some(500_000)));
+    assert!(is_full(&loaded.apply(write(None, vec![put("/b", 400_000)]))));
+}
+
+/// The log of a cluster whose budget was larger once is applied again at each start.
+#[test]
+fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
+    let log = [
+        Command::NoteCapacity { node: 1, bytes: 1_000_000 },
+        write(Some(key(1)), vec![put("/a", 500_000)]),
+        Command::NoteCapacity { node: 2, bytes: 100_000 },
+        write(Some(key(2)), vec![put("/b", 1)]),
+        write(Some(key(1)), vec![put("/a", 500_000)]),
+        write(Some(key(3)), vec![put("/a", 499_000)]),
+        write(Some(key(4)), vec![delete("/a")]),
+        write(Some(key(2)), vec![put("/b", 1)]),
+    ];
+    let (mut first, mut again) = (State::new(), State::new());
+    let answers: Vec<bool> = log.iter().map(|command| is_full(&first.apply(command.clone()))).collect();
+    assert_eq!(answers, [false, false, false, true, false, false, false, false]);
+    for command in log {
+        again.apply(command);
+    }
+    assert!(again == first);
+    first.check().unwrap();
+}
+
+#[test]
+fn a_transaction_is_undone_as_a_whole_and_one_of_many_does_not_stop_the_next() {
+    let mut state = State::new();
+    done(&mut state, Command::NoteCapacity { node: 1, bytes: 50_000 });
+    let before = state.clone();
+    let many = write(Some(key(1)), (0..10).map(|number| put(&format!("/n/{number}"), 10_000)).collect());
+    assert!(is_full(&state.apply(many.clone())));
+    assert!(state == before);
+    // The others of its log entry are as good as without it.
+    done(&mut state, write(Some(key(2)), vec![put("/small", 100)]));
+    assert!(is_full(&state.apply(many.clone())), "it was not remembered as done");
+    done(&mut state, Command::NoteCapacity { node: 1, bytes: 500_000 });
+    assert!(matches!(done(&mut state, many), Outcome::Written { .. }));
+}
+
+/// Refusals leave nothing behind, however many there are.
+#[test]
+fn a_refused_command_is_not_remembered() {
+    let mut state = furnished();
+    let bytes = state.bytes();
+    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    for number in 0..1_000 {
+        assert!(is_full(&state.apply(write(Some(key(10_000 + number)), vec![put("/new", 1)]))));
+        assert!(is_full(&state.apply(Command::Acquire(acquire("new", 20_000 + number, Mode::Exclusive)))));
+    }
+    assert_eq!(state.bytes(), bytes);
+}
+
+#[test]
+fn the_results_of_a_large_write_are_not_remembered_and_it_is_not_done_twice() {
+    let mut state = State::new();
+    let create = Operation::CreateSequential {
+        parent: path("/queue"),
+        prefix: String::new(),
+        value: Vec::new().into(),
+        parents: true,
+        lifetime: Lifetime::Persistent,
+    };
+    let few = write(Some(key(1)), vec![create.clone(); 10]);
+    let first = done(&mut state, few.clone());
+    assert_eq!(done(&mut state, few), first);
+    let many = write(Some(key(2)), vec![create; 1_000]);
+    let before = state.bytes();
+    let Outcome::Written { results, at, .. } = done(&mut state, many.clone()) else { panic!("it is written") };
+    assert_eq!(results.len(), 1_000);
+    let nodes = state.census().nodes;
+    assert_eq!(done(&mut state, many), Outcome::WrittenBefore { succeeded: true, at });
+    assert_eq!(state.census().nodes, nodes, "it was done twice");
+    let remembered = before + 1_000 * 400 + RESULTS_REMEMBERED_BYTES;
+    assert!(state.bytes() < remembered, "{} bytes are counted", state.bytes());
+}
+
+#[test]
+fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
+    let mut state = State::new();
+    done(&mut state, open(1));
+    done(&mut state, Command::NoteCapacity { node: 1, bytes: 400_000 });
+    for number in 0..3_000 {
+        let taken = state.apply(Command::Acquire(acquire("busy", 10_000 + number, Mode::Exclusive)));
+        assert!(taken.answer.result.is_ok(), "{number}: {:?}", taken.answer.result);
+        state.apply(Command::Release { grant: id(10_000 + number), session: None, at: AT });
+        state.check().unwrap();
+    }
+    assert!((50..100).contains(&state.census().history), "{} are kept", state.census().history);
+    assert!(matches!(state.grant(&id(12_999)), GrantStatus::Ended(EndReason::Released)));
+}
+
+/// Random commands beside a budget that comes, goes down and goes up.
+#[test]
+fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
+    let profiles = [
+        Profile::Mixed,
+        Profile::Readers,
+        Profile::Semaphore,
+        Profile::Calm,
+        Profile::Tree,
+        Profile::Several,
+        Profile::Priority,
+        Profile::Administration,
+        Profile::Elections,
+    ];
+    let (mut refused, mut taken) = (0, 0);
+    for (seed, profile) in (0..6).flat_map(|seed| profiles.map(|profile| (seed, profile))) {
+        let (mut state, mut commands) = (State::new(), Commands::new(seed, profile));
+        for step in 0..600_u64 {
+            let at = || format!("seed {seed} ({profile:?}), step {step}");
+            if step % 100 == 99 {
+                let bytes = state.bytes() * (8 + (step + seed) % 5) / 10;
+                done(&mut state, Command::NoteCapacity { node: seed % 3, bytes });
+            }
+            let (command, before) = (commands.next(&state), state.clone());
+            let applied = state.apply(command.clone());
+            state.check().unwrap_or_else(|error| panic!("{}: {error} after {command:?}", at()));
+            if is_full(&applied) {
+                refused += 1;
+                assert!(state == before && applied.events.is_empty(), "{}: {command:?} changed something", at());
+            } else if let Some(max) = state.bytes_max() {
+                taken += 1;
+                // What ends others' grants may leave a word to each of them for a moment.
+                let grew = state.bytes() > before.bytes() && state.bytes() > max;
+                assert!(!grew, "{}: {command:?} went from {} to {} of {max}", at(), before.bytes(), state.bytes());
+            }
+            if step % 50 == 0 {
+                let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+                assert!(State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap() == state, "{}", at());
+            }
+        }
+    }
+    assert!(refused > 2_000 && taken > 10_000, "{refused} were refused and {taken} taken");
+}

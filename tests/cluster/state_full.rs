@@ -1,0 +1,222 @@
+//! A state that is filled by force: no node dies of it, what creates something is refused with `429 state_full`, what frees
+//! something goes on, and all of it comes back.
+
+use crate::{
+    client::{Answer, Call, Client, new_key},
+    harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, program, report, together},
+    procfs::Usage,
+    trial,
+};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// What each node may have, in the long form: the memory of its cgroup.
+const GROUP_BYTES: u64 = 1 << 30;
+/// Kinds of things with which a state is filled.
+const KINDS: usize = 4;
+/// Refusals of each kind after which it is believed to be full.
+const REFUSALS: usize = 20;
+/// How long a command may take that is refused: it must not wait until its time is over.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+/// Memory cgroups, one for each node, as long as this lives. Whoever asks for the long form runs it as root.
+struct Groups(Vec<PathBuf>);
+
+impl Groups {
+    fn of(nodes: &[NodeProcess]) -> Groups {
+        let first = PathBuf::from("/sys/fs/cgroup/memory");
+        let (root, limit) =
+            if first.exists() { (first, "memory.limit_in_bytes") } else { ("/sys/fs/cgroup".into(), "memory.max") };
+        let group = |node: &NodeProcess| {
+            let group = root.join(format!("fairhold-trial-{}", node.pid()));
+            fs::create_dir(&group).expect("the long form makes memory cgroups: run it as root");
+            fs::write(group.join(limit), GROUP_BYTES.to_string()).expect("a group has a limit");
+            fs::write(group.join("cgroup.procs"), node.pid().to_string()).expect("a node goes into its group");
+            group
+        };
+        Groups(nodes.iter().map(group).collect())
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        // A group goes when its process has gone, which the end of the test waits for.
+        self.0
+            .iter()
+            .filter_map(|group| fs::remove_dir(group).err())
+            .for_each(|error| report(&format!("a cgroup stays: {error}")));
+    }
+}
+
+fn long_texts() -> serde_json::Value {
+    let meta: BTreeMap<String, String> = (0..16).map(|key| (format!("{key:02}"), "m".repeat(60))).collect();
+    json!({ "ttl": "1h", "owner": "o".repeat(250), "meta": meta })
+}
+
+/// What fills the state, by its kind: values, locks, sessions, and transactions whose results are remembered.
+fn filler(kind: usize, key: &str, value_bytes: usize) -> Call {
+    match kind {
+        0 => Call::put(&format!("/v1/nodes/value-{key}"), "v".repeat(value_bytes)),
+        1 => Call::post(&format!("/v1/locks/{}{key}", "l".repeat(450))).json(&long_texts()),
+        2 => {
+            let mut session = long_texts();
+            session["name"] = session["owner"].take();
+            session.as_object_mut().expect("an object").remove("owner");
+            Call::post("/v1/sessions").json(&session)
+        }
+        _ => {
+            let puts: Vec<_> = (0..100).map(|number| json!({ "put": { "path": format!("/txn-{key}-{number}") } })).collect();
+            Call::post("/v1/txn").json(&json!({ "then": puts }))
+        }
+    }
+}
+
+/// Fills it with one kind of thing until that is refused for good; the ids of what was taken.
+async fn fill(client: Client, kind: usize, value_bytes: usize) -> Vec<String> {
+    let (mut refused, mut taken) = (0, Vec::new());
+    while refused < REFUSALS {
+        let key = new_key();
+        let answer = client.once(&filler(kind, &key, value_bytes)).await;
+        match answer.status {
+            200 | 201 => {
+                taken.push(if kind == 0 { format!("value-{key}") } else { answer.json["id"].as_str().unwrap_or(&key).to_owned() })
+            }
+            429 => {
+                assert_eq!((answer.code(), answer.json["retryable"].as_bool()), ("state_full", Some(false)), "{answer:?}");
+                let detail = answer.string("detail");
+                assert!(detail.contains("state_bytes") && detail.contains("--state-bytes-max"), "{detail}");
+                refused += 1;
+            }
+            _ => assert_eq!((answer.status, answer.code()), (503, "overloaded"), "{answer:?}"),
+        }
+    }
+    taken
+}
+
+/// How many bytes the state of a node has, and how many it may.
+async fn budget(client: &Client) -> (u64, u64) {
+    let cluster = client.once(&Call::get("/v1/cluster")).await.expect_status(200);
+    (cluster.number("state_bytes"), cluster.json["state_bytes_max"].as_u64().unwrap_or_default())
+}
+
+async fn agreed(cluster: &Cluster, max: u64) {
+    eventually("all nodes have that budget", Duration::from_secs(20), || async {
+        for node in 0..3 {
+            if budget(&cluster.client(node)).await.1 != max {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+}
+
+async fn delete(client: &Client, path: &str) -> Answer {
+    client.send(&Call::delete(path)).await.expect_status(204)
+}
+
+/// What a person sees of it.
+async fn assert_told(cluster: &Cluster) {
+    let client = cluster.client(0);
+    let ready = client.once(&Call::get("/readyz?verbose")).await.expect_status(200);
+    assert!(ready.string("warning").contains("state"), "{ready:?}");
+    let metrics = client.once(&Call::get("/metrics")).await.text;
+    assert!(["\nfairhold_state_bytes ", "\nfairhold_state_bytes_max "].iter().all(|series| metrics.contains(series)));
+    let url = &cluster.nodes[0].url;
+    let doctor = program().args(["doctor", "-o", "json", "-e", url]).output().await.expect("doctor runs");
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("\"check\":\"state\"") || doctor.contains("\"check\": \"state\""), "{doctor}");
+    let begun = Instant::now();
+    let name = format!("{}{}", "n".repeat(400), new_key());
+    let lock = program().args(["lock", "-e", url, &name, "--", "true"]).output().await.expect("lock runs");
+    let said = String::from_utf8_lossy(&lock.stderr).into_owned();
+    assert_eq!(lock.status.code(), Some(69), "{said}");
+    assert!(said.contains("the state is full") && begun.elapsed() < AT_ONCE, "{said} after {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_state_filled_by_force_kills_nobody_and_all_of_it_comes_back() {
+    alone(LONG * 4, async {
+        let (bytes, value_bytes) = trial::size((6_u64 << 20, 50_000), (GROUP_BYTES / 8, 1 << 20));
+        let mut cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
+        let groups = trial::size(None, Some(())).map(|()| Groups::of(&cluster.nodes));
+        agreed(&cluster, bytes).await;
+        let client = cluster.client(0);
+        let session = client.open_session("1h", "").await;
+        let held = client.acquire("held", "ttl=1h").await;
+        client.write(&Call::put("/v1/nodes/kept", "a value")).await;
+        let fillers = (0..KINDS).map(|kind| tokio::spawn(fill(cluster.client(kind), kind, value_bytes)));
+        let taken = crate::harness::all(fillers.collect()).await;
+        let (used, max) = budget(&client).await;
+        assert!(used <= max && used >= max / 100 * 90, "{used} of {max}");
+        for node in &mut cluster.nodes {
+            assert!(!node.has_exited(), "node {} died", node.id);
+        }
+        let peaks: Vec<f64> = Usage::of_all(&cluster.nodes).iter().map(|usage| usage.resident.round()).collect();
+        report(&format!(
+            "{used} of {max} bytes, by {:?}; MiB of the nodes: {peaks:?}",
+            taken.iter().map(Vec::len).collect::<Vec<_>>()
+        ));
+        assert_told(&cluster).await;
+        // What is there goes on.
+        client.keepalive(&session).await.expect_status(200);
+        client.send(&Call::post(&format!("/v1/grants/{}/renew", held.id))).await.expect_status(200);
+        client.write(&Call::put("/v1/nodes/kept", "a VALUE")).await;
+        client.release(&held.id).await;
+        // A node that starts now has all of it to load.
+        cluster.nodes[2].kill().await;
+        cluster.restart(2).await;
+        for (kind, taken) in taken.into_iter().enumerate() {
+            for id in taken {
+                match kind {
+                    0 => drop(delete(&client, &format!("/v1/nodes/{id}")).await),
+                    1 => drop(client.release(&id).await),
+                    2 => drop(delete(&client, &format!("/v1/sessions/{id}")).await),
+                    _ => {
+                        let deletes: Vec<_> =
+                            (0..100).map(|number| json!({ "delete": { "path": format!("/txn-{id}-{number}") } })).collect();
+                        client.send(&Call::post("/v1/txn").json(&json!({ "then": deletes }))).await.expect_status(200);
+                    }
+                }
+            }
+        }
+        client.write(&Call::put("/v1/nodes/after", "there is room")).await;
+        let (left, _) = budget(&client).await;
+        report(&format!("{left} bytes are left; MiB of the nodes: {:?}", Usage::of_all(&cluster.nodes)));
+        assert!(left < used * 3 / 4, "{left} of {used} bytes are left");
+        drop(cluster);
+        drop(groups);
+    });
+}
+
+/// The node with the least memory decides, also when it comes later, and also when the state is larger than that by then.
+#[test]
+fn the_node_that_can_hold_least_decides_for_all() {
+    together(SHORT, async {
+        let mut cluster = Cluster::start_with(&["--state-bytes-max", "8000000"]).await;
+        agreed(&cluster, 8_000_000).await;
+        let client = cluster.client(0);
+        client.write(&Call::put("/v1/nodes/large", "v".repeat(900_000))).await;
+        client.write(&Call::put("/v1/nodes/larger", "v".repeat(900_000))).await;
+        cluster.nodes[2].terminate().await;
+        cluster.nodes[2].flags = vec!["--state-bytes-max".to_owned(), "1500000".to_owned()];
+        cluster.restart(2).await;
+        agreed(&cluster, 1_500_000).await;
+        client.once(&Call::put("/v1/nodes/new", "v")).await.expect_problem(429, "state_full");
+        delete(&client, "/v1/nodes/large").await;
+        client.write(&Call::put("/v1/nodes/new", "v")).await;
+        let members = client.once(&Call::get("/v1/cluster")).await.json["members"].clone();
+        let capacities: Vec<u64> =
+            members.as_array().unwrap().iter().filter_map(|member| member["state_bytes_max"].as_u64()).collect();
+        assert_eq!(capacities, [8_000_000, 8_000_000, 1_500_000]);
+        cluster.nodes[2].terminate().await;
+        cluster.nodes[2].flags.clear();
+        cluster.restart(2).await;
+        agreed(&cluster, 8_000_000).await;
+    });
+}
