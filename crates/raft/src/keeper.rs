@@ -2,7 +2,7 @@
 
 use crate::{
     aliases::{LogId, Members},
-    metrics::ReplicaMetrics,
+    machine::Shared,
     snapshot::{SnapshotImage, SnapshotStore, aside},
     types::Types,
 };
@@ -65,15 +65,15 @@ pub(crate) fn state_of(blocks: &SnapshotBlocks) -> io::Result<State> {
 }
 
 /// Writes one snapshot beside `apply`, from a cheap copy of the state.
-pub(crate) struct Builder {
+pub(crate) struct Builder<RT: AsyncRuntime> {
     pub(crate) state: State,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) members: Members,
     pub(crate) keeper: Arc<Keeper>,
-    pub(crate) metrics: ReplicaMetrics,
+    pub(crate) shared: Arc<Shared<RT>>,
 }
 
-impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
+impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
     type SnapshotData = SnapshotBlocks;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
@@ -87,8 +87,10 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
         failpoint!(RaftSnapshotSave, RT)?;
         self.keeper.save::<RT>(&meta, &snapshot).await?;
         failpoint!(RaftSnapshotSaved, RT)?;
-        self.metrics.snapshot_build.observe(begun.elapsed());
-        self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
+        let metrics = &self.shared.metrics;
+        metrics.snapshot_build.observe(begun.elapsed());
+        metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
+        self.shared.note_snapshot(meta.last_log_id.map(|id| id.index), snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot })
     }
 }

@@ -25,6 +25,7 @@ pub mod error;
 mod formation;
 mod handover;
 mod keeper;
+mod log_bytes;
 mod lost_entries;
 mod machine;
 mod metrics;

@@ -4,7 +4,9 @@ use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
     keeper::{Builder, Keeper, SnapshotBlocks, state_of},
+    log_bytes::LogBytes,
     metrics::ReplicaMetrics,
+    rank::weight,
     snapshot::{SnapshotStore, aside},
     turns::let_others_run,
     types::{Answers, Batch, Types},
@@ -28,7 +30,7 @@ use openraft::{
 use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 /// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
@@ -58,6 +60,17 @@ pub(crate) struct Progress {
     pub(crate) work: u64,
     /// About how many items a snapshot of it has.
     pub(crate) items: u64,
+    /// Bytes of the log entries that were applied since the start, about.
+    pub(crate) log_bytes: u64,
+}
+
+/// The newest snapshot that is on the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Newest {
+    /// The index of the last log entry that it covers.
+    pub(crate) index: Option<u64>,
+    /// How large it is.
+    pub(crate) bytes: u64,
 }
 
 /// The state, as the whole node reads it.
@@ -66,6 +79,9 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     // A sender need not be `Sync`.
     publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
     progress: WatchReceiverOf<Types<RT>, Progress>,
+    publish_newest: Mutex<WatchSenderOf<Types<RT>, Newest>>,
+    newest: WatchReceiverOf<Types<RT>, Newest>,
+    log_bytes: Mutex<LogBytes>,
     /// What the whole replica counts.
     pub(crate) metrics: ReplicaMetrics,
     /// The commands at which this machine panicked.
@@ -81,14 +97,21 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
-    fn new(state: State, applied: Option<u64>, defects: Defects) -> Self {
-        let (publish, progress) =
-            Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), work: 0, items: items(&state) });
+    fn new(state: State, newest: Newest, log_kept_bytes: u64, defects: Defects) -> Self {
+        let applied = newest.index;
+        let log_bytes = LogBytes::begin(applied, log_kept_bytes);
+        let (revision, items) = (state.revision(), items(&state));
+        let progress = Progress { applied, revision, work: 0, items, log_bytes: log_bytes.total() };
+        let (publish, progress) = Types::<RT>::watch_channel(progress);
+        let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
         defects.begin_after(applied.unwrap_or(0));
         Shared {
             state: RwLock::new(state),
             publish: Mutex::new(publish),
             progress,
+            publish_newest: Mutex::new(publish_newest),
+            newest,
+            log_bytes: Mutex::new(log_bytes),
             metrics: ReplicaMetrics::default(),
             defects,
             broken: OnceLock::new(),
@@ -109,6 +132,23 @@ impl<RT: AsyncRuntime> Shared<RT> {
     /// A view of how far the state got, to wait on.
     pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
         self.progress.clone()
+    }
+
+    /// A view of the newest snapshot, to wait on.
+    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, Newest> {
+        self.newest.clone()
+    }
+
+    /// A snapshot is on the disk.
+    pub(crate) fn note_snapshot(&self, index: Option<u64>, bytes: usize) {
+        let publish = self.publish_newest.lock().unwrap_or_else(PoisonError::into_inner);
+        publish.send_if_different(Newest { index, bytes: bytes as u64 });
+    }
+
+    /// What the log weighs.
+    pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
+        // Whole after every call.
+        self.log_bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer of a command at which the machine would panic, and which is not proposed.
@@ -143,15 +183,17 @@ impl<RT: AsyncRuntime> Machine<RT> {
         snapshots: Arc<dyn SnapshotStore>,
         audience: Arc<dyn Audience>,
         defects: Defects,
+        log_kept_bytes: u64,
     ) -> io::Result<Machine<RT>> {
         failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
-        let (state, meta) = match keeper.load::<RT>().await? {
-            Some(snapshot) => (state_of(&snapshot.snapshot)?, snapshot.meta),
-            None => (State::default(), SnapshotMetaOf::<Types<RT>>::default()),
+        let (state, bytes, meta) = match keeper.load::<RT>().await? {
+            Some(snapshot) => (state_of(&snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
+            None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
         *keeper.newest.lock().await = meta.last_log_id;
-        let shared = Shared::new(state, meta.last_log_id.map(|id| id.index), defects);
+        let newest = Newest { index: meta.last_log_id.map(|id| id.index), bytes: bytes as u64 };
+        let shared = Shared::new(state, newest, log_kept_bytes, defects);
         audience.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
@@ -256,13 +298,14 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let state = self.shared.read();
             (state.revision(), items(&state))
         };
-        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, items });
+        let log_bytes = self.shared.log_bytes().total();
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, items, log_bytes });
     }
 }
 
 impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     type SnapshotData = SnapshotBlocks;
-    type SnapshotBuilder = Builder;
+    type SnapshotBuilder = Builder<RT>;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, Members)> {
         Ok((self.last_applied, self.members.clone()))
@@ -286,6 +329,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                         batch.0.reverse();
                     }
                     self.work += batch.0.iter().map(Command::snapshot_items).sum::<usize>() as u64;
+                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(weight).sum::<usize>() as u64);
                     self.apply_batch(log_id.index, batch).await?
                 }
                 EntryPayload::Membership(membership) => {
@@ -303,11 +347,11 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         Ok(())
     }
 
-    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
         Some(self.builder())
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
+    async fn get_snapshot_builder(&mut self) -> Builder<RT> {
         self.builder()
     }
 
@@ -325,6 +369,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             replaced
         };
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
+        self.shared.note_snapshot(meta.last_log_id.map(|id| id.index), snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
@@ -343,13 +388,13 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
-    fn builder(&self) -> Builder {
+    fn builder(&self) -> Builder<RT> {
         Builder {
             state: self.shared.read().clone(),
             last_applied: self.last_applied,
             members: self.members.clone(),
             keeper: self.keeper.clone(),
-            metrics: self.shared.metrics.clone(),
+            shared: self.shared.clone(),
         }
     }
 }

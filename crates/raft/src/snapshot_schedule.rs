@@ -1,6 +1,8 @@
-//! When snapshots are taken: after so much work, and when somebody asks for one.
+//! When snapshots are taken: after so much work, after so many bytes of the log, and when somebody asks for one. And what goes
+//! of the log behind them.
 
 use crate::{
+    config::ReplicaConfig,
     core::Core,
     error::{NotProposed, ProposeError, UnknownReason},
     machine::Progress,
@@ -8,20 +10,62 @@ use crate::{
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::sync::Arc;
 
+/// How much is enough for a snapshot, at least.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schedule {
+    every: u64,
+    every_bytes: u64,
+}
+
+impl Schedule {
+    pub(crate) fn of(config: &ReplicaConfig) -> Schedule {
+        Schedule { every: config.snapshot_every, every_bytes: config.snapshot_every_bytes }
+    }
+
+    /// Whether enough was applied since the last snapshot, which has so many bytes.
+    fn is_due(self, last: &Progress, last_bytes: u64, now: &Progress) -> bool {
+        let enough = self.every.max(last.items);
+        let enough_bytes = self.every_bytes.max(last_bytes);
+        now.work - last.work >= enough || now.log_bytes - last.log_bytes >= enough_bytes
+    }
+}
+
 /// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
-/// items, whichever is more. A command with many operations or a large value counts for as many. So the log stays bounded, and a
-/// large state costs at most about one item written for each that is changed.
-pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64, loaded: Progress) {
-    let mut last = loaded;
+/// items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many. So
+/// the log stays bounded, and a large state costs at most about one item written for each that is changed, and one byte for each
+/// byte of the log.
+pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule, loaded: Progress) {
+    let (mut last, newest) = (loaded, core.shared.newest());
     loop {
-        let enough = every.max(last.items);
-        if core.progressed(|progress| progress.work - last.work >= enough).await.is_none() {
+        let due = |now: &Progress| schedule.is_due(&last, newest.borrow_watched().bytes, now);
+        if core.progressed(due).await.is_none() {
             return;
         }
         last = *core.shared.progress().borrow_watched();
         if let Err(error) = core.raft.trigger().snapshot().await {
             tracing::debug!(%error, "raft stops, no snapshot is taken");
             return;
+        }
+    }
+}
+
+/// Has the log purged behind each new snapshot as far as it is too large. openraft purges what are too many entries.
+pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
+    let mut newest = core.shared.newest();
+    loop {
+        let index = newest.borrow_and_update().index;
+        let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index));
+        if let Some(through) = excess {
+            // It purges nothing of which it does not know yet that a snapshot covers it.
+            let known = core.until_in_all(|metrics| (metrics.snapshot.map(|id| id.index) >= index).then_some(()));
+            if known.await.is_none() || core.raft.trigger().purge_log(through).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            biased;
+            changed = newest.changed() => if changed.is_err() { return },
+            () = core.stopped() => return,
         }
     }
 }

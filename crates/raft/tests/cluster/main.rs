@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
 
+mod large_values;
 mod log;
 mod lost_entries;
 mod net;
@@ -109,6 +110,7 @@ struct Cluster {
     listeners: BTreeMap<NodeId, Arc<Listener>>,
     snapshot_every: u64,
     election_timeout_ms: Option<(u64, u64)>,
+    tune: fn(&mut ReplicaConfig),
 }
 
 impl Cluster {
@@ -123,9 +125,23 @@ impl Cluster {
     }
 
     async fn form_with(size: u64, snapshot_every: u64, election_timeout_ms: Option<(u64, u64)>) -> Cluster {
+        Cluster::form_tuned(size, snapshot_every, election_timeout_ms, |_| ()).await
+    }
+
+    /// One whose nodes are told more at their start.
+    async fn tuned(size: u64, snapshot_every: u64, tune: fn(&mut ReplicaConfig)) -> Cluster {
+        Cluster::form_tuned(size, snapshot_every, None, tune).await
+    }
+
+    async fn form_tuned(
+        size: u64,
+        snapshot_every: u64,
+        election_timeout_ms: Option<(u64, u64)>,
+        tune: fn(&mut ReplicaConfig),
+    ) -> Cluster {
         let disks = (1..=size).map(|id| (id, Disk::new(u128::from(id) * 100))).collect();
         let (nodes, listeners) = (BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms };
+        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms, tune };
         for id in 1..=size {
             cluster.start(id).await;
         }
@@ -142,6 +158,7 @@ impl Cluster {
         config.snapshot_every = self.snapshot_every;
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
+        (self.tune)(&mut config);
         let reception = Reception::new(&config);
         let listener = Arc::new(Listener::default());
         let peer = self.net.peer(reception.service());
@@ -448,6 +465,7 @@ async fn no_cluster_forms_before_every_member_is_there() {
         nodes: BTreeMap::new(),
         listeners: BTreeMap::new(),
         snapshot_every: 1_000,
+        tune: |_| (),
         election_timeout_ms: None,
     };
     cluster.start(1).await;
