@@ -56,10 +56,10 @@ pub(crate) struct Progress {
     pub(crate) applied: Option<u64>,
     /// Its revision.
     pub(crate) revision: Revision,
-    /// What was applied since the start, refused commands too, as it counts beside the items of a snapshot.
+    /// What was applied since the start, refused commands too, as it weighs beside a snapshot.
     pub(crate) work: u64,
-    /// About how many items a snapshot of it has.
-    pub(crate) items: u64,
+    /// What a snapshot of it weighs.
+    pub(crate) weight: u64,
     /// Bytes of the log entries that were applied since the start, about.
     pub(crate) log_bytes: u64,
 }
@@ -100,8 +100,8 @@ impl<RT: AsyncRuntime> Shared<RT> {
     fn new(state: State, newest: Newest, log_kept_bytes: u64, defects: Defects) -> Self {
         let applied = newest.index;
         let log_bytes = LogBytes::begin(applied, log_kept_bytes);
-        let (revision, items) = (state.revision(), items(&state));
-        let progress = Progress { applied, revision, work: 0, items, log_bytes: log_bytes.total() };
+        let (revision, weight) = (state.revision(), state.snapshot_weight());
+        let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
         let (publish, progress) = Types::<RT>::watch_channel(progress);
         let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
         defects.begin_after(applied.unwrap_or(0));
@@ -160,10 +160,6 @@ impl<RT: AsyncRuntime> Shared<RT> {
         let publish = self.publish.lock().unwrap_or_else(PoisonError::into_inner);
         publish.send_if_different(progress);
     }
-}
-
-fn items(state: &State) -> u64 {
-    state.snapshot_items() as u64
 }
 
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
@@ -294,12 +290,12 @@ impl<RT: AsyncRuntime> Machine<RT> {
 
     fn advance(&mut self, log_id: LogId) {
         self.last_applied = Some(log_id);
-        let (revision, items) = {
+        let (revision, weight) = {
             let state = self.shared.read();
-            (state.revision(), items(&state))
+            (state.revision(), state.snapshot_weight())
         };
         let log_bytes = self.shared.log_bytes().total();
-        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, items, log_bytes });
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
     }
 }
 
@@ -328,9 +324,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
                         batch.0.reverse();
                     }
-                    self.work += batch.0.iter().map(Command::snapshot_items).sum::<usize>() as u64;
+                    let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
+                    let before = self.shared.read().snapshot_weight();
                     self.shared.log_bytes().note(log_id.index, batch.0.iter().map(weight).sum::<usize>() as u64);
-                    self.apply_batch(log_id.index, batch).await?
+                    let answers = self.apply_batch(log_id.index, batch).await?;
+                    // What is removed counts as well: a snapshot without it is smaller.
+                    let removed = before.saturating_sub(self.shared.read().snapshot_weight());
+                    self.work += written.max(removed);
+                    answers
                 }
                 EntryPayload::Membership(membership) => {
                     failpoint!(RaftMembersApply, RT)?;

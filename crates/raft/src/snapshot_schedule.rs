@@ -7,6 +7,7 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     machine::Progress,
 };
+use fairhold_state::snapshot::ITEM_WEIGHT;
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::sync::Arc;
 
@@ -22,18 +23,19 @@ impl Schedule {
         Schedule { every: config.snapshot_every, every_bytes: config.snapshot_every_bytes }
     }
 
-    /// Whether enough was applied since the last snapshot, which has so many bytes.
+    /// Whether enough was applied since the last snapshot, which has so many bytes. A state that has shrunk costs less to write than
+    /// the last snapshot did.
     fn is_due(self, last: &Progress, last_bytes: u64, now: &Progress) -> bool {
-        let enough = self.every.max(last.items);
+        let enough = self.every.saturating_mul(ITEM_WEIGHT).max(last.weight.min(now.weight));
         let enough_bytes = self.every_bytes.max(last_bytes);
         now.work - last.work >= enough || now.log_bytes - last.log_bytes >= enough_bytes
     }
 }
 
-/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
-/// items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many. So
-/// the log stays bounded, and a large state costs at most about one item written for each that is changed, and one byte for each
-/// byte of the log.
+/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as the state
+/// has items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many, and
+/// so does what it removes. So the log stays bounded, and a large state costs at most about one item written for each that is
+/// changed, and one byte for each byte of the log.
 pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule, loaded: Progress) {
     let (mut last, newest) = (loaded, core.shared.newest());
     loop {
@@ -90,4 +92,38 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(core: &Core<RT>, deadline: R
         };
     }
     Ok(known.unwrap_or(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEDULE: Schedule = Schedule { every: 10, every_bytes: 1_000 };
+
+    fn progress(items: u64, work: u64, log_bytes: u64) -> Progress {
+        Progress { weight: items * ITEM_WEIGHT, work: work * ITEM_WEIGHT, log_bytes, ..Progress::default() }
+    }
+
+    #[test]
+    fn a_snapshot_is_due_after_as_many_commands_as_the_state_has_items() {
+        let last = progress(100, 0, 0);
+        assert!(!SCHEDULE.is_due(&last, 0, &progress(150, 99, 0)));
+        assert!(SCHEDULE.is_due(&last, 0, &progress(150, 100, 0)));
+        assert!(!SCHEDULE.is_due(&progress(0, 0, 0), 0, &progress(5, 9, 0)));
+        assert!(SCHEDULE.is_due(&progress(0, 0, 0), 0, &progress(5, 10, 0)));
+    }
+
+    #[test]
+    fn a_state_that_has_shrunk_does_not_wait_for_as_much_as_it_once_was() {
+        assert!(SCHEDULE.is_due(&progress(100_000, 0, 0), 0, &progress(10, 10, 0)));
+    }
+
+    #[test]
+    fn a_snapshot_is_due_after_as_many_bytes_of_the_log_as_it_has() {
+        let last = progress(0, 0, 500);
+        assert!(!SCHEDULE.is_due(&last, 0, &progress(0, 9, 1_499)));
+        assert!(SCHEDULE.is_due(&last, 0, &progress(0, 9, 1_500)));
+        assert!(!SCHEDULE.is_due(&last, 2_000, &progress(0, 9, 2_499)));
+        assert!(SCHEDULE.is_due(&last, 2_000, &progress(0, 9, 2_500)));
+    }
 }

@@ -52,3 +52,30 @@ async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
     let purged = tokio::time::timeout(Duration::from_secs(10), cluster.disks[&restarted].log.purged(wanted)).await;
     assert!(purged.is_ok(), "what was left from before the start through {wanted} is still there");
 }
+
+fn delete(path: &str) -> Command {
+    let then = vec![Operation::Delete { path: Path::parse(path).unwrap(), version: None, recursive: false }];
+    Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_deletes_large_values_gets_the_disk_back() {
+    let cluster = Cluster::form(1, 40).await;
+    let (node, soon) = (cluster.node(1), after(Duration::from_secs(30)));
+    let bytes = 1024 * 1024;
+    for number in 0..10 {
+        node.propose(put(&format!("/large/{number}"), bytes), soon).await.unwrap().result.unwrap();
+    }
+    node.take_snapshot(soon).await.unwrap();
+    let before = cluster.disks[&1].snapshots.bytes();
+    assert!(before > 10 * bytes, "the snapshot has all of them");
+    for number in 0..10 {
+        node.propose(delete(&format!("/large/{number}")), soon).await.unwrap().result.unwrap();
+    }
+    let smaller = tokio::time::timeout(Duration::from_secs(10), cluster.disks[&1].snapshots.until(|bytes| bytes < 1024 * 1024));
+    assert!(
+        smaller.await.is_ok(),
+        "ten commands removed 10 MiB, and the snapshot still has {}",
+        cluster.disks[&1].snapshots.bytes()
+    );
+}

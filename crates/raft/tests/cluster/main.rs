@@ -9,6 +9,7 @@ mod net;
 mod slow_disks;
 mod stale;
 
+use bytes::Bytes;
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
     defect::NoDefectBook,
@@ -49,12 +50,26 @@ fn after(duration: Duration) -> Instant {
     <Instant as openraft::Instant>::now() + duration
 }
 
+/// The newest snapshot, and how many bytes it has.
 #[derive(Clone, Default)]
-struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>);
+struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>, tokio::sync::watch::Sender<usize>);
+
+impl MemorySnapshots {
+    fn bytes(&self) -> usize {
+        *self.1.borrow()
+    }
+
+    /// Waits until it has so many bytes.
+    async fn until(&self, there: impl Fn(usize) -> bool) {
+        self.1.subscribe().wait_for(|bytes| there(*bytes)).await.unwrap();
+    }
+}
 
 impl SnapshotStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
+        let bytes = image.blocks.iter().map(Bytes::len).sum();
         *self.0.lock().unwrap() = Some(image);
+        self.1.send_replace(bytes);
         async { Ok(()) }.boxed()
     }
 
@@ -97,7 +112,7 @@ impl Disk {
 
     /// Another one with what is on this one now.
     fn copy(&self) -> Disk {
-        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())));
+        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())), self.snapshots.1.clone());
         Disk { incarnation: self.incarnation, log: self.log.copy(), snapshots }
     }
 }
