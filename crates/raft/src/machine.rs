@@ -3,7 +3,7 @@
 use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
-    keeper::{Builder, Keeper, SnapshotBlocks, state_of},
+    keeper::{Builder, Keeper, SnapshotData},
     log_bytes::LogBytes,
     metrics::ReplicaMetrics,
     rank::weight,
@@ -140,9 +140,9 @@ impl<RT: AsyncRuntime> Shared<RT> {
     }
 
     /// A snapshot is on the disk.
-    pub(crate) fn note_snapshot(&self, index: Option<u64>, bytes: usize) {
+    pub(crate) fn note_snapshot(&self, index: Option<u64>, bytes: u64) {
         let publish = self.publish_newest.lock().unwrap_or_else(PoisonError::into_inner);
-        publish.send_if_different(Newest { index, bytes: bytes as u64 });
+        publish.send_if_different(Newest { index, bytes });
     }
 
     /// What the log weighs.
@@ -184,11 +184,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
         failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, bytes, meta) = match keeper.load::<RT>().await? {
-            Some(snapshot) => (state_of(&snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
+            Some(snapshot) => (keeper.state(&snapshot.snapshot).await?, snapshot.snapshot.bytes(), snapshot.meta),
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
         *keeper.newest.lock().await = meta.last_log_id;
-        let newest = Newest { index: meta.last_log_id.map(|id| id.index), bytes: bytes as u64 };
+        let newest = Newest { index: meta.last_log_id.map(|id| id.index), bytes };
         let shared = Shared::new(state, newest, log_kept_bytes, defects);
         audience.replaced(&shared.read());
         Ok(Machine {
@@ -300,7 +300,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
 }
 
 impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
-    type SnapshotData = SnapshotBlocks;
+    type SnapshotData = SnapshotData;
     type SnapshotBuilder = Builder<RT>;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, Members)> {
@@ -349,19 +349,25 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
-        Some(self.builder())
+        let builder = self.builder();
+        let bytes = builder.state.snapshot_bytes();
+        if !self.keeper.store.has_room_for(bytes) {
+            tracing::warn!(bytes, "there is no room on the disk for a snapshot: the log grows until there is");
+            return None;
+        }
+        Some(builder)
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder<RT> {
         self.builder()
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotBlocks) -> io::Result<()> {
+    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotData) -> io::Result<()> {
         failpoint!(RaftInstallBegin, RT)?;
-        let blocks = snapshot.clone();
-        let state = aside(&*self.keeper.store, move || state_of(&blocks)).await??;
-        // Saved first: the log behind it is purged as soon as this returns.
-        self.keeper.save::<RT>(meta, &snapshot).await?;
+        let snapshot = self.keeper.stored(snapshot).await?;
+        let state = self.keeper.state(&snapshot).await?;
+        // Kept first: the log behind it is purged as soon as this returns.
+        self.keeper.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
             let mut current = self.shared.write();
@@ -383,8 +389,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         failpoint!(RaftInstallDone, RT)
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotBlocks>>> {
-        self.keeper.load::<RT>().await
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotData>>> {
+        let newest = self.keeper.load::<RT>().await?;
+        Ok(newest.map(|newest| openraft::Snapshot { meta: newest.meta, snapshot: SnapshotData::Stored(newest.snapshot) }))
     }
 }
 

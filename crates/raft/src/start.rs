@@ -100,8 +100,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
-        let machine =
-            Machine::<RT>::load(snapshots, audience, defects, config.log_kept_bytes).await.map_err(StartError::Snapshot)?;
+        let machine = Machine::<RT>::load(snapshots.clone(), audience, defects, config.log_kept_bytes)
+            .await
+            .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
         // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
         let loaded = *shared.progress().borrow_watched();
@@ -124,6 +125,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             raft,
             shared,
             peer,
+            snapshots,
             proposals,
             barriers,
             attendant: OnceLock::new(),

@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
 
-/// How large a block grows before the next is begun.
-const BLOCK_BYTES: usize = 512 * 1024;
+/// How large a block grows, in bytes, before the next is begun.
+pub const BLOCK_BYTES: usize = 512 * 1024;
 
 /// About what an item needs besides its value: enough to size blocks by.
 const ITEM_BYTES: usize = 256;
@@ -167,6 +167,13 @@ impl State {
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
+    /// About how many bytes its snapshot has, rather more than less where its texts are short.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.memory.len();
+        items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
+    }
+
     /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
     pub fn snapshot_blocks(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         let header = Item::Header(Header {
@@ -206,13 +213,14 @@ impl State {
         })
     }
 
-    /// Reads a state from its blocks, and makes its caches again.
-    pub fn from_snapshot_blocks<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Result<State, SnapshotError> {
+    /// Reads a state from its blocks, and makes its caches again. Each block is dropped before the next is asked for.
+    pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
         let mut state = State { tree: Tree::empty(), ..State::new() };
         let mut header: Option<Header> = None;
         for (block, bytes) in blocks.enumerate() {
-            let items: Vec<Item> =
-                fairhold_codec::decode(SNAPSHOT_FORMAT, bytes).map_err(|source| SnapshotError::Block { block, source })?;
+            let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
+                .map_err(|source| SnapshotError::Block { block, source })?;
+            drop(bytes);
             for item in items {
                 match (item, header.is_some()) {
                     (Item::Header(found), false) => header = Some(found),

@@ -15,7 +15,7 @@ use fairhold_raft::{
     defect::NoDefectBook,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{Introduction, Lane, Refusal},
-    snapshot::{SnapshotImage, SnapshotStore},
+    snapshot::{ImageStore, SnapshotImage},
 };
 use fairhold_state::{
     State,
@@ -65,7 +65,7 @@ impl MemorySnapshots {
     }
 }
 
-impl SnapshotStore for MemorySnapshots {
+impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
         let bytes = image.blocks.iter().map(Bytes::len).sum();
         *self.0.lock().unwrap() = Some(image);
