@@ -8,6 +8,7 @@ mod again;
 mod error;
 mod files;
 mod host;
+mod memory;
 mod parent;
 mod parts;
 mod process;

@@ -12,12 +12,7 @@ mod stored;
 
 pub use layout::{Damage, SNAPSHOT_FILE_FORMAT, bytes_of, parse};
 
-use crate::{
-    aside::Aside,
-    durable,
-    fault::Faults,
-    room::{START_ROOM_BYTES, free_bytes},
-};
+use crate::{aside::Aside, durable, fault::Faults};
 use bytes::Bytes;
 use draft::Draft;
 use fairhold_raft::snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot};
@@ -74,6 +69,12 @@ impl SnapshotFiles {
         Ok(SnapshotFiles { directory: Arc::new(Directory { path, aside, faults, drafts, open }) })
     }
 
+    /// From now on this is called on the thread that makes and reads snapshots whenever it has been without work for a moment: what
+    /// it had allocated is free then. The first one stays.
+    pub fn when_idle(&self, idle: fn()) {
+        self.directory.aside.when_idle(idle);
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         Ok(self.directory.numbers()?.is_empty())
@@ -83,11 +84,6 @@ impl SnapshotFiles {
 impl SnapshotStore for SnapshotFiles {
     fn draft(&self, meta: Bytes) -> Box<dyn SnapshotDraft> {
         Box::new(Draft::new(Arc::clone(&self.directory), meta))
-    }
-
-    fn has_room_for(&self, bytes: u64) -> bool {
-        // What cannot be looked at is not guessed: a write that fails says it all.
-        free_bytes(&self.directory.path).map_or(true, |free| free >= bytes.saturating_add(START_ROOM_BYTES))
     }
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {

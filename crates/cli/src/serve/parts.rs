@@ -1,6 +1,6 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, process, room};
+use super::{ServeError, admin_token, again, host, memory, process, room};
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, ClusterHeader, Exposition, Listener, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
@@ -127,6 +127,7 @@ impl Core {
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
         let Storage { data_dir, log, snapshots, faults } = storage;
+        snapshots.when_idle(memory::give_back);
         let members = config
             .members
             .iter()
