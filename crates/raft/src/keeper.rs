@@ -2,7 +2,7 @@
 
 use crate::{
     aliases::{LogId, Members},
-    machine::Shared,
+    shared::{Progress, Shared},
     snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside},
     types::Types,
 };
@@ -111,14 +111,15 @@ impl Keeper {
         }
     }
 
-    /// The state of a snapshot. Each of its blocks is gone before the next is read.
+    /// The state of a snapshot.
     pub(crate) async fn state(&self, snapshot: &Arc<dyn StoredSnapshot>) -> io::Result<State> {
         let snapshot = Arc::clone(snapshot);
         aside(&*self.store, move || state_of(&*snapshot)).await?
     }
 }
 
-fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
+/// The state of a snapshot. Each of its blocks is gone before the next is read. It blocks.
+pub(crate) fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
     let mut failure = None;
     let blocks = (0..snapshot.blocks()).map_while(|index| snapshot.block(index).map_err(|error| failure = Some(error)).ok());
     let state = State::from_snapshot_blocks(blocks);
@@ -136,6 +137,7 @@ pub(crate) struct Builder<RT: AsyncRuntime> {
     pub(crate) members: Members,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) shared: Arc<Shared<RT>>,
+    pub(crate) made_at: Progress,
 }
 
 impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
@@ -155,7 +157,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         let metrics = &self.shared.metrics;
         metrics.snapshot_build.observe(begun.elapsed());
         metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
-        self.shared.note_snapshot(meta.last_log_id.map(|id| id.index), snapshot.bytes());
+        self.shared.note_snapshot(self.made_at, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })
     }
 }

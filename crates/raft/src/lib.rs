@@ -36,6 +36,7 @@ mod rank;
 mod replica;
 mod round_trips;
 mod service;
+mod shared;
 pub mod snapshot;
 mod snapshot_schedule;
 mod start;

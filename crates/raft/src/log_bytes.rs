@@ -27,8 +27,8 @@ struct Mark {
 }
 
 impl LogBytes {
-    /// After a start with a snapshot. How large the log behind that snapshot is, nobody knows: it counts as full, so that the next
-    /// snapshot frees it.
+    /// After a start with a snapshot. How large the log behind that snapshot is, nobody knows: it counts as full, so that the
+    /// next snapshot frees it.
     pub(crate) fn begin(snapshot: Option<u64>, kept: u64) -> LogBytes {
         let marks = snapshot.map(|index| Mark { index, total: MARK_BYTES.min(kept) });
         LogBytes { kept, total: kept, marks: marks.into_iter().collect() }
@@ -53,7 +53,7 @@ impl LogBytes {
         let covered = self.marks.partition_point(|mark| mark.index <= snapshot);
         let end = self.marks.get(covered.checked_sub(1)?)?.total;
         let excess = self.marks.partition_point(|mark| mark.total + self.kept <= end).min(covered);
-        self.marks.drain(..excess).last().map(|mark| mark.index)
+        self.marks.drain(..excess).next_back().map(|mark| mark.index)
     }
 }
 

@@ -3,10 +3,9 @@
 use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
-    keeper::{Builder, Keeper, SnapshotData},
-    log_bytes::LogBytes,
-    metrics::ReplicaMetrics,
+    keeper::{Builder, Keeper, SnapshotData, state_of},
     rank::weight,
+    shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
     turns::let_others_run,
     types::{Answers, Batch, Types},
@@ -22,15 +21,13 @@ use fairhold_types::{
 use futures_util::{Stream, StreamExt};
 use openraft::{
     AsyncRuntime, EntryPayload, OptionalSend,
-    alias::{SnapshotMetaOf, SnapshotOf, WatchReceiverOf, WatchSenderOf},
-    async_runtime::watch::{WatchReceiver, WatchSender},
+    alias::{SnapshotMetaOf, SnapshotOf},
     storage::{EntryResponder, RaftStateMachine},
-    type_config::TypeConfigExt,
 };
 use std::{
-    fmt, io,
+    io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 /// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
@@ -49,119 +46,6 @@ pub trait Audience: Send + Sync + 'static {
     fn replaced(&self, state: &State);
 }
 
-/// How far this node's state got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The index of the last log entry in it.
-    pub(crate) applied: Option<u64>,
-    /// Its revision.
-    pub(crate) revision: Revision,
-    /// What was applied since the start, refused commands too, as it weighs beside a snapshot.
-    pub(crate) work: u64,
-    /// What a snapshot of it weighs.
-    pub(crate) weight: u64,
-    /// Bytes of the log entries that were applied since the start, about.
-    pub(crate) log_bytes: u64,
-}
-
-/// The newest snapshot that is on the disk.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Newest {
-    /// The index of the last log entry that it covers.
-    pub(crate) index: Option<u64>,
-    /// How large it is.
-    pub(crate) bytes: u64,
-}
-
-/// The state, as the whole node reads it.
-pub(crate) struct Shared<RT: AsyncRuntime> {
-    state: RwLock<State>,
-    // A sender need not be `Sync`.
-    publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
-    progress: WatchReceiverOf<Types<RT>, Progress>,
-    publish_newest: Mutex<WatchSenderOf<Types<RT>, Newest>>,
-    newest: WatchReceiverOf<Types<RT>, Newest>,
-    log_bytes: Mutex<LogBytes>,
-    /// What the whole replica counts.
-    pub(crate) metrics: ReplicaMetrics,
-    /// The commands at which this machine panicked.
-    pub(crate) defects: Defects,
-    /// Why the replica cannot go on, where the state itself is to blame.
-    pub(crate) broken: OnceLock<String>,
-}
-
-impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("progress", &*self.progress.borrow_watched()).finish_non_exhaustive()
-    }
-}
-
-impl<RT: AsyncRuntime> Shared<RT> {
-    fn new(state: State, newest: Newest, log_kept_bytes: u64, defects: Defects) -> Self {
-        let applied = newest.index;
-        let log_bytes = LogBytes::begin(applied, log_kept_bytes);
-        let (revision, weight) = (state.revision(), state.snapshot_weight());
-        let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
-        let (publish, progress) = Types::<RT>::watch_channel(progress);
-        let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
-        defects.begin_after(applied.unwrap_or(0));
-        Shared {
-            state: RwLock::new(state),
-            publish: Mutex::new(publish),
-            progress,
-            publish_newest: Mutex::new(publish_newest),
-            newest,
-            log_bytes: Mutex::new(log_bytes),
-            metrics: ReplicaMetrics::default(),
-            defects,
-            broken: OnceLock::new(),
-        }
-    }
-
-    /// The state for reading. Never keep it across an await.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
-        // Only a panic in the middle of a change poisons the lock, and the node is stopping then: half a change
-        // must not be served.
-        self.state.read().expect("the machine panicked in the middle of a change; the node is stopping")
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().expect("the machine panicked in the middle of a change; the node is stopping")
-    }
-
-    /// A view of how far the state got, to wait on.
-    pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
-        self.progress.clone()
-    }
-
-    /// A view of the newest snapshot, to wait on.
-    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, Newest> {
-        self.newest.clone()
-    }
-
-    /// A snapshot is on the disk.
-    pub(crate) fn note_snapshot(&self, index: Option<u64>, bytes: u64) {
-        let publish = self.publish_newest.lock().unwrap_or_else(PoisonError::into_inner);
-        publish.send_if_different(Newest { index, bytes });
-    }
-
-    /// What the log weighs.
-    pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
-        // Whole after every call.
-        self.log_bytes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The answer of a command at which the machine would panic, and which is not proposed.
-    pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
-        Answer { result: Err(Rejection::Defect { fingerprint }), revision: self.read().revision() }
-    }
-
-    fn publish(&self, progress: Progress) {
-        let publish = self.publish.lock().unwrap_or_else(PoisonError::into_inner);
-        publish.send_if_different(progress);
-    }
-}
-
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
 pub(crate) struct Machine<RT: AsyncRuntime> {
     shared: Arc<Shared<RT>>,
@@ -171,6 +55,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     members: Members,
     /// What was applied since the start.
     work: u64,
+    /// Whether the last snapshot that was due found no room.
+    has_no_room: bool,
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
@@ -184,12 +70,13 @@ impl<RT: AsyncRuntime> Machine<RT> {
         failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, bytes, meta) = match keeper.load::<RT>().await? {
-            Some(snapshot) => (keeper.state(&snapshot.snapshot).await?, snapshot.snapshot.bytes(), snapshot.meta),
+            // Here, and not aside: nothing else is to be done yet to which this would have to give way.
+            Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
         *keeper.newest.lock().await = meta.last_log_id;
-        let newest = Newest { index: meta.last_log_id.map(|id| id.index), bytes };
-        let shared = Shared::new(state, newest, log_kept_bytes, defects);
+        let applied = meta.last_log_id.map(|id| id.index);
+        let shared = Shared::new(state, applied, bytes, log_kept_bytes, defects);
         audience.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
@@ -198,6 +85,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             last_applied: meta.last_log_id,
             members: meta.last_membership,
             work: 0,
+            has_no_room: false,
         })
     }
 
@@ -351,8 +239,11 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
         let builder = self.builder();
         let bytes = builder.state.snapshot_bytes();
-        if !self.keeper.store.has_room_for(bytes) {
-            tracing::warn!(bytes, "there is no room on the disk for a snapshot: the log grows until there is");
+        let had_none = std::mem::replace(&mut self.has_no_room, !self.keeper.store.has_room_for(bytes));
+        if self.has_no_room {
+            if !had_none {
+                tracing::warn!(bytes, "there is no room on the disk for a snapshot: the log grows until there is");
+            }
             return None;
         }
         Some(builder)
@@ -376,13 +267,13 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             replaced
         };
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
-        self.shared.note_snapshot(meta.last_log_id.map(|id| id.index), snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
+        self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
         // Freeing a large state takes a while, for which nobody has to wait.
         let freed = self.keeper.store.aside(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));
@@ -403,6 +294,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             members: self.members.clone(),
             keeper: self.keeper.clone(),
             shared: self.shared.clone(),
+            made_at: self.shared.now(),
         }
     }
 }

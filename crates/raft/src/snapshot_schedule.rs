@@ -5,11 +5,14 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     error::{NotProposed, ProposeError, UnknownReason},
-    machine::Progress,
+    shared::{Newest, Progress},
 };
 use fairhold_state::snapshot::ITEM_WEIGHT;
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How long a snapshot that was asked for may not be there before it is asked for again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// How much is enough for a snapshot, at least.
 #[derive(Debug, Clone, Copy)]
@@ -23,29 +26,33 @@ impl Schedule {
         Schedule { every: config.snapshot_every, every_bytes: config.snapshot_every_bytes }
     }
 
-    /// Whether enough was applied since the last snapshot, which has so many bytes. A state that has shrunk costs less to write than
-    /// the last snapshot did.
-    fn is_due(self, last: &Progress, last_bytes: u64, now: &Progress) -> bool {
-        let enough = self.every.saturating_mul(ITEM_WEIGHT).max(last.weight.min(now.weight));
-        let enough_bytes = self.every_bytes.max(last_bytes);
-        now.work - last.work >= enough || now.log_bytes - last.log_bytes >= enough_bytes
+    /// Whether enough was applied since the newest snapshot was made. A state that has shrunk costs less to write than that did.
+    fn is_due(self, newest: &Newest, now: &Progress) -> bool {
+        let then = &newest.made_at;
+        let enough = self.every.saturating_mul(ITEM_WEIGHT).max(then.weight.min(now.weight));
+        let enough_bytes = self.every_bytes.max(newest.bytes);
+        now.work - then.work >= enough || now.log_bytes - then.log_bytes >= enough_bytes
     }
 }
 
 /// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as the state
-/// has items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many, and
-/// so does what it removes. So the log stays bounded, and a large state costs at most about one item written for each that is
+/// has items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many,
+/// and so does what it removes. So the log stays bounded, and a large state costs at most about one item written for each that is
 /// changed, and one byte for each byte of the log.
-pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule, loaded: Progress) {
-    let (mut last, newest) = (loaded, core.shared.newest());
+pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule) {
+    let mut snapshots = core.shared.newest();
     loop {
-        let due = |now: &Progress| schedule.is_due(&last, newest.borrow_watched().bytes, now);
-        if core.progressed(due).await.is_none() {
+        // What the log holds behind the snapshot of a start is applied again, and counts towards the next one.
+        let newest = *snapshots.borrow_and_update();
+        if core.progressed(|now| schedule.is_due(&newest, now)).await.is_none() {
             return;
         }
-        last = *core.shared.progress().borrow_watched();
         if let Err(error) = core.raft.trigger().snapshot().await {
             tracing::debug!(%error, "raft stops, no snapshot is taken");
+            return;
+        }
+        // Nothing comes of it where one is being built already, or where the disk has no room for it.
+        if let Ok(Err(_)) = RT::timeout(ASK_AGAIN_AFTER, snapshots.changed()).await {
             return;
         }
     }
@@ -104,26 +111,30 @@ mod tests {
         Progress { weight: items * ITEM_WEIGHT, work: work * ITEM_WEIGHT, log_bytes, ..Progress::default() }
     }
 
+    fn snapshot(bytes: u64, made_at: Progress) -> Newest {
+        Newest { index: Some(7), bytes, made_at }
+    }
+
     #[test]
     fn a_snapshot_is_due_after_as_many_commands_as_the_state_has_items() {
-        let last = progress(100, 0, 0);
-        assert!(!SCHEDULE.is_due(&last, 0, &progress(150, 99, 0)));
-        assert!(SCHEDULE.is_due(&last, 0, &progress(150, 100, 0)));
-        assert!(!SCHEDULE.is_due(&progress(0, 0, 0), 0, &progress(5, 9, 0)));
-        assert!(SCHEDULE.is_due(&progress(0, 0, 0), 0, &progress(5, 10, 0)));
+        let last = snapshot(0, progress(100, 50, 0));
+        assert!(!SCHEDULE.is_due(&last, &progress(150, 149, 0)));
+        assert!(SCHEDULE.is_due(&last, &progress(150, 150, 0)));
+        assert!(!SCHEDULE.is_due(&Newest::default(), &progress(5, 9, 0)));
+        assert!(SCHEDULE.is_due(&Newest::default(), &progress(5, 10, 0)));
     }
 
     #[test]
     fn a_state_that_has_shrunk_does_not_wait_for_as_much_as_it_once_was() {
-        assert!(SCHEDULE.is_due(&progress(100_000, 0, 0), 0, &progress(10, 10, 0)));
+        assert!(SCHEDULE.is_due(&snapshot(0, progress(100_000, 0, 0)), &progress(10, 10, 0)));
     }
 
     #[test]
     fn a_snapshot_is_due_after_as_many_bytes_of_the_log_as_it_has() {
         let last = progress(0, 0, 500);
-        assert!(!SCHEDULE.is_due(&last, 0, &progress(0, 9, 1_499)));
-        assert!(SCHEDULE.is_due(&last, 0, &progress(0, 9, 1_500)));
-        assert!(!SCHEDULE.is_due(&last, 2_000, &progress(0, 9, 2_499)));
-        assert!(SCHEDULE.is_due(&last, 2_000, &progress(0, 9, 2_500)));
+        assert!(!SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_499)));
+        assert!(SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_500)));
+        assert!(!SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_499)));
+        assert!(SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_500)));
     }
 }

@@ -24,11 +24,7 @@ use crate::{
 };
 use fairhold_types::{NodeId, failpoint};
 use openraft::{
-    AsyncRuntime,
-    async_runtime::watch::{WatchReceiver, WatchSender},
-    raft::Raft,
-    storage::RaftLogStorage,
-    type_config::TypeConfigExt,
+    AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
 use std::{
     io,
@@ -104,8 +100,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
             .await
             .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
-        // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
-        let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
         let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
@@ -147,7 +141,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
         drop(RT::spawn(log_leaders(core.clone())));
         drop(RT::spawn(metrics::count_elections(core.clone())));
-        drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(&config), loaded)));
+        drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(&config))));
         drop(RT::spawn(purge_log(core.clone())));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);

@@ -4,6 +4,8 @@ use super::{Cluster, after};
 use fairhold_raft::ReplicaConfig;
 use fairhold_state::command::{Command, Lifetime, Operation, Transact};
 use fairhold_types::{Path, time::WallMillis};
+use openraft::AsyncRuntime;
+use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 
 const VALUE_BYTES: usize = 64 * 1024;
@@ -31,7 +33,7 @@ async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
     for _ in 0..200 {
         cluster.node(leader).propose(put("/one", VALUE_BYTES), soon).await.unwrap().result.unwrap();
     }
-    let purged = tokio::time::timeout(Duration::from_secs(10), async {
+    let purged = TokioRuntime::timeout(Duration::from_secs(10), async {
         for disk in cluster.disks.values() {
             disk.log.purged(150).await;
         }
@@ -49,7 +51,7 @@ async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
     }
     let snapshot = cluster.node(restarted).status().snapshot.unwrap();
     let wanted = before.min(snapshot) - 10;
-    let purged = tokio::time::timeout(Duration::from_secs(10), cluster.disks[&restarted].log.purged(wanted)).await;
+    let purged = TokioRuntime::timeout(Duration::from_secs(10), cluster.disks[&restarted].log.purged(wanted)).await;
     assert!(purged.is_ok(), "what was left from before the start through {wanted} is still there");
 }
 
@@ -72,10 +74,28 @@ async fn who_deletes_large_values_gets_the_disk_back() {
     for number in 0..10 {
         node.propose(delete(&format!("/large/{number}")), soon).await.unwrap().result.unwrap();
     }
-    let smaller = tokio::time::timeout(Duration::from_secs(10), cluster.disks[&1].snapshots.until(|bytes| bytes < 1024 * 1024));
+    let smaller = TokioRuntime::timeout(Duration::from_secs(10), cluster.disks[&1].snapshots.until(|bytes| bytes < 1024 * 1024));
     assert!(
         smaller.await.is_ok(),
         "ten commands removed 10 MiB, and the snapshot still has {}",
         cluster.disks[&1].snapshots.bytes()
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() {
+    let cluster = Cluster::form(1, 40).await;
+    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(30)));
+    snapshots.hold(true);
+    for number in 0..10 {
+        node.propose(put(&format!("/large/{number}"), 1024 * 1024), soon).await.unwrap().result.unwrap();
+    }
+    for number in 0..10 {
+        node.propose(delete(&format!("/large/{number}")), soon).await.unwrap().result.unwrap();
+    }
+    snapshots.hold(false);
+    snapshots.until(|bytes| bytes > 0).await;
+    let smaller = TokioRuntime::timeout(Duration::from_secs(10), snapshots.until(|bytes| bytes < 1024 * 1024));
+    assert!(smaller.await.is_ok(), "nothing is left, and the snapshot still has {} bytes", snapshots.bytes());
+}
+

@@ -50,13 +50,18 @@ fn after(duration: Duration) -> Instant {
     <Instant as openraft::Instant>::now() + duration
 }
 
-/// The newest snapshot, and how many bytes it has.
+/// The newest snapshot, how many bytes it has, and whether those that are saved wait for now.
 #[derive(Clone, Default)]
-struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>, tokio::sync::watch::Sender<usize>);
+struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>, tokio::sync::watch::Sender<usize>, tokio::sync::watch::Sender<bool>);
 
 impl MemorySnapshots {
     fn bytes(&self) -> usize {
         *self.1.borrow()
+    }
+
+    /// Whether snapshots that are saved wait from now on.
+    fn hold(&self, held: bool) {
+        self.2.send_replace(held);
     }
 
     /// Waits until it has so many bytes.
@@ -67,10 +72,15 @@ impl MemorySnapshots {
 
 impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let bytes = image.blocks.iter().map(Bytes::len).sum();
-        *self.0.lock().unwrap() = Some(image);
-        self.1.send_replace(bytes);
-        async { Ok(()) }.boxed()
+        let (kept, held) = (self.clone(), self.2.clone());
+        async move {
+            held.subscribe().wait_for(|held| !held).await.unwrap();
+            let bytes = image.blocks.iter().map(Bytes::len).sum();
+            *kept.0.lock().unwrap() = Some(image);
+            kept.1.send_replace(bytes);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
@@ -112,7 +122,11 @@ impl Disk {
 
     /// Another one with what is on this one now.
     fn copy(&self) -> Disk {
-        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())), self.snapshots.1.clone());
+        let snapshots = MemorySnapshots(
+            Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())),
+            self.snapshots.1.clone(),
+            self.snapshots.2.clone(),
+        );
         Disk { incarnation: self.incarnation, log: self.log.copy(), snapshots }
     }
 }
