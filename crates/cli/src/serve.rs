@@ -5,6 +5,7 @@
 
 mod admin_token;
 mod again;
+mod allocator;
 mod error;
 mod files;
 mod guard;

@@ -8,6 +8,11 @@ use std::{collections::BTreeMap, time::Duration};
 const SNAPSHOT_EVERY: u64 = 10_000;
 /// Entries kept behind a snapshot: a follower that was away for a moment is sent these, not a whole snapshot.
 const LOG_KEPT: u64 = 1_000;
+/// Bytes of entries kept behind a snapshot, about: a thousand entries can have more than a gigabyte.
+const LOG_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes of entries between two snapshots, at most, unless the state is larger: commands of long texts fill the log before there
+/// are enough of them.
+const SNAPSHOT_EVERY_BYTES: u64 = 64 * 1024 * 1024;
 /// Entries purged at once, at least; never more than lie between two snapshots. Each purge is a write to the disk.
 const PURGE_BATCH: u64 = 512;
 /// Entries of one append request. An entry can have over a megabyte: what is too large is split, but should seldom have to be.
@@ -42,8 +47,12 @@ pub struct ReplicaConfig {
     pub heartbeat_ms: u64,
     /// Commands between two snapshots, at least; more where the state is larger than that, so that it is not written too often.
     pub snapshot_every: u64,
+    /// The same in bytes of log entries, at most; more where the last snapshot was larger than that.
+    pub snapshot_every_bytes: u64,
     /// Entries kept behind a snapshot.
     pub log_kept: u64,
+    /// Bytes of entries kept behind a snapshot, accurate to about a MiB.
+    pub log_kept_bytes: u64,
 }
 
 impl ReplicaConfig {
@@ -58,7 +67,9 @@ impl ReplicaConfig {
             election_timeout_ms: (150, 300),
             heartbeat_ms: 50,
             snapshot_every: SNAPSHOT_EVERY,
+            snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
             log_kept: LOG_KEPT,
+            log_kept_bytes: LOG_KEPT_BYTES,
         }
     }
 
@@ -75,8 +86,9 @@ impl ReplicaConfig {
             election_timeout_max,
             heartbeat_interval: self.heartbeat_ms,
             max_payload_entries: APPEND_ENTRIES_MAX,
-            // Entries hold any number of commands, so openraft cannot know when it is time: `snapshots` counts commands.
+            // Entries hold any number of commands of any size, so openraft cannot know when it is time: `snapshot_schedule` does.
             snapshot_policy: SnapshotPolicy::Never,
+            // What is too large of these, `snapshot_schedule` has purged.
             max_in_snapshot_log_to_keep: self.log_kept,
             purge_batch_size: PURGE_BATCH.min(self.snapshot_every),
             // Above the snapshot interval: else a follower could be behind a snapshot again as soon as it has got it.

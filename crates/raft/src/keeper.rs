@@ -2,93 +2,168 @@
 
 use crate::{
     aliases::{LogId, Members},
-    metrics::ReplicaMetrics,
-    snapshot::{SnapshotImage, SnapshotStore, aside},
+    shared::{Progress, Shared},
+    snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside},
     types::Types,
 };
 use bytes::Bytes;
-use fairhold_state::State;
+use fairhold_state::{State, snapshot::SnapshotError};
 use fairhold_types::failpoint;
 use openraft::{
     AsyncRuntime, Instant, RaftSnapshotBuilder,
     alias::{SnapshotMetaOf, SnapshotOf},
 };
-use std::{io, sync::Arc};
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The version byte of a snapshot's header: the last log entry and the membership that it covers.
 const SNAPSHOT_HEADER_FORMAT: u8 = 1;
-/// The state in blocks, in memory, as it goes to and comes from a peer.
-#[derive(Debug, Clone)]
-pub(crate) struct SnapshotBlocks(pub(crate) Vec<Bytes>);
 
-impl SnapshotBlocks {
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+/// A snapshot on its way through openraft.
+#[derive(Clone)]
+pub(crate) enum SnapshotData {
+    /// It is on the disk.
+    Stored(Arc<dyn StoredSnapshot>),
+    /// All of it has come from the leader.
+    Arrived(Arc<Arriving>),
+}
+
+impl fmt::Debug for SnapshotData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SnapshotData::Stored(_) => "Stored",
+            SnapshotData::Arrived(_) => "Arrived",
+        })
     }
 }
 
-/// Saves snapshots, and never an older one over a newer one: one may be built while another is installed.
+/// A snapshot whose blocks are written as they come. Its first error is kept for the end: then it ends the node.
+pub(crate) struct Arriving(Mutex<io::Result<Box<dyn SnapshotDraft>>>);
+
+impl Arriving {
+    pub(crate) fn new(draft: Box<dyn SnapshotDraft>) -> Arriving {
+        Arriving(Mutex::new(Ok(draft)))
+    }
+
+    /// Writes the next block. To be called aside.
+    pub(crate) fn write(&self, block: &[u8]) {
+        let mut draft = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(whole_so_far) = &mut *draft
+            && let Err(error) = whole_so_far.write(block)
+        {
+            *draft = Err(error);
+        }
+    }
+
+    /// Makes all of it durable. To be called aside.
+    fn finish(&self) -> io::Result<Arc<dyn StoredSnapshot>> {
+        let mut draft = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *draft, Err(io::Error::other("the snapshot was taken before")))?.finish()
+    }
+}
+
+/// Keeps snapshots, and never an older one over a newer one: one may be built while another is installed.
 pub(crate) struct Keeper {
     pub(crate) store: Arc<dyn SnapshotStore>,
     pub(crate) newest: tokio::sync::Mutex<Option<LogId>>,
 }
 
+/// The header of a snapshot that covers this.
+pub(crate) fn header<RT: AsyncRuntime>(meta: &SnapshotMetaOf<Types<RT>>) -> io::Result<Bytes> {
+    fairhold_codec::encode(SNAPSHOT_HEADER_FORMAT, meta).map(Bytes::from).map_err(io::Error::other)
+}
+
+/// What a header says.
+pub(crate) fn covered<RT: AsyncRuntime>(header: &[u8]) -> io::Result<SnapshotMetaOf<Types<RT>>> {
+    fairhold_codec::decode(SNAPSHOT_HEADER_FORMAT, header)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's header: {error}")))
+}
+
 impl Keeper {
-    pub(crate) async fn save<RT: AsyncRuntime>(
+    pub(crate) async fn keep<RT: AsyncRuntime>(
         &self,
         meta: &SnapshotMetaOf<Types<RT>>,
-        blocks: &SnapshotBlocks,
+        snapshot: &Arc<dyn StoredSnapshot>,
     ) -> io::Result<()> {
-        let header = fairhold_codec::encode(SNAPSHOT_HEADER_FORMAT, meta).map_err(io::Error::other)?;
         let mut newest = self.newest.lock().await;
         if *newest > meta.last_log_id {
             return Ok(());
         }
-        self.store.save(SnapshotImage { meta: Bytes::from(header), blocks: blocks.0.clone() }).await?;
+        Arc::clone(snapshot).keep().await?;
         *newest = meta.last_log_id;
         Ok(())
     }
 
-    pub(crate) async fn load<RT: AsyncRuntime>(&self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotBlocks>>> {
-        let Some(image) = self.store.load().await? else {
+    pub(crate) async fn load<RT: AsyncRuntime>(&self) -> io::Result<Option<SnapshotOf<Types<RT>, Arc<dyn StoredSnapshot>>>> {
+        let Some(snapshot) = self.store.newest().await? else {
             return Ok(None);
         };
-        let meta = fairhold_codec::decode(SNAPSHOT_HEADER_FORMAT, &image.meta)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's header: {error}")))?;
-        Ok(Some(openraft::Snapshot { meta, snapshot: SnapshotBlocks(image.blocks) }))
+        Ok(Some(openraft::Snapshot { meta: covered::<RT>(&snapshot.meta())?, snapshot }))
+    }
+
+    /// The snapshot that openraft hands over, on the disk.
+    pub(crate) async fn stored(&self, data: SnapshotData) -> io::Result<Arc<dyn StoredSnapshot>> {
+        match data {
+            SnapshotData::Stored(stored) => Ok(stored),
+            SnapshotData::Arrived(arrived) => aside(&*self.store, move || arrived.finish()).await?,
+        }
+    }
+
+    /// The state of a snapshot.
+    pub(crate) async fn state(&self, snapshot: &Arc<dyn StoredSnapshot>) -> io::Result<State> {
+        let snapshot = Arc::clone(snapshot);
+        aside(&*self.store, move || state_of(&*snapshot)).await?
     }
 }
 
-pub(crate) fn state_of(blocks: &SnapshotBlocks) -> io::Result<State> {
-    State::from_snapshot_blocks(blocks.0.iter().map(AsRef::as_ref))
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}")))
+/// The state of a snapshot. Each of its blocks is gone before the next is read. It blocks.
+pub(crate) fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
+    let mut failure = None;
+    let blocks = (0..snapshot.blocks()).map_while(|index| snapshot.block(index).map_err(|error| failure = Some(error)).ok());
+    let state = State::from_snapshot_blocks(blocks);
+    match failure {
+        Some(error) => Err(error),
+        None => state
+            .map_err(|error: SnapshotError| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's state: {error}"))),
+    }
 }
 
 /// Writes one snapshot beside `apply`, from a cheap copy of the state.
-pub(crate) struct Builder {
+pub(crate) struct Builder<RT: AsyncRuntime> {
     pub(crate) state: State,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) members: Members,
     pub(crate) keeper: Arc<Keeper>,
-    pub(crate) metrics: ReplicaMetrics,
+    pub(crate) shared: Arc<Shared<RT>>,
+    pub(crate) made_at: Progress,
 }
 
-impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder {
-    type SnapshotData = SnapshotBlocks;
+impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
+    type SnapshotData = SnapshotData;
 
-    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotBlocks>> {
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotData>> {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let begun = RT::Instant::now();
         // It is freed there too: what was changed meanwhile is its own by now.
         let state = std::mem::take(&mut self.state);
-        let blocks = aside(&*self.keeper.store, move || state.snapshot_blocks().map(Bytes::from).collect()).await?;
-        let snapshot = SnapshotBlocks(blocks);
+        let draft = self.keeper.store.draft(header::<RT>(&meta)?);
+        let snapshot = aside(&*self.keeper.store, move || write(draft, state)).await??;
         failpoint!(RaftSnapshotSave, RT)?;
-        self.keeper.save::<RT>(&meta, &snapshot).await?;
+        self.keeper.keep::<RT>(&meta, &snapshot).await?;
         failpoint!(RaftSnapshotSaved, RT)?;
-        self.metrics.snapshot_build.observe(begun.elapsed());
-        self.metrics.note_snapshot(&self.metrics.snapshots_built, snapshot.bytes());
-        Ok(openraft::Snapshot { meta, snapshot })
+        let metrics = &self.shared.metrics;
+        metrics.snapshot_build.observe(begun.elapsed());
+        metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
+        self.shared.note_snapshot(self.made_at, snapshot.bytes());
+        Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })
     }
+}
+
+/// Each block is on its way to the disk before the next is made.
+fn write(mut draft: Box<dyn SnapshotDraft>, state: State) -> io::Result<Arc<dyn StoredSnapshot>> {
+    state.snapshot_blocks().try_for_each(|block| draft.write(&block))?;
+    draft.finish()
 }

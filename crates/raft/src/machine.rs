@@ -3,8 +3,9 @@
 use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
-    keeper::{Builder, Keeper, SnapshotBlocks, state_of},
-    metrics::ReplicaMetrics,
+    keeper::{Builder, Keeper, SnapshotData, state_of},
+    rank::weight,
+    shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
     turns::let_others_run,
     types::{Answers, Batch, Types},
@@ -20,15 +21,13 @@ use fairhold_types::{
 use futures_util::{Stream, StreamExt};
 use openraft::{
     AsyncRuntime, EntryPayload, OptionalSend,
-    alias::{SnapshotMetaOf, SnapshotOf, WatchReceiverOf, WatchSenderOf},
-    async_runtime::watch::{WatchReceiver, WatchSender},
+    alias::{SnapshotMetaOf, SnapshotOf},
     storage::{EntryResponder, RaftStateMachine},
-    type_config::TypeConfigExt,
 };
 use std::{
-    fmt, io,
+    io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
 /// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
@@ -47,90 +46,6 @@ pub trait Audience: Send + Sync + 'static {
     fn replaced(&self, state: &State);
 }
 
-/// How far this node's state got.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The index of the last log entry in it.
-    pub(crate) applied: Option<u64>,
-    /// Its revision.
-    pub(crate) revision: Revision,
-    /// What was applied since the start, refused commands too, as it counts beside the items of a snapshot.
-    pub(crate) work: u64,
-    /// About how many items a snapshot of it has.
-    pub(crate) items: u64,
-}
-
-/// The state, as the whole node reads it.
-pub(crate) struct Shared<RT: AsyncRuntime> {
-    state: RwLock<State>,
-    // A sender need not be `Sync`.
-    publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
-    progress: WatchReceiverOf<Types<RT>, Progress>,
-    /// What the whole replica counts.
-    pub(crate) metrics: ReplicaMetrics,
-    /// The commands at which this machine panicked.
-    pub(crate) defects: Defects,
-    /// Why the replica cannot go on, where the state itself is to blame.
-    pub(crate) broken: OnceLock<String>,
-}
-
-impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("progress", &*self.progress.borrow_watched()).finish_non_exhaustive()
-    }
-}
-
-impl<RT: AsyncRuntime> Shared<RT> {
-    fn new(state: State, applied: Option<u64>, defects: Defects) -> Self {
-        let (publish, progress) =
-            Types::<RT>::watch_channel(Progress { applied, revision: state.revision(), work: 0, items: items(&state) });
-        defects.begin_after(applied.unwrap_or(0));
-        Shared {
-            state: RwLock::new(state),
-            publish: Mutex::new(publish),
-            progress,
-            metrics: ReplicaMetrics::default(),
-            defects,
-            broken: OnceLock::new(),
-        }
-    }
-
-    /// The state for reading. Never keep it across an await.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
-        // Only a panic in the middle of a change poisons the lock, and the node is stopping then: half a change
-        // must not be served.
-        self.state.read().expect("the machine panicked in the middle of a change; the node is stopping")
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().expect("the machine panicked in the middle of a change; the node is stopping")
-    }
-
-    /// A view of how far the state got, to wait on.
-    pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
-        self.progress.clone()
-    }
-
-    /// The answer of a command at which the machine would panic, and which is not proposed.
-    pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
-        self.refused(Rejection::Defect { fingerprint })
-    }
-
-    /// The answer of a command that is not proposed, for the same reason on every node.
-    pub(crate) fn refused(&self, rejection: Rejection) -> Answer {
-        Answer { result: Err(rejection), revision: self.read().revision() }
-    }
-
-    fn publish(&self, progress: Progress) {
-        let publish = self.publish.lock().unwrap_or_else(PoisonError::into_inner);
-        publish.send_if_different(progress);
-    }
-}
-
-fn items(state: &State) -> u64 {
-    state.snapshot_items() as u64
-}
-
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
 pub(crate) struct Machine<RT: AsyncRuntime> {
     shared: Arc<Shared<RT>>,
@@ -140,6 +55,8 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     members: Members,
     /// What was applied since the start.
     work: u64,
+    /// Whether the last snapshot that was due found no room.
+    has_no_room: bool,
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
@@ -148,15 +65,18 @@ impl<RT: AsyncRuntime> Machine<RT> {
         snapshots: Arc<dyn SnapshotStore>,
         audience: Arc<dyn Audience>,
         defects: Defects,
+        log_kept_bytes: u64,
     ) -> io::Result<Machine<RT>> {
         failpoint!(RaftStartLoad, RT)?;
         let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
-        let (state, meta) = match keeper.load::<RT>().await? {
-            Some(snapshot) => (state_of(&snapshot.snapshot)?, snapshot.meta),
-            None => (State::default(), SnapshotMetaOf::<Types<RT>>::default()),
+        let (state, bytes, meta) = match keeper.load::<RT>().await? {
+            // Here, and not aside: nothing else is to be done yet to which this would have to give way.
+            Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
+            None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
         *keeper.newest.lock().await = meta.last_log_id;
-        let shared = Shared::new(state, meta.last_log_id.map(|id| id.index), defects);
+        let applied = meta.last_log_id.map(|id| id.index);
+        let shared = Shared::new(state, applied, bytes, log_kept_bytes, defects);
         audience.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
@@ -165,6 +85,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             last_applied: meta.last_log_id,
             members: meta.last_membership,
             work: 0,
+            has_no_room: false,
         })
     }
 
@@ -257,17 +178,18 @@ impl<RT: AsyncRuntime> Machine<RT> {
 
     fn advance(&mut self, log_id: LogId) {
         self.last_applied = Some(log_id);
-        let (revision, items) = {
+        let (revision, weight) = {
             let state = self.shared.read();
-            (state.revision(), items(&state))
+            (state.revision(), state.snapshot_weight())
         };
-        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, items });
+        let log_bytes = self.shared.log_bytes().total();
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
     }
 }
 
 impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
-    type SnapshotData = SnapshotBlocks;
-    type SnapshotBuilder = Builder;
+    type SnapshotData = SnapshotData;
+    type SnapshotBuilder = Builder<RT>;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, Members)> {
         Ok((self.last_applied, self.members.clone()))
@@ -290,8 +212,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
                         batch.0.reverse();
                     }
-                    self.work += batch.0.iter().map(Command::snapshot_items).sum::<usize>() as u64;
-                    self.apply_batch(log_id.index, batch).await?
+                    let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
+                    let before = self.shared.read().snapshot_weight();
+                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(weight).sum::<usize>() as u64);
+                    let answers = self.apply_batch(log_id.index, batch).await?;
+                    // What is removed counts as well: a snapshot without it is smaller.
+                    let removed = before.saturating_sub(self.shared.read().snapshot_weight());
+                    self.work += written.max(removed);
+                    answers
                 }
                 EntryPayload::Membership(membership) => {
                     failpoint!(RaftMembersApply, RT)?;
@@ -308,20 +236,29 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         Ok(())
     }
 
-    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder> {
-        Some(self.builder())
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
+        let builder = self.builder();
+        let bytes = builder.state.snapshot_bytes();
+        let had_none = std::mem::replace(&mut self.has_no_room, !self.keeper.store.has_room_for(bytes));
+        if self.has_no_room {
+            if !had_none {
+                tracing::warn!(bytes, "there is no room on the disk for a snapshot: the log grows until there is");
+            }
+            return None;
+        }
+        Some(builder)
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
+    async fn get_snapshot_builder(&mut self) -> Builder<RT> {
         self.builder()
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotBlocks) -> io::Result<()> {
+    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotData) -> io::Result<()> {
         failpoint!(RaftInstallBegin, RT)?;
-        let blocks = snapshot.clone();
-        let state = aside(&*self.keeper.store, move || state_of(&blocks)).await??;
-        // Saved first: the log behind it is purged as soon as this returns.
-        self.keeper.save::<RT>(meta, &snapshot).await?;
+        let snapshot = self.keeper.stored(snapshot).await?;
+        let state = self.keeper.state(&snapshot).await?;
+        // Kept first: the log behind it is purged as soon as this returns.
+        self.keeper.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
             let mut current = self.shared.write();
@@ -336,25 +273,28 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
+        self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
         // Freeing a large state takes a while, for which nobody has to wait.
         let freed = self.keeper.store.aside(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));
         failpoint!(RaftInstallDone, RT)
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotBlocks>>> {
-        self.keeper.load::<RT>().await
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotData>>> {
+        let newest = self.keeper.load::<RT>().await?;
+        Ok(newest.map(|newest| openraft::Snapshot { meta: newest.meta, snapshot: SnapshotData::Stored(newest.snapshot) }))
     }
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
-    fn builder(&self) -> Builder {
+    fn builder(&self) -> Builder<RT> {
         Builder {
             state: self.shared.read().clone(),
             last_applied: self.last_applied,
             members: self.members.clone(),
             keeper: self.keeper.clone(),
-            metrics: self.shared.metrics.clone(),
+            shared: self.shared.clone(),
+            made_at: self.shared.now(),
         }
     }
 }

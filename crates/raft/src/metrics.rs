@@ -89,7 +89,7 @@ impl ReplicaMetrics {
     }
 
     /// Notes a snapshot of that many bytes.
-    pub(crate) fn note_snapshot(&self, count: &Counter, bytes: usize) {
+    pub(crate) fn note_snapshot(&self, count: &Counter, bytes: u64) {
         count.inc();
         self.snapshot_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }

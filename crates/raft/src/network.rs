@@ -6,7 +6,7 @@ use crate::{
     addresses::Addresses,
     aliases::LogId,
     elections::{Ballots, VOTE_LIMIT, grants},
-    keeper::SnapshotBlocks,
+    keeper::SnapshotData,
     lost_entries::Losses,
     peer::{Lane, Peer, PeerError, Target},
     round_trips::RoundTrips,
@@ -147,12 +147,14 @@ impl<RT: AsyncRuntime> Client<RT> {
     async fn send_snapshot(
         &self,
         vote: VoteOf<Types<RT>>,
-        snapshot: SnapshotOf<Types<RT>, SnapshotBlocks>,
+        snapshot: SnapshotOf<Types<RT>, SnapshotData>,
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
-        let blocks = snapshot.snapshot.0;
-        let count = u32::try_from(blocks.len()).map_err(|error| unreadable(&error))?;
+        let SnapshotData::Stored(stored) = snapshot.snapshot else {
+            return Err(unexpected());
+        };
+        let count = stored.blocks();
         let begin = Request::SnapshotBegin(SnapshotBegin {
             vote,
             last_log_id: snapshot.meta.last_log_id,
@@ -160,19 +162,19 @@ impl<RT: AsyncRuntime> Client<RT> {
             blocks: count,
         });
         taken(self.ask(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
-        // `buffered` makes the calls in the order of the blocks, so they arrive in it.
-        let mut sent = stream::iter((0..count).zip(blocks))
-            .map(|(index, block)| {
-                let request = wire::encode(&Request::<RT>::SnapshotBlock { index, block: block.to_vec() });
-                let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
-                async move {
-                    match answer {
-                        Ok(answer) => taken(answer.await?),
-                        Err(error) => Err(unreadable(&error)),
-                    }
-                }
-            })
-            .buffered(SNAPSHOT_BLOCKS_IN_FLIGHT);
+        // Read one after the other; and `buffered` makes the calls in the order of the blocks, so they arrive in it.
+        let read = stream::iter(0..count).then(move |index| {
+            let block = stored.clone().fetch(index);
+            async move { (index, block.await) }
+        });
+        let sent = read.boxed().map(|(index, block)| {
+            let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
+                wire::encode(&Request::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
+            });
+            let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
+            async move { taken(answer?.await?) }
+        });
+        let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
         while let Some(result) = sent.next().await {
             result?;
         }
@@ -186,7 +188,7 @@ impl<RT: AsyncRuntime> Client<RT> {
 }
 
 impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
-    type SnapshotData = SnapshotBlocks;
+    type SnapshotData = SnapshotData;
 
     async fn append_entries(
         &mut self,
@@ -254,7 +256,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
     async fn full_snapshot(
         &mut self,
         vote: VoteOf<Types<RT>>,
-        snapshot: SnapshotOf<Types<RT>, SnapshotBlocks>,
+        snapshot: SnapshotOf<Types<RT>, SnapshotData>,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         option: RPCOption,
     ) -> Result<SnapshotResponse<Types<RT>>, StreamingError<Types<RT>>> {

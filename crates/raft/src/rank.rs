@@ -1,6 +1,6 @@
 //! Which commands go before others while they wait, and how heavy each is.
 
-use fairhold_state::command::{Command, Operation};
+use fairhold_state::command::{Command, Meta, Operation};
 
 /// What a command is counted with, besides the texts and values in it.
 const COMMAND_BYTES: usize = 128;
@@ -45,11 +45,18 @@ pub(crate) fn weight(command: &Command) -> usize {
         operations.map(Operation::weight).sum()
     } else if let Command::Acquire(acquire) = command {
         let value = acquire.value.as_ref().map_or(0, Vec::len);
-        value + acquire.owner.text.len() + acquire.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+        let locks: usize = acquire.wants.iter().map(|want| want.lock.as_str().len()).sum();
+        value + locks + acquire.owner.text.len() + meta_bytes(&acquire.meta)
+    } else if let Command::OpenSession(open) = command {
+        open.name.len() + meta_bytes(&open.meta)
     } else if let Command::Proclaim(order) = command {
         order.value.len()
     } else {
         0
     };
     COMMAND_BYTES + inside
+}
+
+fn meta_bytes(meta: &Meta) -> usize {
+    meta.iter().map(|(key, value)| key.len() + value.len()).sum()
 }

@@ -211,6 +211,10 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
             && let Some(core) = self.core()
         {
             drop(RT::spawn(vacancy::fill(core, from)));
+        } else if lane == Lane::Snapshot
+            && let Some(core) = self.core()
+        {
+            self.0.incoming.hung_up(&*core.snapshots, from);
         }
     }
 }
@@ -220,6 +224,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
     fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
         if let Request::Append(rpc) = &request {
             core.contact.heard(rpc.vote, RT::Instant::now());
+            self.incoming.hear(&*core.snapshots, rpc.vote);
         }
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
@@ -253,9 +258,9 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 answer(core.raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader))
             }
             .boxed(),
-            Request::SnapshotBegin(begin) => ready(self.incoming.begin(from, begin)).boxed(),
-            Request::SnapshotBlock { index, block } => ready(self.incoming.block(from, index, block)).boxed(),
-            Request::SnapshotEnd => match self.incoming.end::<RT>(from) {
+            Request::SnapshotBegin(begin) => ready(self.incoming.begin(&*core.snapshots, from, begin)).boxed(),
+            Request::SnapshotBlock { index, block } => self.incoming.block(&*core.snapshots, from, index, block),
+            Request::SnapshotEnd => match self.incoming.end::<RT>(&*core.snapshots, from) {
                 Ok((vote, snapshot)) => async move {
                     if failpoint!(RaftInstallReceive, RT).is_err() {
                         return Reply::Declined(Declined::Busy);

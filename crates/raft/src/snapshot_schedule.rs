@@ -1,27 +1,80 @@
-//! When snapshots are taken: after so much work, and when somebody asks for one.
+//! When snapshots are taken: after so much work, after so many bytes of the log, and when somebody asks for one. And what goes
+//! of the log behind them.
 
 use crate::{
+    config::ReplicaConfig,
     core::Core,
     error::{NotProposed, ProposeError, UnknownReason},
-    machine::Progress,
+    shared::{Newest, Progress},
 };
+use fairhold_state::snapshot::ITEM_WEIGHT;
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as that snapshot had
-/// items, whichever is more. A command with many operations or a large value counts for as many. So the log stays bounded, and a
-/// large state costs at most about one item written for each that is changed.
-pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, every: u64, loaded: Progress) {
-    let mut last = loaded;
+/// How long a snapshot that was asked for may not be there before it is asked for again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// How much is enough for a snapshot, at least.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schedule {
+    every: u64,
+    every_bytes: u64,
+}
+
+impl Schedule {
+    pub(crate) fn of(config: &ReplicaConfig) -> Schedule {
+        Schedule { every: config.snapshot_every, every_bytes: config.snapshot_every_bytes }
+    }
+
+    /// Whether enough was applied since the newest snapshot was made. A state that has shrunk costs less to write than that did.
+    fn is_due(self, newest: &Newest, now: &Progress) -> bool {
+        let then = &newest.made_at;
+        let enough = self.every.saturating_mul(ITEM_WEIGHT).max(then.weight.min(now.weight));
+        let enough_bytes = self.every_bytes.max(newest.bytes);
+        now.work - then.work >= enough || now.log_bytes - then.log_bytes >= enough_bytes
+    }
+}
+
+/// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as the state
+/// has items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many,
+/// and so does what it removes. So the log stays bounded, and a large state costs at most about one item written for each that is
+/// changed, and one byte for each byte of the log.
+pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule) {
+    let mut snapshots = core.shared.newest();
     loop {
-        let enough = every.max(last.items);
-        if core.progressed(|progress| progress.work - last.work >= enough).await.is_none() {
+        // What the log holds behind the snapshot of a start is applied again, and counts towards the next one.
+        let newest = *snapshots.borrow_and_update();
+        if core.progressed(|now| schedule.is_due(&newest, now)).await.is_none() {
             return;
         }
-        last = *core.shared.progress().borrow_watched();
         if let Err(error) = core.raft.trigger().snapshot().await {
             tracing::debug!(%error, "raft stops, no snapshot is taken");
             return;
+        }
+        // Nothing comes of it where one is being built already, or where the disk has no room for it.
+        if let Ok(Err(_)) = RT::timeout(ASK_AGAIN_AFTER, snapshots.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Has the log purged behind each new snapshot as far as it is too large. openraft purges what are too many entries.
+pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
+    let mut newest = core.shared.newest();
+    loop {
+        let index = newest.borrow_and_update().index;
+        let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index));
+        if let Some(through) = excess {
+            // It purges nothing of which it does not know yet that a snapshot covers it.
+            let known = core.until_in_all(|metrics| (metrics.snapshot.map(|id| id.index) >= index).then_some(()));
+            if known.await.is_none() || core.raft.trigger().purge_log(through).await.is_err() {
+                return;
+            }
+        }
+        tokio::select! {
+            biased;
+            changed = newest.changed() => if changed.is_err() { return },
+            () = core.stopped() => return,
         }
     }
 }
@@ -46,4 +99,42 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(core: &Core<RT>, deadline: R
         };
     }
     Ok(known.unwrap_or(wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEDULE: Schedule = Schedule { every: 10, every_bytes: 1_000 };
+
+    fn progress(items: u64, work: u64, log_bytes: u64) -> Progress {
+        Progress { weight: items * ITEM_WEIGHT, work: work * ITEM_WEIGHT, log_bytes, ..Progress::default() }
+    }
+
+    fn snapshot(bytes: u64, made_at: Progress) -> Newest {
+        Newest { index: Some(7), bytes, made_at }
+    }
+
+    #[test]
+    fn a_snapshot_is_due_after_as_many_commands_as_the_state_has_items() {
+        let last = snapshot(0, progress(100, 50, 0));
+        assert!(!SCHEDULE.is_due(&last, &progress(150, 149, 0)));
+        assert!(SCHEDULE.is_due(&last, &progress(150, 150, 0)));
+        assert!(!SCHEDULE.is_due(&Newest::default(), &progress(5, 9, 0)));
+        assert!(SCHEDULE.is_due(&Newest::default(), &progress(5, 10, 0)));
+    }
+
+    #[test]
+    fn a_state_that_has_shrunk_does_not_wait_for_as_much_as_it_once_was() {
+        assert!(SCHEDULE.is_due(&snapshot(0, progress(100_000, 0, 0)), &progress(10, 10, 0)));
+    }
+
+    #[test]
+    fn a_snapshot_is_due_after_as_many_bytes_of_the_log_as_it_has() {
+        let last = progress(0, 0, 500);
+        assert!(!SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_499)));
+        assert!(SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_500)));
+        assert!(!SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_499)));
+        assert!(SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_500)));
+    }
 }

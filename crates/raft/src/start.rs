@@ -19,16 +19,12 @@ use crate::{
     round_trips::{self, RoundTrips},
     service::{Reception, known},
     snapshot::SnapshotStore,
-    snapshot_schedule::take_snapshots,
+    snapshot_schedule::{Schedule, purge_log, take_snapshots},
     types::Types,
 };
 use fairhold_types::{NodeId, failpoint};
 use openraft::{
-    AsyncRuntime,
-    async_runtime::watch::{WatchReceiver, WatchSender},
-    raft::Raft,
-    storage::RaftLogStorage,
-    type_config::TypeConfigExt,
+    AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
 use std::{
     io,
@@ -100,10 +96,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
-        let machine = Machine::<RT>::load(snapshots, audience, defects).await.map_err(StartError::Snapshot)?;
+        let machine = Machine::<RT>::load(snapshots.clone(), audience, defects, config.log_kept_bytes)
+            .await
+            .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
-        // What the log holds behind the snapshot is applied again by `Raft::new`, and counts towards the next one.
-        let loaded = *shared.progress().borrow_watched();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
         let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
@@ -123,6 +119,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             raft,
             shared,
             peer,
+            snapshots,
             proposals,
             barriers,
             attendant: OnceLock::new(),
@@ -144,7 +141,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
         drop(RT::spawn(log_leaders(core.clone())));
         drop(RT::spawn(metrics::count_elections(core.clone())));
-        drop(RT::spawn(take_snapshots(core.clone(), config.snapshot_every, loaded)));
+        drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(&config))));
+        drop(RT::spawn(purge_log(core.clone())));
         drop(RT::spawn(formation::name(core.clone())));
         let (told, formation) = Types::<RT>::watch_channel(None);
         let (forming, member) = (formation::form(core.clone(), config), core.clone());

@@ -27,8 +27,8 @@ use std::sync::Arc;
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
 
-/// How large a block grows before the next is begun.
-const BLOCK_BYTES: usize = 512 * 1024;
+/// How large a block grows, in bytes, before the next is begun.
+pub const BLOCK_BYTES: usize = 512 * 1024;
 
 /// About what an item needs besides its value: enough to size blocks by.
 const ITEM_BYTES: usize = 256;
@@ -37,10 +37,10 @@ const ITEM_BYTES: usize = 256;
 const RESULT_BYTES: usize = 8;
 
 /// What is remembered of an id is some thirty bytes long.
-const REMEMBERED_IN_AN_ITEM: usize = 8;
+const REMEMBERED_IN_AN_ITEM: u64 = 8;
 
-/// What a value counts besides its node: an item for each of these bytes.
-const VALUE_IN_AN_ITEM: usize = 4096;
+/// What an item of a snapshot weighs, a small node or a session: as much as a value of so many bytes, which weighs its bytes.
+pub const ITEM_WEIGHT: u64 = 4096;
 
 /// Why blocks are no snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -162,12 +162,19 @@ fn size_of_meta(meta: &Meta) -> usize {
 }
 
 impl State {
-    /// About how many items its snapshot has, in items as large as a small node.
+    /// What its snapshot weighs, about: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
-    pub fn snapshot_items(&self) -> usize {
+    pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
-        let values = usize::try_from(self.tree.value_bytes()).unwrap_or(usize::MAX) / VALUE_IN_AN_ITEM;
-        items + self.memory.len() / REMEMBERED_IN_AN_ITEM + values
+        let remembered = self.memory.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
+        items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
+    }
+
+    /// About how many bytes its snapshot has, rather more than less where its texts are short.
+    #[must_use]
+    pub fn snapshot_bytes(&self) -> u64 {
+        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.memory.len();
+        items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
     /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
@@ -211,13 +218,14 @@ impl State {
         })
     }
 
-    /// Reads a state from its blocks, and makes its caches again.
-    pub fn from_snapshot_blocks<'a>(blocks: impl Iterator<Item = &'a [u8]>) -> Result<State, SnapshotError> {
+    /// Reads a state from its blocks, and makes its caches again. Each block is dropped before the next is asked for.
+    pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
         let mut state = State { tree: Tree::empty(), ..State::new() };
         let mut header: Option<Header> = None;
         for (block, bytes) in blocks.enumerate() {
-            let items: Vec<Item> =
-                fairhold_codec::decode(SNAPSHOT_FORMAT, bytes).map_err(|source| SnapshotError::Block { block, source })?;
+            let items: Vec<Item> = fairhold_codec::decode(SNAPSHOT_FORMAT, bytes.as_ref())
+                .map_err(|source| SnapshotError::Block { block, source })?;
+            drop(bytes);
             for item in items {
                 match (item, header.is_some()) {
                     (Item::Header(found), false) => header = Some(found),
@@ -266,14 +274,14 @@ impl State {
 }
 
 impl Command {
-    /// About how much it counts beside the items of a snapshot, which spares a node to apply it again: one, or as many as it has
-    /// operations, and its values as they count there.
+    /// What it weighs beside a snapshot, which spares a node to apply it again: an item, or as many as it has operations, and its
+    /// values as they weigh there. What it removes is not in it.
     #[must_use]
-    pub fn snapshot_items(&self) -> usize {
-        let Command::Transact(transact) = self else { return 1 };
+    pub fn snapshot_weight(&self) -> u64 {
+        let Command::Transact(transact) = self else { return ITEM_WEIGHT };
         let operations = || transact.then.iter().chain(transact.otherwise.iter().flatten());
         let bytes: usize = operations().map(Operation::weight).sum();
-        operations().count().max(1) + bytes / VALUE_IN_AN_ITEM
+        operations().count().max(1) as u64 * ITEM_WEIGHT + bytes as u64
     }
 }
 
@@ -351,18 +359,25 @@ mod tests {
     }
 
     #[test]
-    fn a_command_counts_for_what_it_writes() {
-        assert_eq!(Command::Forget { through: Revision(1) }.snapshot_items(), 1);
-        assert_eq!(writes(0, 0).snapshot_items(), 1);
-        assert_eq!(writes(1_000, 1).snapshot_items(), 1_001);
-        assert_eq!(writes(1, 1024 * 1024).snapshot_items(), 257);
+    fn a_command_weighs_what_it_writes() {
+        assert_eq!(Command::Forget { through: Revision(1) }.snapshot_weight(), ITEM_WEIGHT);
+        assert_eq!(writes(0, 0).snapshot_weight(), ITEM_WEIGHT);
+        let small = writes(1_000, 1).snapshot_weight() / ITEM_WEIGHT;
+        assert!((1_000..=1_002).contains(&small), "{small} items");
+        assert_eq!(writes(1, 1024 * 1024).snapshot_weight() / ITEM_WEIGHT, 257);
     }
 
+    /// Else the log grows to a multiple of the state before the next snapshot: a value just below an item's weight was nothing in
+    /// its command, and nearly an item in the state.
     #[test]
-    fn what_was_written_counts_as_much_in_the_state() {
-        let mut state = State::new();
-        let before = state.snapshot_items();
-        state.apply(writes(10, 1024 * 1024)).answer.result.unwrap();
-        assert_eq!(state.snapshot_items() - before, 1 + 10 * 257, "the parent too");
+    fn what_was_written_weighs_as_much_in_the_state() {
+        for (count, bytes) in [(10, 1024 * 1024), (1_000, 4_000), (1_000, 100)] {
+            let mut state = State::new();
+            let (before, command) = (state.snapshot_weight(), writes(count, bytes));
+            let weight: u64 = (0..count).map(|_| writes(1, bytes).snapshot_weight()).sum();
+            state.apply(command).answer.result.unwrap();
+            let grown = state.snapshot_weight() - before;
+            assert!(grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT, "{count} of {bytes}: {weight} and {grown}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The one thread for what takes as long as the state is large: to make a snapshot of it, to write and to read one, to free it.
 //!
+//! When it has nothing to do, what it had allocated is given back: no later call of its own would do so.
+//!
 //! It gives way to all others. A snapshot may take a while longer; but all nodes take theirs after about the same command, and
 //! where they share processors, as on one machine, their other threads would have stood still until all of them were done.
 
@@ -8,7 +10,11 @@ use rustix::process::{getpriority_process, setpriority_process};
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc,
+    sync::{
+        Arc, OnceLock,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::Duration,
 };
 use tokio::sync::oneshot;
 
@@ -16,25 +22,37 @@ use tokio::sync::oneshot;
 const WAITING_MAX: usize = 64;
 /// How far it gives way, on the scale of nice(1): to a tenth of what another thread gets, where both want all.
 const NICENESS: i32 = 10;
+/// Without work for so long, it has nothing to do: the blocks of a snapshot that arrives come faster.
+const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The way to the thread, which ends with the last of these.
 #[derive(Debug, Clone)]
-pub(crate) struct Aside(mpsc::SyncSender<Work>);
+pub(crate) struct Aside {
+    work: mpsc::SyncSender<Work>,
+    idle: Arc<OnceLock<fn()>>,
+}
 
 impl Aside {
     pub(crate) fn start() -> io::Result<Aside> {
         let (sender, waiting) = mpsc::sync_channel(WAITING_MAX);
-        std::thread::Builder::new().name("snapshots".to_owned()).spawn(move || run(&waiting))?;
-        Ok(Aside(sender))
+        let idle = Arc::new(OnceLock::new());
+        let called = Arc::clone(&idle);
+        std::thread::Builder::new().name("snapshots".to_owned()).spawn(move || run(&waiting, &called))?;
+        Ok(Aside { work: sender, idle })
+    }
+
+    /// What is called there after work, when nothing follows for a moment.
+    pub(crate) fn when_idle(&self, idle: fn()) {
+        self.idle.get_or_init(|| idle);
     }
 
     /// Does work there, after what was asked for before, and gives back what came of it.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> BoxFuture<'static, io::Result<T>> {
         let (done, result) = oneshot::channel();
         // Whoever asked may be gone: then nobody needs what came of it.
-        let asked = self.0.try_send(Box::new(move || drop(done.send(work()))));
+        let asked = self.work.try_send(Box::new(move || drop(done.send(work()))));
         Box::pin(async move {
             asked.map_err(|_| io::Error::other("too much waits for the thread of snapshots"))?;
             result.await.map_err(|_| io::Error::other("it was interrupted by a panic"))
@@ -42,15 +60,22 @@ impl Aside {
     }
 }
 
-fn run(waiting: &mpsc::Receiver<Work>) {
+fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     // Of this thread alone, on Linux.
     let given_way = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = given_way {
         tracing::debug!(%error, "snapshots do not give way to other work");
     }
-    while let Ok(work) = waiting.recv() {
-        // Who asked is told by the end of the channel; the thread is there for others.
-        drop(catch_unwind(AssertUnwindSafe(work)));
+    while let Ok(first) = waiting.recv() {
+        let mut next = Ok(first);
+        while let Ok(work) = next {
+            // Who asked is told by the end of the channel; the thread is there for others.
+            drop(catch_unwind(AssertUnwindSafe(work)));
+            next = waiting.recv_timeout(IDLE_AFTER);
+        }
+        if let (Err(RecvTimeoutError::Timeout), Some(idle)) = (next, idle.get()) {
+            idle();
+        }
     }
 }
 
@@ -67,6 +92,23 @@ mod tests {
         assert!(niceness.await.unwrap() >= NICENESS);
         assert_eq!(panics.await.unwrap_err().to_string(), "it was interrupted by a panic");
         assert_eq!(after.await.unwrap(), 3);
+    }
+
+    #[test]
+    fn what_it_used_is_given_back_once_when_nothing_follows() {
+        static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
+        let (told, given_back) = mpsc::channel();
+        GIVEN_BACK.set(told).unwrap();
+        let aside = Aside::start().unwrap();
+        aside.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
+        let (done, threads) = mpsc::channel();
+        for _ in 0..3 {
+            let done = done.clone();
+            drop(aside.run(move || done.send(std::thread::current().id())));
+        }
+        let thread = given_back.recv().unwrap();
+        assert_eq!(threads.try_iter().collect::<Vec<_>>(), [thread; 3], "after all of them, on their thread");
+        assert!(given_back.recv_timeout(3 * IDLE_AFTER).is_err(), "and not again without work in between");
     }
 
     #[tokio::test]

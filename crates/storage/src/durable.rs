@@ -6,7 +6,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -26,12 +26,16 @@ const REST_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under a temporary name, makes it durable, and only then gives it its name.
 pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let written = write_all(temporary, parts).map_err(|error| naming(temporary, error));
-    if let Err(error) = written {
+    if let Err(error) = NewFile::create(temporary).and_then(|file| write_all(file, parts)) {
         // It is no file of ours yet; what matters to the caller is why it could not be written.
         std::fs::remove_file(temporary).ok();
         return Err(error);
     }
+    name(temporary, path)
+}
+
+/// Gives a file that is durable the name under which it counts.
+pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
     failpoint!(StorageFileRename)?;
     std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
     failpoint!(StorageFileName)?;
@@ -90,36 +94,84 @@ enum Way {
     Cached,
 }
 
-fn write_all(temporary: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    match write_pieces(temporary, parts, Way::Direct) {
-        // The answer to a flag or an alignment that the file system does not take.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => write_pieces(temporary, parts, Way::Cached),
-        done => done,
+/// A file that is written from its beginning to its end, under a temporary name. Nothing of it counts before `finish`.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    file: File,
+    way: Way,
+    piece: Piece,
+    length: u64,
+    /// Whether a piece has reached the disk.
+    begun: bool,
+}
+
+impl NewFile {
+    /// Makes an empty file, in place of one that is there.
+    pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
+        NewFile::create_for(path, Way::Direct)
+    }
+
+    fn create_for(path: &Path, wished: Way) -> io::Result<NewFile> {
+        let opened = match open_for(path, wished) {
+            Err(error) if is_not_taken(&error) => open_for(path, Way::Cached).map(|file| (file, Way::Cached)),
+            opened => opened.map(|file| (file, wished)),
+        };
+        let (file, way) = opened.map_err(|error| naming(path, error))?;
+        Ok(NewFile { path: path.to_owned(), file, way, piece: Piece::new(), length: 0, begun: false })
+    }
+
+    /// Writes what follows. It reaches the disk a piece at a time.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        self.length += bytes.len() as u64;
+        while !bytes.is_empty() {
+            bytes = self.piece.fill(bytes);
+            if self.piece.length == PIECE_BYTES {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all of it durable. Its name is another matter.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        // The last piece was written up to the end of its block.
+        let whole = self.file.set_len(self.length).and_then(|()| failpoint!(StorageFileSync)).and_then(|()| self.file.sync_all());
+        whole.map_err(|error| naming(&self.path, error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let written = match self.piece.write(&mut self.file, self.way) {
+            // The answer to a flag or an alignment that the file system does not take. Nothing is written yet.
+            Err(error) if !self.begun && self.way == Way::Direct && is_not_taken(&error) => {
+                self.way = Way::Cached;
+                open_for(&self.path, self.way).and_then(|file| {
+                    self.file = file;
+                    self.piece.write(&mut self.file, self.way)
+                })
+            }
+            written => written,
+        };
+        self.begun = true;
+        written.map_err(|error| naming(&self.path, error))
     }
 }
 
-fn write_pieces(temporary: &Path, parts: &[&[u8]], way: Way) -> io::Result<()> {
+fn is_not_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput
+}
+
+fn open_for(path: &Path, way: Way) -> io::Result<File> {
     let flags = match way {
         Way::Direct => OFlags::DIRECT.bits().cast_signed(),
         Way::Cached => 0,
     };
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(temporary)?;
-    let mut piece = Piece::new();
-    for mut part in parts.iter().copied() {
-        while !part.is_empty() {
-            part = piece.fill(part);
-            if piece.length == PIECE_BYTES {
-                piece.write(&mut file, way)?;
-            }
-        }
-    }
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    piece.write(&mut file, way)?;
-    // The last piece was written up to the end of its block.
-    file.set_len(length as u64)?;
-    failpoint!(StorageFileSync)?;
-    file.sync_all()
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)
+}
+
+fn write_all(mut file: NewFile, parts: &[&[u8]]) -> io::Result<()> {
+    parts.iter().try_for_each(|part| file.write(part))?;
+    file.finish()
 }
 
 /// What is written at once: a buffer whose address and length fit a disk's blocks.
@@ -147,6 +199,7 @@ impl Piece {
 
     fn write(&mut self, file: &mut File, way: Way) -> io::Result<()> {
         let begun = Instant::now();
+        // Where it fails, all of it is still there.
         file.write_all(&self.bytes[self.start..self.start + self.length.next_multiple_of(BLOCK_BYTES)])?;
         match way {
             Way::Direct => {}
@@ -174,7 +227,7 @@ mod tests {
                 let (front, back) = bytes.split_at(length / 3);
                 write(&temporary, &path, &[front, &[], back]).unwrap();
                 assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes past the cache, or not");
-                write_pieces(&path, &[front, &[], back], Way::Cached).unwrap();
+                write_all(NewFile::create_for(&path, Way::Cached).unwrap(), &[front, &[], back]).unwrap();
                 assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes through the cache");
             }
         }

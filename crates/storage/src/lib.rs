@@ -119,9 +119,8 @@ impl Storage {
         let mut data_dir = DataDir::open(path, node)?;
         let log = LogStore::open(&data_dir.log_path(), data_dir.has_log()).map_err(StorageError::Log)?;
         data_dir.set_has_log()?;
-        let snapshots = SnapshotFiles::open(&data_dir.snapshot_path()).map_err(StorageError::Snapshots)?;
         let faults = log.faults();
-        let snapshots = snapshots.noting(faults.clone());
+        let snapshots = SnapshotFiles::open(&data_dir.snapshot_path(), faults.clone()).map_err(StorageError::Snapshots)?;
         let purged = log.purged_index().map_err(StorageError::Log)?;
         if let Some(purged) = purged
             && snapshots.is_empty().map_err(StorageError::Snapshots)?

@@ -1,92 +1,78 @@
 //! Snapshots, one checksummed file each. Only the newest is kept.
 //!
-//! ```text
-//! "FAIRSNAP" │ version (1) │ meta │ block │ block │ … │ count of blocks (4) │ CRC-32 of all before it (4)
-//! meta, block = length (4) │ bytes                                            all little endian
-//! ```
-//!
 //! A file gets its name, `snapshot/<number>.snap`, only when it is whole and durable, and the ones before it go only then. So
 //! the one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an
 //! error even where an older one is left: the log in between may be gone.
+//!
+//! While it is written it is called `<number>.snap.new`, and while it is removed `<number>.snap.old`. A start removes both.
+
+mod draft;
+mod layout;
+mod stored;
+
+pub use layout::{Damage, SNAPSHOT_FILE_FORMAT, bytes_of, parse};
 
 use crate::{aside::Aside, durable, fault::Faults};
 use bytes::Bytes;
-use fairhold_codec::RunningChecksum;
-use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
+use draft::Draft;
+use fairhold_raft::snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot};
 use fairhold_types::failpoint;
 use futures_util::future::BoxFuture;
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
+use stored::Stored;
 
-/// The version byte of a snapshot file.
-pub const SNAPSHOT_FILE_FORMAT: u8 = 1;
-
-const MAGIC: &[u8; 8] = b"FAIRSNAP";
-const HEADER_BYTES: usize = MAGIC.len() + 1;
-const FOOTER_BYTES: usize = 4 + 4;
 const SUFFIX: &str = ".snap";
-const TEMPORARY_SUFFIX: &str = ".snap.new";
+const NEW_SUFFIX: &str = ".snap.new";
+const OLD_SUFFIX: &str = ".snap.old";
 
 /// The snapshots in one directory.
 #[derive(Debug, Clone)]
 pub struct SnapshotFiles {
     directory: Arc<Directory>,
-    /// Where all is done, one thing at a time: a save removes what a load could be reading.
-    aside: Aside,
-    faults: Faults,
 }
 
+/// The directory, and what all that work in it share.
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
-}
-
-/// What is wrong with a snapshot file.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Damage {
-    /// Something is missing.
-    #[error("it is cut off, or a length in it is wrong")]
-    Length,
-    /// It begins otherwise.
-    #[error("it is no snapshot file")]
-    Magic,
-    /// Another version of the program wrote it.
-    #[error("its format version is {found}, this program knows {SNAPSHOT_FILE_FORMAT}")]
-    Version {
-        /// The version that it says.
-        found: u8,
-    },
-    /// Its bytes are not those that were written.
-    #[error("wrong checksum")]
-    Checksum,
-    /// It has more blocks than it says, or fewer.
-    #[error("the count of its blocks is wrong")]
-    Count,
+    /// Where all is done, one thing at a time: a new snapshot removes what somebody could be opening.
+    aside: Aside,
+    faults: Faults,
+    /// Drafts that were begun, for their names.
+    drafts: AtomicU64,
+    /// Snapshots that somebody may be reading, by their numbers.
+    open: Mutex<Vec<(u64, Weak<Stored>)>>,
 }
 
 impl SnapshotFiles {
-    /// Opens a directory that exists, and removes what an interrupted save left there.
-    pub(crate) fn open(path: &Path) -> io::Result<SnapshotFiles> {
+    /// Opens a directory that exists, and removes what an interrupted save left there. The first error is noted in `faults`.
+    pub(crate) fn open(path: &Path, faults: Faults) -> io::Result<SnapshotFiles> {
         failpoint!(StorageSnapshotClean)?;
         for name in names(path)? {
-            if name.ends_with(TEMPORARY_SUFFIX) {
+            if name.ends_with(NEW_SUFFIX) || name.ends_with(OLD_SUFFIX) {
                 let leftover = path.join(name);
-                std::fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
+                fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
             }
         }
         // A name whose directory could not be synced is seen again after a start, and may be gone after a loss of power. The
         // log behind the newest snapshot is purged, so that its name must last.
         durable::sync_directory(path)?;
-        let directory = Arc::new(Directory { path: path.to_owned() });
-        Ok(SnapshotFiles { directory, aside: Aside::start()?, faults: Faults::default() })
+        let (path, aside) = (path.to_owned(), Aside::start()?);
+        let (drafts, open) = (AtomicU64::new(0), Mutex::default());
+        Ok(SnapshotFiles { directory: Arc::new(Directory { path, aside, faults, drafts, open }) })
     }
 
-    /// The same, and the first error is noted there.
-    pub(crate) fn noting(self, faults: Faults) -> SnapshotFiles {
-        SnapshotFiles { faults, ..self }
+    /// From now on this is called on the thread that makes and reads snapshots whenever it has been without work for a moment: what
+    /// it had allocated is free then. The first one stays.
+    pub fn when_idle(&self, idle: fn()) {
+        self.directory.aside.when_idle(idle);
     }
 
     /// Whether there is none.
@@ -96,43 +82,61 @@ impl SnapshotFiles {
 }
 
 impl SnapshotStore for SnapshotFiles {
-    fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let SnapshotFiles { directory, faults, .. } = self.clone();
-        let saved = self.aside.run(move || directory.save(&image).inspect_err(|error| faults.note(error)));
-        Box::pin(async move { saved.await? })
+    fn draft(&self, meta: Bytes) -> Box<dyn SnapshotDraft> {
+        Box::new(Draft::new(Arc::clone(&self.directory), meta))
     }
 
-    fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
-        let SnapshotFiles { directory, faults, .. } = self.clone();
-        let loaded = self.aside.run(move || directory.load().inspect_err(|error| faults.note(error)));
-        Box::pin(async move { loaded.await? })
+    fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
+        let directory = Arc::clone(&self.directory);
+        let opened = self.directory.aside.run(move || directory.newest().inspect_err(|error| directory.faults.note(error)));
+        Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 
     fn aside(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
-        self.aside.run(work)
+        self.directory.aside.run(work)
     }
 }
 
 impl Directory {
-    fn save(&self, image: &SnapshotImage) -> io::Result<()> {
-        failpoint!(StorageSnapshotWrite)?;
-        let older = self.numbers()?;
-        let number = older.last().map_or(1, |newest| newest + 1);
-        let parts = Parts::of(image)?;
-        durable::write(&self.temporary(number), &self.file(number), &parts.in_order(image))?;
-        failpoint!(StorageSnapshotOlder)?;
-        for number in older {
-            durable::remove(&self.temporary(number), &self.file(number))?;
-        }
-        Ok(())
-    }
-
-    fn load(&self) -> io::Result<Option<SnapshotImage>> {
+    /// The newest snapshot, all of it read and verified.
+    fn newest(self: &Arc<Self>) -> io::Result<Option<Arc<Stored>>> {
         failpoint!(StorageSnapshotLoad)?;
         let Some(newest) = self.numbers()?.pop() else { return Ok(None) };
-        let path = self.file(newest);
-        let bytes = std::fs::read(&path).map_err(|error| durable::naming(&path, error))?;
-        parse(&Bytes::from(bytes)).map(Some).map_err(|damage| durable::damaged(&path, damage))
+        let stored = Arc::new(Stored::open(self, self.file(newest))?);
+        stored.set_kept();
+        self.note_open(newest, &stored);
+        Ok(Some(stored))
+    }
+
+    /// Makes a snapshot the newest, and removes those before it.
+    fn keep(&self, snapshot: &Arc<Stored>) -> io::Result<()> {
+        let older = self.numbers()?;
+        let number = older.last().map_or(1, |newest| newest + 1);
+        durable::name(snapshot.path(), &self.file(number))?;
+        snapshot.set_kept();
+        self.note_open(number, snapshot);
+        failpoint!(StorageSnapshotOlder)?;
+        older.into_iter().try_for_each(|number| self.remove(number))
+    }
+
+    fn remove(&self, number: u64) -> io::Result<()> {
+        let (path, old) = (self.file(number), self.path.join(format!("{number:020}{OLD_SUFFIX}")));
+        if self.open().iter().any(|(open, stored)| *open == number && stored.strong_count() > 0) {
+            // Somebody reads it, or sends it to another node: its bytes stay until they are done.
+            return fs::remove_file(&path).map_err(|error| durable::naming(&path, error));
+        }
+        durable::remove(&old, &path)
+    }
+
+    fn note_open(&self, number: u64, stored: &Arc<Stored>) {
+        let mut open = self.open();
+        open.retain(|(_, stored)| stored.strong_count() > 0);
+        open.push((number, Arc::downgrade(stored)));
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<(u64, Weak<Stored>)>> {
+        // Whole after every statement.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The numbers of the files that are there, in order.
@@ -148,99 +152,31 @@ impl Directory {
         Ok(numbers)
     }
 
-    fn temporary(&self, number: u64) -> PathBuf {
-        self.path.join(format!("{number:020}{TEMPORARY_SUFFIX}"))
+    /// A name under which nothing is yet.
+    fn temporary(&self) -> PathBuf {
+        let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+        self.path.join(format!("{number:020}{NEW_SUFFIX}"))
     }
 
     fn file(&self, number: u64) -> PathBuf {
         self.path.join(format!("{number:020}{SUFFIX}"))
     }
-}
 
-/// The bytes of an image's file.
-pub fn bytes_of(image: &SnapshotImage) -> io::Result<Vec<u8>> {
-    Ok(Parts::of(image)?.in_order(image).concat())
-}
-
-/// What stands between the image's own bytes in the file, so that those need no copy.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    header: Vec<u8>,
-    meta_length: [u8; 4],
-    block_lengths: Vec<[u8; 4]>,
-    footer: Vec<u8>,
-}
-
-impl Parts {
-    pub(crate) fn of(image: &SnapshotImage) -> io::Result<Parts> {
-        let mut parts = Parts {
-            header: [MAGIC.as_slice(), &[SNAPSHOT_FILE_FORMAT]].concat(),
-            meta_length: length(image.meta.len())?,
-            block_lengths: image.blocks.iter().map(|block| length(block.len())).collect::<io::Result<_>>()?,
-            footer: length(image.blocks.len())?.to_vec(),
-        };
-        let mut checksum = RunningChecksum::default();
-        parts.in_order(image).iter().for_each(|part| checksum.update(part));
-        parts.footer.extend_from_slice(&checksum.value().to_le_bytes());
-        Ok(parts)
+    /// Removes the file of a snapshot that was given up, aside: it may be large.
+    fn give_up(&self, path: PathBuf) {
+        let removed = self.aside.run(move || {
+            // It has no name that counts; what is left of it, the next start removes.
+            if let Err(error) = durable::remove(&path, &path) {
+                tracing::debug!(%error, "what was written of a snapshot that was given up stays until the next start");
+            }
+        });
+        drop(removed);
     }
-
-    pub(crate) fn in_order<'a>(&'a self, image: &'a SnapshotImage) -> Vec<&'a [u8]> {
-        let mut parts: Vec<&[u8]> = vec![&self.header, &self.meta_length, &image.meta];
-        for (length, block) in self.block_lengths.iter().zip(&image.blocks) {
-            parts.push(length);
-            parts.push(block);
-        }
-        parts.push(&self.footer);
-        parts
-    }
-}
-
-/// Reads a snapshot file, all of it.
-pub fn parse(bytes: &Bytes) -> Result<SnapshotImage, Damage> {
-    let Some((header, _)) = bytes.split_at_checked(HEADER_BYTES) else { return Err(Damage::Length) };
-    if !header.starts_with(MAGIC) {
-        return Err(Damage::Magic);
-    }
-    let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else { return Err(Damage::Length) };
-    if fairhold_codec::checksum(covered) != u32::from_le_bytes(*checksum) {
-        return Err(Damage::Checksum);
-    }
-    if header[MAGIC.len()] != SNAPSHOT_FILE_FORMAT {
-        return Err(Damage::Version { found: header[MAGIC.len()] });
-    }
-    let blocks_end = bytes.len().checked_sub(FOOTER_BYTES).filter(|end| *end >= HEADER_BYTES).ok_or(Damage::Length)?;
-    let mut rest = bytes.slice(HEADER_BYTES..blocks_end);
-    let meta = take_block(&mut rest)?;
-    let mut blocks = Vec::new();
-    while !rest.is_empty() {
-        blocks.push(take_block(&mut rest)?);
-    }
-    let count = bytes.slice(blocks_end..blocks_end + 4);
-    if length(blocks.len()).ok().is_none_or(|expected| count != expected.as_slice()) {
-        return Err(Damage::Count);
-    }
-    Ok(SnapshotImage { meta, blocks })
-}
-
-fn take_block(rest: &mut Bytes) -> Result<Bytes, Damage> {
-    let length = *rest.first_chunk::<4>().ok_or(Damage::Length)?;
-    let length = usize::try_from(u32::from_le_bytes(length)).map_err(|_| Damage::Length)?;
-    let mut block = rest.split_off(4);
-    if block.len() < length {
-        return Err(Damage::Length);
-    }
-    *rest = block.split_off(length);
-    Ok(block)
-}
-
-fn length(length: usize) -> io::Result<[u8; 4]> {
-    u32::try_from(length).map(u32::to_le_bytes).map_err(|_| io::Error::other(format!("a block of {length} bytes is too large")))
 }
 
 fn names(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
+    for entry in fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
         let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
         names.extend(name.into_string().ok());
     }

@@ -64,7 +64,7 @@ points! {
     StoragePurgeDone = "storage.purge.done",
     /// After a purge is on disk, before the files of what was purged are removed.
     StoragePurgeFiles = "storage.purge.files",
-    /// Before a snapshot is written under its temporary name.
+    /// Before the first byte of a snapshot is written under its temporary name.
     StorageSnapshotWrite = "storage.snapshot.write",
     /// After a file that appears whole or not at all is written, a snapshot or an identity, before it is made durable.
     StorageFileSync = "storage.file.sync",
@@ -98,7 +98,7 @@ points! {
     RaftApplyDone = "raft.apply.done",
     /// Before a snapshot is made from a copy of the state.
     RaftSnapshotBuild = "raft.snapshot.build",
-    /// After it was encoded, before it is saved.
+    /// After it was written, before it becomes the newest.
     RaftSnapshotSave = "raft.snapshot.save",
     /// After it was saved, before the log behind it may go.
     RaftSnapshotSaved = "raft.snapshot.saved",
@@ -106,7 +106,7 @@ points! {
     RaftSnapshotSend = "raft.snapshot.send",
     /// Before the last part of a leader's snapshot is taken.
     RaftInstallReceive = "raft.install.receive",
-    /// Before a leader's snapshot is saved.
+    /// Before a leader's snapshot becomes the newest.
     RaftInstallBegin = "raft.install.begin",
     /// After it was saved, before it takes the place of the state.
     RaftInstallSaved = "raft.install.saved",

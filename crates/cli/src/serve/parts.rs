@@ -1,6 +1,6 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, host, memory, peer_key, process, room};
+use super::{ServeError, admin_token, again, allocator, host, memory, peer_key, process, room};
 use crate::{config::ServeConfig, member::client_address};
 use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
@@ -154,6 +154,7 @@ impl Core {
             |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
         let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
         let Storage { data_dir, log, snapshots, faults } = storage;
+        snapshots.when_idle(allocator::give_back);
         let members = config
             .members
             .iter()

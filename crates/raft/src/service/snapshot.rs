@@ -1,56 +1,193 @@
-//! A snapshot on its way in: its blocks, until the last one has come.
+//! A snapshot on its way in: its blocks are written as they come, until the last one has come.
 
 use super::lock;
 use crate::{
     aliases::LeaderId,
-    keeper::SnapshotBlocks,
+    keeper::{Arriving, SnapshotData, header},
+    snapshot::SnapshotStore,
     types::Types,
     wire::{Declined, Reply, SnapshotBegin},
 };
-use bytes::Bytes;
+use fairhold_state::snapshot::BLOCK_BYTES;
 use fairhold_types::NodeId;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
 use openraft::{
     AsyncRuntime, Vote,
     alias::{SnapshotMetaOf, SnapshotOf},
 };
-use std::{collections::BTreeMap, sync::Mutex};
+use std::sync::{Arc, Mutex};
 
-/// One snapshot for each node that sends one; a new one ends the old one.
+/// The one snapshot that arrives. Only a leader sends one, so whoever leads after it ends it, and so does the end of the
+/// connection: its blocks are kept for nobody.
 #[derive(Default)]
-pub(super) struct Incoming(Mutex<BTreeMap<NodeId, Partial>>);
+pub(super) struct Incoming(Mutex<Option<Partial>>);
 
 /// A snapshot, with the vote under which it was sent.
-type Complete<RT> = (Vote<LeaderId>, SnapshotOf<Types<RT>, SnapshotBlocks>);
+type Complete<RT> = (Vote<LeaderId>, SnapshotOf<Types<RT>, SnapshotData>);
 
 struct Partial {
+    from: NodeId,
     head: SnapshotBegin,
-    blocks: Vec<Bytes>,
+    received: u32,
+    arriving: Arc<Arriving>,
 }
 
 impl Incoming {
-    pub(super) fn begin<RT: AsyncRuntime>(&self, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
+    /// Begins a snapshot, and ends the one before, unless that is of a later leader.
+    pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
+        self.give_up(store, |partial| partial.head.vote <= head.vote);
+        let mut partial = lock(&self.0);
+        if partial.is_some() {
+            return Reply::Declined(Declined::OutOfOrder);
+        }
+        let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members.clone() };
+        let Ok(meta) = header::<RT>(&meta) else {
+            return Reply::Declined(Declined::Malformed);
+        };
+        // The leader asks again after a while.
+        if !store.has_room_for(u64::from(head.blocks) * BLOCK_BYTES as u64) {
+            tracing::warn!(from, blocks = head.blocks, "there is no room on the disk for a snapshot of the leader");
+            return Reply::Declined(Declined::Busy);
+        }
         tracing::info!(from, blocks = head.blocks, "a snapshot of the leader begins to arrive");
-        lock(&self.0).insert(from, Partial { head, blocks: Vec::new() });
+        let arriving = Arc::new(Arriving::new(store.draft(meta)));
+        *partial = Some(Partial { from, head, received: 0, arriving });
         Reply::SnapshotTaken
     }
 
-    pub(super) fn block<RT: AsyncRuntime>(&self, from: NodeId, index: u32, block: Vec<u8>) -> Reply<RT> {
-        match lock(&self.0).get_mut(&from) {
-            Some(partial) if index < partial.head.blocks && partial.blocks.len() == index as usize => {
-                partial.blocks.push(Bytes::from(block));
-                Reply::SnapshotTaken
+    /// Takes its place here; it is answered when the block is written.
+    pub(super) fn block<RT: AsyncRuntime>(
+        &self,
+        store: &dyn SnapshotStore,
+        from: NodeId,
+        index: u32,
+        block: Vec<u8>,
+    ) -> BoxFuture<'static, Reply<RT>> {
+        let arriving = match &mut *lock(&self.0) {
+            Some(partial) if partial.from == from && index < partial.head.blocks && partial.received == index => {
+                partial.received += 1;
+                Arc::clone(&partial.arriving)
             }
-            Some(_) | None => Reply::Declined(Declined::OutOfOrder),
-        }
+            Some(_) | None => return ready(Reply::Declined(Declined::OutOfOrder)).boxed(),
+        };
+        let written = store.aside(Box::new(move || arriving.write(&block)));
+        async move { if written.await.is_ok() { Reply::SnapshotTaken } else { Reply::Declined(Declined::Busy) } }.boxed()
     }
 
     /// The complete snapshot.
-    pub(super) fn end<RT: AsyncRuntime>(&self, from: NodeId) -> Result<Complete<RT>, Declined> {
-        let Partial { head, blocks } = lock(&self.0).remove(&from).ok_or(Declined::OutOfOrder)?;
-        if blocks.len() != head.blocks as usize {
+    pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
+        let whole = lock(&self.0).take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
+        let Some(Partial { head, arriving, .. }) = whole else {
+            self.give_up(store, |partial| partial.from == from);
             return Err(Declined::OutOfOrder);
-        }
+        };
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members };
-        Ok((head.vote, openraft::Snapshot { meta, snapshot: SnapshotBlocks(blocks) }))
+        Ok((head.vote, openraft::Snapshot { meta, snapshot: SnapshotData::Arrived(arriving) }))
+    }
+
+    /// A leader was heard: those before it send nothing more.
+    pub(super) fn hear(&self, store: &dyn SnapshotStore, vote: Vote<LeaderId>) {
+        self.give_up(store, |partial| partial.head.vote < vote);
+    }
+
+    /// A node's connection for snapshots broke.
+    pub(super) fn hung_up(&self, store: &dyn SnapshotStore, from: NodeId) {
+        self.give_up(store, |partial| partial.from == from);
+    }
+
+    fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
+        if let Some(Partial { from, arriving, .. }) = lock(&self.0).take_if(|partial| is_over(partial)) {
+            tracing::info!(from, "a snapshot that has not arrived whole is given up");
+            // After what is still to be written of it; the end of a process may come before, and removes it too.
+            drop(store.aside(Box::new(move || drop(arriving))));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{SnapshotDraft, StoredSnapshot};
+    use bytes::Bytes;
+    use openraft_rt_tokio::TokioRuntime;
+    use std::io;
+
+    type RT = TokioRuntime;
+
+    /// Drafts that live, each a clone of the one in here.
+    #[derive(Default)]
+    struct Drafts(Arc<()>);
+
+    struct Draft(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
+    impl Drafts {
+        fn alive(&self) -> usize {
+            Arc::strong_count(&self.0) - 1
+        }
+    }
+
+    impl SnapshotDraft for Draft {
+        fn write(&mut self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn finish(self: Box<Self>) -> io::Result<Arc<dyn StoredSnapshot>> {
+            Err(io::Error::other("nobody asks for it"))
+        }
+    }
+
+    impl SnapshotStore for Drafts {
+        fn draft(&self, _: Bytes) -> Box<dyn SnapshotDraft> {
+            Box::new(Draft(Arc::clone(&self.0)))
+        }
+
+        fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
+            ready(Ok(None)).boxed()
+        }
+    }
+
+    fn vote(term: u64, node_id: NodeId) -> Vote<LeaderId> {
+        Vote { leader_id: LeaderId { term, node_id }, committed: true }
+    }
+
+    async fn begun(incoming: &Incoming, drafts: &Drafts, term: u64, from: NodeId) -> bool {
+        let members = crate::aliases::Members::default();
+        let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
+        let taken = |reply| matches!(reply, Reply::<RT>::SnapshotTaken);
+        taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)
+    }
+
+    #[tokio::test]
+    async fn what_a_leader_that_died_had_sent_is_given_up_when_its_connection_breaks() {
+        let (incoming, drafts) = (Incoming::default(), Drafts::default());
+        assert!(begun(&incoming, &drafts, 1, 1).await);
+        incoming.hung_up(&drafts, 2);
+        assert_eq!(drafts.alive(), 1, "another node's connection");
+        incoming.hung_up(&drafts, 1);
+        assert_eq!(drafts.alive(), 0);
+        assert!(begun(&incoming, &drafts, 1, 1).await, "it may begin again");
+    }
+
+    #[tokio::test]
+    async fn what_a_leader_that_was_replaced_had_sent_is_given_up() {
+        let (incoming, drafts) = (Incoming::default(), Drafts::default());
+        assert!(begun(&incoming, &drafts, 1, 1).await);
+        incoming.hear(&drafts, vote(1, 1));
+        assert_eq!(drafts.alive(), 1, "the same leader is heard all the time");
+        incoming.hear(&drafts, vote(2, 3));
+        assert_eq!(drafts.alive(), 0);
+
+        assert!(begun(&incoming, &drafts, 2, 3).await);
+        assert!(begun(&incoming, &drafts, 3, 2).await);
+        assert_eq!(drafts.alive(), 1, "a later leader's takes the place of the one before");
+        assert!(!begun(&incoming, &drafts, 2, 3).await, "an earlier leader's does not");
+        assert_eq!(drafts.alive(), 1);
+        assert!(incoming.end::<RT>(&drafts, 3).is_err());
+        assert_eq!(drafts.alive(), 1, "who sends nothing ends nothing");
+        assert!(incoming.end::<RT>(&drafts, 2).is_err(), "two blocks are missing");
+        assert_eq!(drafts.alive(), 0);
     }
 }

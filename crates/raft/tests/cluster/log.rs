@@ -50,6 +50,11 @@ impl MemoryLog {
         self.0.lock().unwrap().entries.len()
     }
 
+    /// The index of the last entry, or 0.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.0.lock().unwrap().entries.keys().next_back().copied().unwrap_or(0)
+    }
+
     /// Waits until all entries up to this one are purged.
     pub(crate) async fn purged(&self, through: u64) {
         self.1.subscribe().wait_for(|purged| *purged >= through).await.unwrap();

@@ -2,18 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
 
+mod large_values;
 mod log;
 mod lost_entries;
 mod net;
 mod slow_disks;
 mod stale;
 
+use bytes::Bytes;
 use fairhold_raft::{
     Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
     defect::NoDefectBook,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{Introduction, Lane, Refusal},
-    snapshot::{SnapshotImage, SnapshotStore},
+    snapshot::{ImageStore, SnapshotImage},
 };
 use fairhold_state::{
     State,
@@ -48,13 +50,37 @@ fn after(duration: Duration) -> Instant {
     <Instant as openraft::Instant>::now() + duration
 }
 
+/// The newest snapshot, how many bytes it has, and whether those that are saved wait for now.
 #[derive(Clone, Default)]
-struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>);
+struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>, tokio::sync::watch::Sender<usize>, tokio::sync::watch::Sender<bool>);
 
-impl SnapshotStore for MemorySnapshots {
+impl MemorySnapshots {
+    fn bytes(&self) -> usize {
+        *self.1.borrow()
+    }
+
+    /// Whether snapshots that are saved wait from now on.
+    fn hold(&self, held: bool) {
+        self.2.send_replace(held);
+    }
+
+    /// Waits until it has so many bytes.
+    async fn until(&self, there: impl Fn(usize) -> bool) {
+        self.1.subscribe().wait_for(|bytes| there(*bytes)).await.unwrap();
+    }
+}
+
+impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        *self.0.lock().unwrap() = Some(image);
-        async { Ok(()) }.boxed()
+        let (kept, held) = (self.clone(), self.2.clone());
+        async move {
+            held.subscribe().wait_for(|held| !held).await.unwrap();
+            let bytes = image.blocks.iter().map(Bytes::len).sum();
+            *kept.0.lock().unwrap() = Some(image);
+            kept.1.send_replace(bytes);
+            Ok(())
+        }
+        .boxed()
     }
 
     fn load(&self) -> BoxFuture<'static, io::Result<Option<SnapshotImage>>> {
@@ -96,7 +122,11 @@ impl Disk {
 
     /// Another one with what is on this one now.
     fn copy(&self) -> Disk {
-        let snapshots = MemorySnapshots(Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())));
+        let snapshots = MemorySnapshots(
+            Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())),
+            self.snapshots.1.clone(),
+            self.snapshots.2.clone(),
+        );
         Disk { incarnation: self.incarnation, log: self.log.copy(), snapshots }
     }
 }
@@ -109,6 +139,7 @@ struct Cluster {
     listeners: BTreeMap<NodeId, Arc<Listener>>,
     snapshot_every: u64,
     election_timeout_ms: Option<(u64, u64)>,
+    tune: fn(&mut ReplicaConfig),
 }
 
 impl Cluster {
@@ -123,9 +154,23 @@ impl Cluster {
     }
 
     async fn form_with(size: u64, snapshot_every: u64, election_timeout_ms: Option<(u64, u64)>) -> Cluster {
+        Cluster::form_tuned(size, snapshot_every, election_timeout_ms, |_| ()).await
+    }
+
+    /// One whose nodes are told more at their start.
+    async fn tuned(size: u64, snapshot_every: u64, tune: fn(&mut ReplicaConfig)) -> Cluster {
+        Cluster::form_tuned(size, snapshot_every, None, tune).await
+    }
+
+    async fn form_tuned(
+        size: u64,
+        snapshot_every: u64,
+        election_timeout_ms: Option<(u64, u64)>,
+        tune: fn(&mut ReplicaConfig),
+    ) -> Cluster {
         let disks = (1..=size).map(|id| (id, Disk::new(u128::from(id) * 100))).collect();
         let (nodes, listeners) = (BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms };
+        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms, tune };
         for id in 1..=size {
             cluster.start(id).await;
         }
@@ -142,6 +187,7 @@ impl Cluster {
         config.snapshot_every = self.snapshot_every;
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
+        (self.tune)(&mut config);
         let reception = Reception::new(&config);
         let listener = Arc::new(Listener::default());
         let peer = self.net.peer(reception.service());
@@ -448,6 +494,7 @@ async fn no_cluster_forms_before_every_member_is_there() {
         nodes: BTreeMap::new(),
         listeners: BTreeMap::new(),
         snapshot_every: 1_000,
+        tune: |_| (),
         election_timeout_ms: None,
     };
     cluster.start(1).await;

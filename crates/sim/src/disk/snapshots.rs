@@ -2,14 +2,14 @@
 
 use super::SimLog;
 use crate::tally::Probe;
-use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
+use fairhold_raft::snapshot::{ImageStore, SnapshotImage};
 use fairhold_types::failpoint;
 use futures_util::future::{BoxFuture, FutureExt};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use std::io;
 
-impl SnapshotStore for SimLog {
+impl ImageStore for SimLog {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
         let log = self.clone();
         async move {

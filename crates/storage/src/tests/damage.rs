@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{DAMAGE_ADVICE, Storage, StorageError};
-use fairhold_raft::snapshot::SnapshotStore;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::io::Write as _;
 
@@ -86,7 +85,7 @@ async fn fill_wal(log: &mut LogStore) {
 async fn make_storage(directory: &Path) {
     let mut storage = Storage::open(directory, 1).unwrap();
     append(&mut storage.log, entries(1, 0..300)).await.unwrap();
-    storage.snapshots.save(snapshots::image("through 20")).await.unwrap();
+    snapshots::save(&storage.snapshots, snapshots::image("through 20")).await.unwrap();
     storage.log.purge(log_id(1, 20)).await.unwrap();
     drop(storage);
     drop(Storage::open(directory, 1).unwrap());
@@ -100,7 +99,7 @@ async fn look(directory: &Path) -> Seen {
         Ok(storage) => storage,
         Err(error) => return refused(&error),
     };
-    let snapshot = match storage.snapshots.load().await {
+    let snapshot = match snapshots::load(&storage.snapshots).await {
         Ok(snapshot) => snapshot,
         Err(error) => return refused(&StorageError::Snapshots(error)),
     };

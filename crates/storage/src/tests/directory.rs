@@ -5,7 +5,7 @@ use crate::{
     Storage, StorageError,
     data_dir::{DataDir, DataDirError, mark_lost_entries},
 };
-use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
+use fairhold_raft::snapshot::SnapshotImage;
 use fairhold_types::ClusterId;
 use std::os::unix::fs::PermissionsExt;
 
@@ -101,7 +101,7 @@ async fn a_log_that_goes_on_from_a_lost_snapshot_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = Storage::open(home.path(), 1).unwrap();
     append(&mut storage.log, entries(1, 0..5)).await.unwrap();
-    storage.snapshots.save(SnapshotImage { meta: "through 2".into(), blocks: vec!["state".into()] }).await.unwrap();
+    snapshots::save(&storage.snapshots, SnapshotImage { meta: "through 2".into(), blocks: vec!["state".into()] }).await.unwrap();
     storage.log.purge(log_id(1, 2)).await.unwrap();
     drop(storage);
     let storage = Storage::open(home.path(), 1).unwrap();

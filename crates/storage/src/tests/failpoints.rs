@@ -2,9 +2,11 @@
 //!
 //! A process that ends cannot be the test's own: the test runs itself once more as a child, with a failpoint in its environment.
 
-use super::{snapshots::image, *};
+use super::{
+    snapshots::{self, image},
+    *,
+};
 use crate::{Storage, data_dir::DataDir};
-use fairhold_raft::snapshot::SnapshotStore;
 use fairhold_types::failpoint::Point;
 use std::{error::Error, process::Command};
 
@@ -31,7 +33,7 @@ async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
     append(&mut storage.log, entries(1, 0..20)).await?;
     println!("\ndone entries 1");
     storage.log.save_committed(Some(log_id(1, 12))).await?;
-    storage.snapshots.save(image("6")).await?;
+    snapshots::save(&storage.snapshots, image("6")).await?;
     println!("\ndone snapshot 6");
     storage.log.purge(log_id(1, 6)).await?;
     storage.log.truncate_after(Some(log_id(1, 14))).await?;
@@ -39,13 +41,13 @@ async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
     println!("\ndone entries 2");
     storage.log.save_vote(&vote(3)).await?;
     println!("\ndone vote 3");
-    storage.snapshots.save(image("12")).await?;
+    snapshots::save(&storage.snapshots, image("12")).await?;
     println!("\ndone snapshot 12");
     storage.log.purge(log_id(1, 12)).await?;
     drop(storage);
 
     let mut storage = Storage::open(home, 1)?;
-    assert_eq!(storage.snapshots.load().await?, Some(image("12")));
+    assert_eq!(snapshots::load(&storage.snapshots).await?, Some(image("12")));
     assert_eq!(read_all(&mut storage.log).await?.len(), 5);
     append(&mut storage.log, entries(3, 18..20)).await?;
     println!("\ndone entries 3");
@@ -84,7 +86,7 @@ async fn check(home: &Path, done: &[String], failpoint: &str) {
     let least = if has("vote 3") { 3 } else { u64::from(has("vote 1")) };
     assert!(voted >= least, "{failpoint}: the vote of term {least} was given, {voted} is there");
 
-    let through = match storage.snapshots.load().await.unwrap() {
+    let through = match snapshots::load(&storage.snapshots).await.unwrap() {
         Some(newest) if newest == image("12") => 12,
         Some(newest) if newest == image("6") => 6,
         Some(other) => panic!("{failpoint}: {other:?} was never saved"),

@@ -1,9 +1,13 @@
 //! Snapshot files.
 
 use super::files;
-use crate::snapshot_files::{Parts, SnapshotFiles, parse};
+use crate::{
+    fault::Faults,
+    snapshot_files::{self, SnapshotFiles, parse},
+};
 use bytes::Bytes;
-use fairhold_raft::snapshot::{SnapshotImage, SnapshotStore};
+use fairhold_raft::snapshot::{SnapshotDraft, SnapshotImage, SnapshotStore, StoredSnapshot};
+use std::{io, path::Path, sync::Arc};
 
 pub(super) fn image(text: &str) -> SnapshotImage {
     SnapshotImage {
@@ -13,34 +17,62 @@ pub(super) fn image(text: &str) -> SnapshotImage {
 }
 
 pub(super) fn bytes_of(image: &SnapshotImage) -> Vec<u8> {
-    Parts::of(image).unwrap().in_order(image).concat()
+    snapshot_files::bytes_of(image).unwrap()
+}
+
+fn open(path: &Path) -> SnapshotFiles {
+    SnapshotFiles::open(path, Faults::default()).unwrap()
+}
+
+fn draft(snapshots: &SnapshotFiles, image: &SnapshotImage) -> io::Result<Box<dyn SnapshotDraft>> {
+    let mut draft = snapshots.draft(image.meta.clone());
+    image.blocks.iter().try_for_each(|block| draft.write(block))?;
+    Ok(draft)
+}
+
+pub(super) async fn save(snapshots: &SnapshotFiles, image: SnapshotImage) -> io::Result<()> {
+    draft(snapshots, &image)?.finish()?.keep().await
+}
+
+fn image_of(stored: &dyn StoredSnapshot) -> io::Result<SnapshotImage> {
+    let blocks = (0..stored.blocks()).map(|index| stored.block(index)).collect::<io::Result<_>>()?;
+    Ok(SnapshotImage { meta: stored.meta(), blocks })
+}
+
+pub(super) async fn load(snapshots: &SnapshotFiles) -> io::Result<Option<SnapshotImage>> {
+    snapshots.newest().await?.map(|stored| image_of(&*stored)).transpose()
+}
+
+/// Waits until all is done that was asked for before.
+async fn settled(snapshots: &SnapshotFiles) {
+    snapshots.aside(Box::new(|| ())).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_newest_snapshot_is_kept_alone() {
     let home = tempfile::tempdir().unwrap();
-    let snapshots = SnapshotFiles::open(home.path()).unwrap();
-    assert_eq!(snapshots.load().await.unwrap(), None);
+    let snapshots = open(home.path());
+    assert_eq!(load(&snapshots).await.unwrap(), None);
     for text in ["one", "two", "three"] {
-        snapshots.save(image(text)).await.unwrap();
-        assert_eq!(snapshots.load().await.unwrap(), Some(image(text)));
+        save(&snapshots, image(text)).await.unwrap();
+        assert_eq!(load(&snapshots).await.unwrap(), Some(image(text)));
     }
     assert_eq!(files(home.path(), |_| true).len(), 1);
-    let again = SnapshotFiles::open(home.path()).unwrap();
-    assert_eq!(again.load().await.unwrap(), Some(image("three")));
-    again.save(SnapshotImage { meta: Bytes::new(), blocks: Vec::new() }).await.unwrap();
-    assert_eq!(again.load().await.unwrap(), Some(SnapshotImage { meta: Bytes::new(), blocks: Vec::new() }));
+    let again = open(home.path());
+    assert_eq!(load(&again).await.unwrap(), Some(image("three")));
+    save(&again, SnapshotImage { meta: Bytes::new(), blocks: Vec::new() }).await.unwrap();
+    assert_eq!(load(&again).await.unwrap(), Some(SnapshotImage { meta: Bytes::new(), blocks: Vec::new() }));
 }
 
 #[tokio::test]
 async fn a_snapshot_interrupted_before_its_name_leaves_the_old_one() {
     let home = tempfile::tempdir().unwrap();
-    SnapshotFiles::open(home.path()).unwrap().save(image("old")).await.unwrap();
+    save(&open(home.path()), image("old")).await.unwrap();
     let whole = bytes_of(&image("new"));
     for length in [0, 5, whole.len() - 1, whole.len()] {
         std::fs::write(home.path().join("00000000000000000002.snap.new"), &whole[..length]).unwrap();
-        let snapshots = SnapshotFiles::open(home.path()).unwrap();
-        assert_eq!(snapshots.load().await.unwrap(), Some(image("old")));
+        let snapshots = open(home.path());
+        assert_eq!(load(&snapshots).await.unwrap(), Some(image("old")));
         assert_eq!(files(home.path(), |_| true).len(), 1, "the leftover stayed");
     }
 }
@@ -48,31 +80,31 @@ async fn a_snapshot_interrupted_before_its_name_leaves_the_old_one() {
 #[tokio::test]
 async fn a_snapshot_interrupted_before_the_old_one_went_is_the_newest() {
     let home = tempfile::tempdir().unwrap();
-    let snapshots = SnapshotFiles::open(home.path()).unwrap();
-    snapshots.save(image("old")).await.unwrap();
+    let snapshots = open(home.path());
+    save(&snapshots, image("old")).await.unwrap();
     std::fs::write(home.path().join("00000000000000000002.snap"), bytes_of(&image("new"))).unwrap();
-    assert_eq!(snapshots.load().await.unwrap(), Some(image("new")));
-    snapshots.save(image("newer")).await.unwrap();
+    assert_eq!(load(&snapshots).await.unwrap(), Some(image("new")));
+    save(&snapshots, image("newer")).await.unwrap();
     assert_eq!(files(home.path(), |_| true), [home.path().join("00000000000000000003.snap")]);
 }
 
 #[tokio::test]
 async fn a_damaged_newest_snapshot_is_refused_by_name_although_an_older_one_is_there() {
     let home = tempfile::tempdir().unwrap();
-    let snapshots = SnapshotFiles::open(home.path()).unwrap();
-    snapshots.save(image("old")).await.unwrap();
+    let snapshots = open(home.path());
+    save(&snapshots, image("old")).await.unwrap();
     let whole = bytes_of(&image("new"));
     let path = home.path().join("00000000000000000002.snap");
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         std::fs::write(&path, bytes).unwrap();
-        let error = snapshots.load().await.unwrap_err();
+        let error = load(&snapshots).await.unwrap_err();
         assert!(error.to_string().contains("00000000000000000002.snap"), "byte {at}: {error}");
     }
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
-        assert!(snapshots.load().await.is_err(), "{length} bytes were taken");
+        assert!(load(&snapshots).await.is_err(), "{length} bytes were taken");
     }
 }
 
@@ -86,4 +118,37 @@ fn a_length_is_not_believed_even_with_a_right_checksum() {
         sealed.extend_from_slice(&fairhold_codec::checksum(&bytes).to_le_bytes());
         parse(&Bytes::from(sealed)).unwrap_err();
     }
+}
+
+#[tokio::test]
+async fn a_draft_that_is_given_up_leaves_nothing_and_disturbs_no_other() {
+    let home = tempfile::tempdir().unwrap();
+    let snapshots = open(home.path());
+    save(&snapshots, image("old")).await.unwrap();
+    let begun = draft(&snapshots, &image("begun")).unwrap();
+    let whole = draft(&snapshots, &image("whole")).unwrap().finish().unwrap();
+    let kept = draft(&snapshots, &image("kept")).unwrap().finish().unwrap();
+    assert_eq!(files(home.path(), |_| true).len(), 4);
+    kept.keep().await.unwrap();
+    drop((begun, whole));
+    settled(&snapshots).await;
+    assert_eq!(load(&snapshots).await.unwrap(), Some(image("kept")));
+    assert_eq!(files(home.path(), |_| true), [home.path().join("00000000000000000002.snap")]);
+}
+
+/// It may be on its way to another node, which takes as long as it takes.
+#[tokio::test]
+async fn who_reads_a_snapshot_reads_it_to_its_end_although_a_newer_one_takes_its_place() {
+    let home = tempfile::tempdir().unwrap();
+    let snapshots = open(home.path());
+    let large = SnapshotImage { meta: Bytes::new(), blocks: (0..20).map(|block| vec![block; 512 * 1024].into()).collect() };
+    save(&snapshots, large.clone()).await.unwrap();
+    let reading = snapshots.newest().await.unwrap().unwrap();
+    assert_eq!(Arc::clone(&reading).fetch(0).await.unwrap(), large.blocks[0]);
+    save(&snapshots, image("newer")).await.unwrap();
+    assert!(image_of(&*reading).unwrap() == large, "what is read has changed");
+    assert_eq!(files(home.path(), |_| true).len(), 1, "and its name is gone already");
+    drop(reading);
+    settled(&snapshots).await;
+    assert_eq!(load(&snapshots).await.unwrap(), Some(image("newer")));
 }

@@ -1,0 +1,105 @@
+//! How many bytes of the log lie where, so that what stays behind a snapshot is bounded in bytes too.
+//!
+//! An entry holds between one small command and half a thousand large values: a thousand entries are a few kilobytes or more
+//! than a gigabyte. openraft's own policy counts entries.
+
+use std::collections::VecDeque;
+
+/// Entries of this many bytes together share a mark. What is purged is accurate to about this.
+const MARK_BYTES: u64 = 1024 * 1024;
+
+/// The bytes of the log's entries, as they are applied.
+#[derive(Debug)]
+pub(crate) struct LogBytes {
+    /// How many bytes of the log stay behind a snapshot.
+    kept: u64,
+    /// Bytes of all entries through the last one applied, counted from the start of the process.
+    total: u64,
+    /// Oldest first. Both numbers grow from mark to mark.
+    marks: VecDeque<Mark>,
+}
+
+/// The log through the entry `index` has `total` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    index: u64,
+    total: u64,
+}
+
+impl LogBytes {
+    /// After a start with a snapshot. How large the log behind that snapshot is, nobody knows: it counts as full, so that the
+    /// next snapshot frees it.
+    pub(crate) fn begin(snapshot: Option<u64>, kept: u64) -> LogBytes {
+        let marks = snapshot.map(|index| Mark { index, total: MARK_BYTES.min(kept) });
+        LogBytes { kept, total: kept, marks: marks.into_iter().collect() }
+    }
+
+    /// Takes the entry that follows those before.
+    pub(crate) fn note(&mut self, index: u64, bytes: u64) {
+        self.total += bytes;
+        let marked = self.marks.back().map_or(0, |mark| mark.total);
+        if self.total - marked.min(self.total) >= MARK_BYTES {
+            self.marks.push_back(Mark { index, total: self.total });
+        }
+    }
+
+    /// Bytes of all entries so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The last entry that has to go when a snapshot covers the log through `snapshot`. It is told once.
+    pub(crate) fn take_excess(&mut self, snapshot: u64) -> Option<u64> {
+        let covered = self.marks.partition_point(|mark| mark.index <= snapshot);
+        let end = self.marks.get(covered.checked_sub(1)?)?.total;
+        let excess = self.marks.partition_point(|mark| mark.total + self.kept <= end).min(covered);
+        self.marks.drain(..excess).next_back().map(|mark| mark.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn large_entries_behind_a_snapshot_go_and_small_ones_stay() {
+        let mut bytes = LogBytes::begin(None, 8 * MIB);
+        (1..=100).for_each(|index| bytes.note(index, MIB));
+        assert_eq!(bytes.total(), 108 * MIB);
+        assert_eq!(bytes.take_excess(50), Some(42), "eight entries of a MiB are left behind the snapshot");
+        assert_eq!(bytes.take_excess(50), None, "once is enough");
+        assert_eq!(bytes.take_excess(100), Some(92));
+
+        let mut bytes = LogBytes::begin(None, 8 * MIB);
+        (1..=10_000).for_each(|index| bytes.note(index, 500));
+        assert_eq!(bytes.take_excess(10_000), None, "all of it is less than may stay");
+    }
+
+    #[test]
+    fn what_a_start_finds_behind_its_snapshot_goes_with_the_next() {
+        let mut bytes = LogBytes::begin(Some(70), 8 * MIB);
+        bytes.note(71, 100);
+        assert_eq!(bytes.take_excess(71), None, "for a hundred bytes nothing is given up that others may need");
+        bytes.note(72, MIB);
+        assert_eq!(bytes.take_excess(72), Some(70));
+        assert_eq!(bytes.take_excess(72), None);
+    }
+
+    #[test]
+    fn nothing_that_no_snapshot_covers_is_given_up() {
+        let mut bytes = LogBytes::begin(None, MIB);
+        (1..=100).for_each(|index| bytes.note(index, MIB));
+        assert_eq!(bytes.take_excess(0), None);
+        assert_eq!(bytes.take_excess(1), None);
+        assert_eq!(bytes.take_excess(3), Some(2));
+    }
+
+    #[test]
+    fn the_marks_of_small_entries_are_few() {
+        let mut bytes = LogBytes::begin(None, 64 * MIB);
+        (1..=100_000).for_each(|index| bytes.note(index, 1_000));
+        assert!(bytes.marks.len() < 100, "{} marks", bytes.marks.len());
+    }
+}

@@ -1,0 +1,111 @@
+//! A snapshot file that is whole.
+
+use super::{
+    Directory,
+    layout::{Layout, Unreadable},
+};
+use crate::durable;
+use bytes::Bytes;
+use fairhold_raft::snapshot::StoredSnapshot;
+use futures_util::future::BoxFuture;
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::task::spawn_blocking;
+
+/// A whole snapshot, open for reading.
+#[derive(Debug)]
+pub(super) struct Stored {
+    directory: Arc<Directory>,
+    path: PathBuf,
+    file: File,
+    meta: Bytes,
+    blocks: Vec<Range<u64>>,
+    /// Whether it is, or was, the newest: then another one's `keep` removes it.
+    kept: AtomicBool,
+}
+
+impl Stored {
+    /// Opens a file, and verifies all of it.
+    pub(super) fn open(directory: &Arc<Directory>, path: PathBuf) -> io::Result<Stored> {
+        let named = |error| durable::naming(&path, error);
+        let file = File::open(&path).map_err(named)?;
+        let length = file.metadata().map_err(named)?.len();
+        let layout = Layout::verified(length, |buffer, at| file.read_exact_at(buffer, at));
+        let layout = layout.map_err(|unreadable| match unreadable {
+            Unreadable::Damaged(damage) => durable::damaged(&path, damage),
+            Unreadable::Failed(error) => named(error),
+        })?;
+        let meta = read(&file, &layout.meta).map_err(named)?;
+        Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })
+    }
+
+    /// One that this process has written.
+    pub(super) fn written(directory: &Arc<Directory>, path: PathBuf, meta: Bytes, layout: Layout) -> io::Result<Stored> {
+        let file = File::open(&path).map_err(|error| durable::naming(&path, error))?;
+        Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })
+    }
+
+    /// Where it was opened. It has another name once it is kept.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn set_kept(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if !*self.kept.get_mut() {
+            self.directory.give_up(std::mem::take(&mut self.path));
+        }
+    }
+}
+
+impl StoredSnapshot for Stored {
+    fn meta(&self) -> Bytes {
+        self.meta.clone()
+    }
+
+    fn blocks(&self) -> u32 {
+        // The file says how many there are in four bytes.
+        u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.end - block.start).sum()
+    }
+
+    fn block(&self, index: u32) -> io::Result<Bytes> {
+        let range = usize::try_from(index).ok().and_then(|index| self.blocks.get(index));
+        let range = range.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such block"))?;
+        read(&self.file, range).map_err(|error| durable::naming(&self.path, error))
+    }
+
+    fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>> {
+        Box::pin(async move { spawn_blocking(move || self.block(index)).await.map_err(io::Error::other)? })
+    }
+
+    fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
+        let aside = self.directory.aside.clone();
+        let kept = aside.run(move || self.directory.keep(&self).inspect_err(|error| self.directory.faults.note(error)));
+        Box::pin(async move { kept.await? })
+    }
+}
+
+fn read(file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, range.start)?;
+    Ok(Bytes::from(bytes))
+}
