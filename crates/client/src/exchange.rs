@@ -343,7 +343,8 @@ fn meaning(reply: Reply) -> Tried {
     match reply.status.as_u16() {
         503 => {
             let problem = reply.problem();
-            Tried::Nothing { why: why(&problem), retry_after, busy: problem.code == Some(Code::Overloaded) }
+            let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
+            Tried::Nothing { why: why(&problem), retry_after, busy }
         }
         429 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {

@@ -15,6 +15,7 @@ pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
         Code::IdempotencyMismatch => Some("a key is for one request; take a new one"),
         Code::Forgotten => Some("take a new key"),
         Code::QueueFull => Some("ask again later"),
+        Code::DiskLow => Some("make room on the servers' disks, or delete what is not needed; releases and deletes go on"),
         Code::SessionNotFound | Code::SessionExpired => Some("open a new one; what it owned ended with it"),
         Code::GrantNotFound => Some("it was never taken, or is forgotten; take a new one"),
         Code::NotLeader => Some("another one may lead by now; stand again"),

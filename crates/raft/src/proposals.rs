@@ -12,7 +12,7 @@ use crate::{
     core::{CallError, Core, Route},
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
-    rank::{goes_first, weight},
+    rank::{goes_first, needs_room, weight},
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
@@ -247,6 +247,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
+            let ready = refuse_for_room(&core, ready);
             let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
                 write(&core, ready).await;
@@ -261,6 +262,16 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
         }
         Route::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
     }
+}
+
+/// Refuses what would fill the disk where that is nearly full; gives the others. All nodes write what the leader does.
+fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+    if !core.disk_low.load(Ordering::Relaxed) {
+        return batch;
+    }
+    let (refused, others) = batch.into_iter().partition(|proposal| needs_room(&proposal.command));
+    fail_all(refused, NotProposed::DiskLow.into());
+    others
 }
 
 /// Answers those of which it is known that the machine panics at them; gives the others.

@@ -37,6 +37,44 @@ pub(crate) fn goes_first(command: &Command) -> bool {
     }
 }
 
+/// Whether a command makes the state larger, or may: it is refused where the disk is nearly full. What ends or removes something
+/// makes room, once a snapshot without it takes the place of the log.
+pub(crate) fn needs_room(command: &Command) -> bool {
+    match command {
+        Command::OpenSession(_) | Command::Acquire(_) | Command::Upgrade { .. } | Command::Proclaim(_) => true,
+        Command::Transact(transact) => {
+            let mut operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+            operations.any(|operation| match operation {
+                Operation::Put { .. } | Operation::Create { .. } | Operation::CreateSequential { .. } | Operation::Set { .. } => {
+                    true
+                }
+                Operation::Delete { .. } | Operation::Check { .. } => false,
+            })
+        }
+        Command::Release { .. }
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::EndCooling { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::EndHolds { .. }
+        | Command::Continue { .. }
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::FormCluster { .. }
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLocks { .. }
+        | Command::NoteKey { .. }
+        | Command::Sweep { .. } => false,
+    }
+}
+
 /// About how many bytes a command has.
 pub(crate) fn weight(command: &Command) -> usize {
     let inside = if let Command::Transact(transact) = command {

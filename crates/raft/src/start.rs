@@ -28,7 +28,7 @@ use openraft::{
 };
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -104,8 +104,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let losses = Losses::default();
         let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
         let round_trips = RoundTrips::default();
-        let network =
-            Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
+        let network = Network::<RT>::new(
+            config.id,
+            peer.clone(),
+            addresses.clone(),
+            ballots.clone(),
+            losses.clone(),
+            round_trips.clone(),
+        );
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
@@ -130,6 +136,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             ballots,
             lost: OnceLock::new(),
             losses,
+            disk_low: AtomicBool::new(false),
         });
         if let Err(error) = recognise(&core, &config) {
             stop(&core).await;

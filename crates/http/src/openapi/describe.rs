@@ -329,7 +329,7 @@ impl Call<'_> {
             ]);
         }
         if matches!(kind, Kind::Keyed | Kind::Change) {
-            self = self.codes(&[Code::Internal]);
+            self = self.codes(&[Code::DiskLow, Code::Internal]);
         }
         match kind {
             Kind::Read => {
