@@ -372,6 +372,20 @@ An answer that its socket has not taken yet is kept in memory: 16 KiB of that ea
 call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`: ask
 again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
 
+**The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while it is
+written, as much of the log as the state is large until that is due (39 MiB of values, or 64 MiB of anything, where the state
+is smaller), 64 MiB of the log behind a snapshot, and what RocksDB needs to merge its tables. The state is what
+`raft_snapshot_bytes` says: values, and some 250 bytes for each node, session and remembered id. While a leader sends a
+snapshot to another node, it keeps that one and all of the log behind it, so that the other catches up: plan for as much more
+as is written in that time. A fresh node takes 22 MiB.
+
+A leader with less than 256 MiB free refuses what writes more (`503 disk_low`); releases, deletes and keepalives go on. A
+start needs 128 MiB, and first frees what its log holds of entries that its snapshot covers.
+
+**The memory of a node** is 0.2 GiB, and values + 0.5 KB a node + 1 to 9 KB a grant or session, by the length of its texts. To
+build a snapshot adds a few MiB, and what is changed meanwhile; a start needs the state once; a node that is sent a snapshot
+needs it twice. Plan twice the state on each node, because each may be away.
+
 **Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
 leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
 40 to 45 ms a cluster still worked.

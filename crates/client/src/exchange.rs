@@ -343,7 +343,8 @@ fn meaning(reply: Reply) -> Tried {
     match reply.status.as_u16() {
         503 => {
             let problem = reply.problem();
-            Tried::Nothing { why: why(&problem), retry_after, busy: problem.code == Some(Code::Overloaded) }
+            let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
+            Tried::Nothing { why: why(&problem), retry_after, busy }
         }
         // Something must go before it can be done: asking again, here or elsewhere, makes no room.
         429 if reply.problem().code == Some(Code::StateFull) => Tried::Answered(reply),

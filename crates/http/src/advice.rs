@@ -19,6 +19,7 @@ pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
             "remove nodes, release grants or end sessions, all of which still works; /v1/cluster shows state_bytes, and \
              serve --state-bytes-max on every node sets the most",
         ),
+        Code::DiskLow => Some("make room on the servers' disks, or delete what is not needed; releases and deletes go on"),
         Code::SessionNotFound | Code::SessionExpired => Some("open a new one; what it owned ended with it"),
         Code::GrantNotFound => Some("it was never taken, or is forgotten; take a new one"),
         Code::NotLeader => Some("another one may lead by now; stand again"),

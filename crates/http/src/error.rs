@@ -101,6 +101,7 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
         Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too much at once", true),
         Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server has too much to do", true),
+        Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
         Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority could be asked", true),
         Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
         Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in the time given", true),
@@ -317,6 +318,7 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
     let code = match reason {
         NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
         NotProposed::Overloaded => Code::Overloaded,
+        NotProposed::DiskLow => Code::DiskLow,
         NotProposed::ShuttingDown => Code::ShuttingDown,
     };
     Problem::new(code, detail).facts(outcome(Effect::None, None))
@@ -626,6 +628,7 @@ mod tests {
             (NotProposed::NoLeader, 503, "no_quorum"),
             (NotProposed::Deposed, 503, "no_quorum"),
             (NotProposed::Overloaded, 503, "overloaded"),
+            (NotProposed::DiskLow, 503, "disk_low"),
             (NotProposed::ShuttingDown, 503, "shutting_down"),
         ] {
             check(CallError::Propose(reason.into()), acquire(true), status, code, true, &none);

@@ -22,7 +22,7 @@ use openraft::{
     AsyncRuntime, Instant, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -80,6 +80,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) lost: OnceLock<LostEntries>,
     /// What other nodes' storage has lost.
     pub(crate) losses: Losses,
+    /// Whether this node's disk is nearly full: while it leads, it takes nothing that writes more.
+    pub(crate) disk_low: AtomicBool,
 }
 
 /// Where the leader is.

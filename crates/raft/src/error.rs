@@ -22,6 +22,9 @@ pub enum NotProposed {
     /// Too much is waiting to be proposed.
     #[error("too much waits to be done already: ask again after a pause, or another node")]
     Overloaded,
+    /// The leader's disk is nearly full, and the command would fill it further.
+    #[error("the leader's disk is nearly full: what writes more is refused")]
+    DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]
     ShuttingDown,

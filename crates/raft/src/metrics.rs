@@ -18,6 +18,7 @@ pub(crate) struct ReplicaMetrics {
     accepted: Counter,
     no_leader: Counter,
     overloaded: Counter,
+    disk_low: Counter,
     shutting_down: Counter,
     deposed: Counter,
     unknown_deadline: Counter,
@@ -46,6 +47,7 @@ impl Default for ReplicaMetrics {
             accepted: Counter::default(),
             no_leader: Counter::default(),
             overloaded: Counter::default(),
+            disk_low: Counter::default(),
             shutting_down: Counter::default(),
             deposed: Counter::default(),
             unknown_deadline: Counter::default(),
@@ -83,6 +85,7 @@ impl ReplicaMetrics {
         match reason {
             NotProposed::NoLeader => &self.no_leader,
             NotProposed::Overloaded => &self.overloaded,
+            NotProposed::DiskLow => &self.disk_low,
             NotProposed::ShuttingDown => &self.shutting_down,
             NotProposed::Deposed => &self.deposed,
         }
@@ -102,6 +105,7 @@ impl ReplicaMetrics {
         let refused = [
             ("no_leader", self.no_leader.clone()),
             ("overloaded", self.overloaded.clone()),
+            ("disk_low", self.disk_low.clone()),
             ("shutting_down", self.shutting_down.clone()),
             ("deposed", self.deposed.clone()),
         ];

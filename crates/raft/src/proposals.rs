@@ -12,13 +12,13 @@ use crate::{
     core::{CallError, Core, Route},
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
-    rank::{goes_first, weight},
+    rank::{goes_first, needs_room, weight},
     service::refusal,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
 use fairhold_state::command::{Answer, Command};
-use fairhold_types::failpoint;
+use fairhold_types::{NodeId, failpoint};
 use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
@@ -248,6 +248,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
+            let ready = refuse_for_room(&core, ready);
             let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
                 write(&core, ready).await;
@@ -262,6 +263,16 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
         }
         Route::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
     }
+}
+
+/// Refuses what would fill the disk where that is nearly full; gives the others. All nodes write what the leader does.
+fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+    if !core.disk_low.load(Ordering::Relaxed) {
+        return batch;
+    }
+    let (refused, others) = batch.into_iter().partition(|proposal| needs_room(&proposal.command));
+    fail_all(refused, NotProposed::DiskLow.into());
+    others
 }
 
 /// Answers those of which it is known that the machine panics at them; gives the others.
@@ -338,11 +349,16 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
-pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Command>, within: Duration) -> Vec<Outcome> {
+pub(crate) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    from: NodeId,
+    commands: Vec<Command>,
+    within: Duration,
+) -> Vec<Outcome> {
     let deadline = RT::Instant::now() + within;
-    let submit = |command: Command| match refusal(&command) {
+    let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.refused(rejection))),
-        None => core.proposals.submit(command, true).map_err(|reason| Err(reason)),
+        None => core.proposals.submit(command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {

@@ -38,6 +38,12 @@ pub(crate) fn goes_first(command: &Command) -> bool {
     }
 }
 
+/// Whether a command makes the state larger, or may: it is refused where the disk is nearly full. What ends or removes something
+/// makes room, once a snapshot without it takes the place of the log.
+pub(crate) fn needs_room(command: &Command) -> bool {
+    command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_))
+}
+
 /// About how many bytes a command has.
 pub(crate) fn weight(command: &Command) -> usize {
     let inside = if let Command::Transact(transact) = command {

@@ -32,7 +32,11 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -148,7 +152,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
                         return Err(NotProposed::NoLeader.into());
                     }
                 }
-                Ok(Err(reason @ (NotProposed::Overloaded | NotProposed::ShuttingDown))) => return Err(reason.into()),
+                Ok(Err(reason @ (NotProposed::Overloaded | NotProposed::DiskLow | NotProposed::ShuttingDown))) => {
+                    return Err(reason.into());
+                }
                 Err(_) => return Err(NotProposed::NoLeader.into()),
             }
         };
@@ -164,6 +170,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// last log entry that it covers.
     pub async fn take_snapshot(&self, deadline: RT::Instant) -> Result<u64, ProposeError> {
         snapshot_schedule::take_snapshot(&self.core, deadline).await
+    }
+
+    /// Says whether this node's disk is nearly full. While it is, and this node leads, what makes the state larger is refused as
+    /// `NotProposed::DiskLow`; what ends or removes something is not.
+    pub fn set_disk_low(&self, low: bool) {
+        self.core.disk_low.store(low, Ordering::Relaxed);
     }
 
     /// Reads the state as it is here and now. No change is applied meanwhile: be quick.
@@ -231,7 +243,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
                         return Err(NotProposed::NoLeader.into());
                     }
                 }
-                Ok(Err(CallError::NotDelivered(reason @ (NotProposed::Overloaded | NotProposed::ShuttingDown)))) => {
+                Ok(Err(CallError::NotDelivered(
+                    reason @ (NotProposed::Overloaded | NotProposed::DiskLow | NotProposed::ShuttingDown),
+                ))) => {
                     return Err(reason.into());
                 }
                 Err(_) => return Err(UnknownReason::Deadline.into()),

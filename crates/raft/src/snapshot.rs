@@ -7,8 +7,10 @@ mod image;
 
 pub use image::{ImageStore, SnapshotImage};
 
+use crate::{keeper, types::Types};
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, ready};
+use openraft::{AsyncRuntime, alias::LogIdOf};
 use std::{io, sync::Arc};
 use tokio::sync::oneshot;
 
@@ -64,6 +66,11 @@ pub trait StoredSnapshot: Send + Sync + 'static {
 
     /// Makes it the newest. When it returns, it survives a loss of power, so the log behind it may be purged.
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>>;
+}
+
+/// The last log entry that a snapshot covers, by what it says.
+pub fn covered_by<RT: AsyncRuntime>(meta: &[u8]) -> io::Result<Option<LogIdOf<Types<RT>>>> {
+    Ok(keeper::covered::<RT>(meta)?.last_log_id)
 }
 
 /// Does work aside, and gives back what came of it.

@@ -28,7 +28,7 @@ use openraft::{
 };
 use std::{
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -130,6 +130,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             ballots,
             lost: OnceLock::new(),
             losses,
+            disk_low: AtomicBool::new(false),
         });
         if let Err(error) = recognise(&core, &config) {
             stop(&core).await;

@@ -42,7 +42,8 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::Proclaim(_)
             | Command::SetLock(_)
-            | Command::Revoke(_) => false,
+            | Command::Revoke(_)
+            | Command::NoteCapacity { .. } => false,
         }
     }
 
@@ -61,6 +62,7 @@ impl Command {
                 fits("the value of an election", order.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
             }
             Command::SetLock(order) => set_lock(order),
+            Command::NoteCapacity { bytes, .. } => refuse_if(*bytes == 0, "a state without room"),
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }

@@ -141,6 +141,11 @@ impl DataDir {
         Ok(directory)
     }
 
+    /// Whether there is one that belongs to somebody.
+    pub(crate) fn is_made(path: &Path) -> bool {
+        path.join(IDENTITY).is_file()
+    }
+
     /// The random identity of this directory, made when it was.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {

@@ -24,6 +24,7 @@ pub mod log_store;
 mod log_sweeper;
 mod log_tail;
 mod log_writer;
+pub mod make_room;
 mod metrics;
 pub mod record_file;
 pub mod room;

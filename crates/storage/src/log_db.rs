@@ -57,6 +57,9 @@ const MIB: usize = 1024 * 1024;
 /// One memtable, and the write-ahead log with it: what a start reads again at most, about.
 const MEMTABLE_BYTES: usize = 16 * MIB;
 
+/// More than the write-ahead logs hold at a time.
+const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
+
 /// Writes a batch. A value of its own, so that a test can make it fail.
 pub(crate) type WriteBatchFn = Box<dyn FnMut(Batch) -> io::Result<()> + Send>;
 
@@ -98,16 +101,50 @@ impl LogDb {
         Ok(log)
     }
 
-    /// Reads and verifies everything, and keeps the newest entries in memory.
-    pub(crate) fn recover(&self) -> io::Result<Tail> {
-        failpoint!(StorageLogRecover)?;
-        let pointers = LogPointers {
+    /// Opens a database that is there, to purge what is not needed where there is too little room to open it otherwise: what the
+    /// write-ahead log holds stays in it, and is written to a table by the start that follows.
+    pub(crate) fn open_to_purge(path: &Path) -> io::Result<LogDb> {
+        record_file::verify_directory(path)?;
+        let mut options =
+            options(true).get_options_from_string("avoid_flush_during_recovery=true").map_err(|error| failed(path, &error))?;
+        // All of the write-ahead log fits: else a table would be written for it.
+        options.set_write_buffer_size(RECOVERED_BYTES_MAX);
+        options.set_disable_auto_compactions(true);
+        let db = DB::open(&options, path).map_err(|error| failed(path, &error))?;
+        Ok(LogDb { db, path: path.to_owned() })
+    }
+
+    /// Purges the entries through this one, and removes the files of nothing else; `false` where they had gone before.
+    pub(crate) fn purge_through(&self, through: LogId) -> io::Result<bool> {
+        let LogPointers { purged, first, last, .. } = self.pointers()?;
+        let is_news = purged.is_none_or(|purged| purged.index < through.index);
+        if is_news {
+            let mut batch = Batch::default();
+            batch.purge_entries(&(first..through.index + 1));
+            // By the index: what lies behind it may be of an earlier term, until a leader says so.
+            let last = last.filter(|last| last.index > through.index).unwrap_or(through);
+            batch.put_bounds(through.index + 1, Some(&last))?;
+            batch.put_purged(&through)?;
+            self.write(batch)?;
+        }
+        self.remove_purged_tables(self.pointers()?.first)?;
+        Ok(is_news)
+    }
+
+    fn pointers(&self) -> io::Result<LogPointers> {
+        Ok(LogPointers {
             vote: self.get(VOTE)?,
             committed: self.get::<Option<LogId>>(COMMITTED)?.flatten(),
             purged: self.get(PURGED)?,
             first: self.get(FIRST)?.unwrap_or(0),
             last: self.get::<Option<LogId>>(LAST)?.flatten(),
-        };
+        })
+    }
+
+    /// Reads and verifies everything, and keeps the newest entries in memory.
+    pub(crate) fn recover(&self) -> io::Result<Tail> {
+        failpoint!(StorageLogRecover)?;
+        let pointers = self.pointers()?;
         let fits = |purged: &LogId| pointers.first == purged.index + 1 && pointers.last.as_ref() >= Some(purged);
         if !pointers.purged.as_ref().is_none_or(fits) {
             return Err(durable::damaged(&self.path, "what was purged and what is left do not fit"));

@@ -12,7 +12,12 @@ mod stored;
 
 pub use layout::{Damage, SNAPSHOT_FILE_FORMAT, bytes_of, parse};
 
-use crate::{aside::Aside, durable, fault::Faults};
+use crate::{
+    aside::Aside,
+    durable,
+    fault::Faults,
+    room::{START_ROOM_BYTES, free_bytes},
+};
 use bytes::Bytes;
 use draft::Draft;
 use fairhold_raft::snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot};
@@ -69,10 +74,15 @@ impl SnapshotFiles {
         Ok(SnapshotFiles { directory: Arc::new(Directory { path, aside, faults, drafts, open }) })
     }
 
-    /// From now on this is called on the thread that makes and reads snapshots whenever it has been without work for a moment: what
-    /// it had allocated is free then. The first one stays.
+    /// From now on this is called on the thread that makes and reads snapshots when it has been without work for a moment: what it
+    /// had allocated is free then. The first one stays.
     pub fn when_idle(&self, idle: fn()) {
         self.directory.aside.when_idle(idle);
+    }
+
+    /// What the newest snapshot says that it covers, after all of it was verified.
+    pub(crate) fn newest_meta(&self) -> io::Result<Option<Bytes>> {
+        Ok(self.directory.newest()?.map(|stored| stored.meta()))
     }
 
     /// Whether there is none.
@@ -84,6 +94,11 @@ impl SnapshotFiles {
 impl SnapshotStore for SnapshotFiles {
     fn draft(&self, meta: Bytes) -> Box<dyn SnapshotDraft> {
         Box::new(Draft::new(Arc::clone(&self.directory), meta))
+    }
+
+    fn has_room_for(&self, bytes: u64) -> bool {
+        // What cannot be looked at is not guessed: a write that fails says it all.
+        free_bytes(&self.directory.path).map_or(true, |free| free >= bytes.saturating_add(START_ROOM_BYTES))
     }
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {

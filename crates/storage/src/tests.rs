@@ -8,6 +8,7 @@ mod failpoints;
 mod golden;
 mod log;
 mod machine;
+mod make_room;
 mod snapshots;
 
 use crate::{TypeConfig, log_db::LogDb, log_store::LogStore};

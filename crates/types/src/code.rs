@@ -97,6 +97,8 @@ codes! {
     RateLimited => "rate_limited",
     /// This node has too much to do; surely nothing was done.
     Overloaded => "overloaded",
+    /// The disk is nearly full: what would fill it is refused.
+    DiskLow => "disk_low",
     /// No majority of the nodes could be asked.
     NoQuorum => "no_quorum",
     /// This server stops.

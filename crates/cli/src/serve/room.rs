@@ -1,5 +1,5 @@
-//! Room on the disk: a node starts only where there is enough of it, waits for it where there is not, and warns before it runs
-//! out.
+//! Room on the disk: a node starts only where there is enough of it, waits for it where there is not, takes no writes before it
+//! runs out, and warns.
 //!
 //! A node whose disk is full ends (`ServeError::Stopped`). Whoever starts it again, a supervisor or a person, gets a process that
 //! lives, is not ready, and says why; it takes part as soon as there is room, without being told.
@@ -14,8 +14,10 @@ use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
 use fairhold_storage::{
     Storage,
-    room::{START_ROOM_BYTES, free_bytes},
+    make_room::free_covered_log,
+    room::{START_ROOM_BYTES, WRITE_ROOM_BYTES, free_bytes},
 };
+use fairhold_types::NodeId;
 use openraft_rt_tokio::TokioRuntime;
 use std::{
     path::{Path, PathBuf},
@@ -25,8 +27,10 @@ use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
 /// How often it is looked whether there is room again.
 const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often a running node looks how much is left.
-const WATCH_EVERY: Duration = Duration::from_secs(2);
+/// How often a running node looks how much is left: while it writes as fast as it can, that is some ten MiB.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// Writes are taken again when so much more is free, so that they do not come and go.
+const WRITE_ROOM_AGAIN_BYTES: u64 = 64 * MIB;
 /// The warning is over when this many times as much is free, so that it does not come and go.
 const ROOM_AGAIN: u64 = 2;
 /// How long the answers of a server that waits may take to be written.
@@ -36,9 +40,9 @@ const MIB: u64 = 1024 * 1024;
 
 /// Opens the storage; where the disk is full, answers that and waits for room first.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let mut waiting: Vec<Server> = Vec::new();
+    let (mut waiting, mut is_first) = (Vec::<Server>::new(), true);
     loop {
-        let shortage = match attempt(config).await? {
+        let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
             Ok(storage) => {
                 if !waiting.is_empty() {
                     tracing::info!("there is room again: starting");
@@ -64,12 +68,16 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
     }
 }
 
-/// The storage, or in words what is short.
-async fn attempt(config: &ServeConfig) -> Result<Result<Storage, String>, ServeError> {
+/// The storage, or in words what is short. At first the node makes room itself, where it can.
+async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
     let (data, id) = (config.data.clone(), config.id);
     let opened = spawn_blocking(move || {
         // Looked at first: a start that fails for want of room half-way would leave files behind each time.
-        if free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES) {
+        let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
+        if is_first && is_short() {
+            make_room(&data, id)?;
+        }
+        if is_short() {
             let needed = START_ROOM_BYTES / MIB;
             let data = data.display();
             return Ok(Err(format!("less than {needed} MiB, which a start needs, are free on the file system of {data}")));
@@ -84,12 +92,45 @@ async fn attempt(config: &ServeConfig) -> Result<Result<Storage, String>, ServeE
     opened.await.map_err(|error| ServeError::Ended(error.to_string()))?
 }
 
-/// Warns when little room is left, and then hands the leadership over: the end of a follower disturbs nobody.
+/// Frees what the log holds of entries that a snapshot covers.
+fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
+    match free_covered_log(data, id) {
+        Ok(None) => Ok(()),
+        Ok(Some(through)) => {
+            tracing::warn!(
+                through,
+                "little room is left: what the log held of entries that the newest snapshot covers was freed"
+            );
+            Ok(())
+        }
+        Err(error) if error.is_no_room() => {
+            tracing::debug!(%error, "there is not even room to free what the log holds in vain");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses writes while little room is left. Warns when less is left, and then hands the leadership over: the end of a follower
+/// disturbs nobody.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
-    let mut low = false;
+    let (mut low, mut refuses) = (false, false);
     loop {
         sleep(WATCH_EVERY).await;
         let Some(free) = look(&data).await else { continue };
+        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_AGAIN_BYTES } else { WRITE_ROOM_BYTES };
+        if refuses != (free < refused_below) {
+            refuses = !refuses;
+            replica.set_disk_low(refuses);
+            if refuses {
+                tracing::warn!(
+                    free_mib = free / MIB,
+                    "little room is left on the disk: while this node leads, it takes no writes"
+                );
+            } else {
+                tracing::info!(free_mib = free / MIB, "there is room again on the disk for writes");
+            }
+        }
         if !low && free < START_ROOM_BYTES {
             low = true;
             let warning = format!(

@@ -329,7 +329,7 @@ impl Call<'_> {
             ]);
         }
         if matches!(kind, Kind::Keyed | Kind::Change) {
-            self = self.codes(&[Code::Internal, Code::StateFull]);
+            self = self.codes(&[Code::DiskLow, Code::Internal, Code::StateFull]);
         }
         match kind {
             Kind::Read => {

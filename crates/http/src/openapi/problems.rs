@@ -50,6 +50,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::Internal => said("the answer could not be written as JSON"),
         Code::DeadlineExceeded => Problem::of(ReadError::Deadline.into(), Asked::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
+        Code::DiskLow => Problem::of(CallError::Propose(NotProposed::DiskLow.into()), asked()),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
         Code::ShuttingDown => Problem::of(CallError::ShuttingDown, Asked::Read),
         Code::NotCaughtUp => Problem::of(HandoverError::Behind { to: 2, lag: 830 }.into(), Asked::Change),

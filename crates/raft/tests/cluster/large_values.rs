@@ -1,7 +1,10 @@
 //! A log of large values: what stays of it is bounded in bytes.
 
 use super::{Cluster, after};
-use fairhold_raft::ReplicaConfig;
+use fairhold_raft::{
+    ReplicaConfig,
+    error::{NotProposed, ProposeError},
+};
 use fairhold_state::command::{Command, Lifetime, Operation, Transact};
 use fairhold_types::{Path, time::WallMillis};
 use openraft::AsyncRuntime;
@@ -97,4 +100,28 @@ async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() 
     snapshots.until(|bytes| bytes > 0).await;
     let smaller = TokioRuntime::timeout(Duration::from_secs(10), snapshots.until(|bytes| bytes < 1024 * 1024));
     assert!(smaller.await.is_ok(), "nothing is left, and the snapshot still has {} bytes", snapshots.bytes());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_disk_is_nearly_full_takes_what_removes_something_and_nothing_that_writes_more() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let follower = cluster.others(leader)[0];
+    let soon = after(Duration::from_secs(30));
+    cluster.node(leader).propose(put("/one", 10), soon).await.unwrap().result.unwrap();
+
+    cluster.node(leader).set_disk_low(true);
+    let low = Err(ProposeError::NotProposed(NotProposed::DiskLow));
+    for node in [leader, follower] {
+        assert_eq!(cluster.node(node).propose(put("/two", 10), soon).await, low, "asked at node {node}");
+        assert_eq!(cluster.open_session(node).await, low, "asked at node {node}");
+    }
+    cluster.node(follower).propose(delete("/one"), soon).await.unwrap().result.unwrap();
+    cluster.node(leader).read_barrier(soon).await.unwrap();
+
+    cluster.node(leader).set_disk_low(false);
+    cluster.node(follower).propose(put("/two", 10), soon).await.unwrap().result.unwrap();
+    // Another node's disk is that node's affair: what it passes on, the leader writes.
+    cluster.node(follower).set_disk_low(true);
+    cluster.node(follower).propose(put("/three", 10), soon).await.unwrap().result.unwrap();
 }

@@ -1,0 +1,32 @@
+//! Makes room on a disk that is too full for a start: what the log holds of entries that the newest snapshot covers goes.
+//!
+//! A node keeps some of these for others that were away for a moment. Where they are all that fills the disk, nobody else makes
+//! room, and the node would wait for itself.
+
+use crate::{StorageError, TypeConfig, data_dir::DataDir, fault::Faults, log_db::LogDb, snapshot_files::SnapshotFiles};
+use fairhold_raft::snapshot::covered_by;
+use fairhold_types::NodeId;
+use openraft::alias::LogIdOf;
+use openraft_rt_tokio::TokioRuntime;
+use std::{io, path::Path};
+
+/// Frees what the log holds of entries that the newest snapshot covers. The snapshot is verified first. Gives the index of the
+/// last entry that went, or `None` where nothing could go. It needs a little room itself, and blocks.
+pub fn free_covered_log(path: &Path, node: NodeId) -> Result<Option<u64>, StorageError> {
+    if !DataDir::is_made(path) {
+        return Ok(None);
+    }
+    let data_dir = DataDir::open(path, node)?;
+    if !data_dir.has_log() {
+        return Ok(None);
+    }
+    let snapshots = SnapshotFiles::open(&data_dir.snapshot_path(), Faults::default()).map_err(StorageError::Snapshots)?;
+    let Some(meta) = snapshots.newest_meta().map_err(StorageError::Snapshots)? else { return Ok(None) };
+    let Some(covered) = covered_by::<TokioRuntime>(&meta).map_err(StorageError::Snapshots)? else { return Ok(None) };
+    free(&data_dir.log_path(), covered).map_err(StorageError::Log)
+}
+
+fn free(path: &Path, covered: LogIdOf<TypeConfig>) -> io::Result<Option<u64>> {
+    let log = LogDb::open_to_purge(path)?;
+    Ok(log.purge_through(covered)?.then_some(covered.index))
+}
