@@ -348,11 +348,11 @@ within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it a
 
 const TAIL: &str = "
 The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (an eighth of that): behind a
-proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in twenty
-is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and the
-address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz` and
-`/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted in the
-replicated machine itself.
+proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in
+twenty is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and
+the address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz`
+and `/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted
+in the replicated machine itself.
 
 A body that is too large is read to its end, up to 64 MiB, before it is answered. `503 overloaded` means that surely nothing was
 done: ask again after `Retry-After`, or another node. Further bounds have no answer, because nobody listens: a request's head
@@ -368,8 +368,9 @@ given back when its parameters are read, so a request that waits holds none of i
 
 An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
 256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any
-call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`: ask
-again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
+call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`:
+ask again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers
+that long.
 
 **Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
 leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
@@ -381,7 +382,7 @@ fn page(rows: &[Row]) -> String {
     for Row { limit, value, seen: [within, at, beyond] } in rows {
         writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
     }
-    page + TAIL
+    page + TAIL + &crate::memory::section()
 }
 
 /// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.
