@@ -349,11 +349,11 @@ within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it a
 
 const TAIL: &str = "
 The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (an eighth of that): behind a
-proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in twenty
-is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and the
-address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz` and
-`/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted in the
-replicated machine itself.
+proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in
+twenty is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and
+the address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz`
+and `/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted
+in the replicated machine itself.
 
 A body that is too large is read to its end, up to 64 MiB, before it is answered. `503 overloaded` means that surely nothing was
 done: ask again after `Retry-After`, or another node. Further bounds have no answer, because nobody listens: a request's head
@@ -369,8 +369,9 @@ given back when its parameters are read, so a request that waits holds none of i
 
 An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
 256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any
-call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`: ask
-again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
+call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`:
+ask again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers
+that long.
 
 **The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while it is
 written, as much of the log as the state is large until that is due (39 MiB of values, or 64 MiB of anything, where the state
@@ -453,7 +454,7 @@ fn page(rows: &[Row]) -> String {
     for Row { limit, value, seen: [within, at, beyond] } in rows {
         writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
     }
-    page + TAIL + BUDGET + &weights() + BUDGET_RULES
+    page + TAIL + BUDGET + &weights() + BUDGET_RULES + "\n" + &crate::memory::section()
 }
 
 /// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.

@@ -50,6 +50,7 @@ mod listing;
 mod lock_command;
 mod lock_defence;
 mod lost_entries;
+mod memory;
 mod metrics;
 mod modes;
 mod overload;

@@ -46,8 +46,8 @@ impl std::fmt::Display for Lost {
 }
 
 /// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. Variants and
-/// their fields may be added: match with `..`. Its text can be written to a terminal or a log: what others chose stands in it with
-/// control characters escaped; a field has it as it came.
+/// their fields may be added: match with `..`. Its text can be written to a terminal or a log: in what others chose, control
+/// characters are escaped. A field has it as it came.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

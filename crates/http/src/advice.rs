@@ -1,7 +1,16 @@
 //! What a refused caller can do, in words that fit a request, a command and a program alike.
 
 use crate::error::Asked;
-use fairhold_types::Code;
+use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
+
+/// A text that names what others chose, cut where it is too long.
+pub(crate) fn bounded(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES_MAX {
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
+        detail.push('…');
+    }
+    detail
+}
 
 /// What to do about a refusal, where what happened does not say it.
 pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {

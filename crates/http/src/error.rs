@@ -1,7 +1,7 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
 use crate::{
-    advice::{ask_again, what_to_do},
+    advice::{ask_again, bounded, what_to_do},
     answer,
 };
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,7 @@ use fairhold_types::{
     Code, GrantId, Path,
     dto::Contender,
     duration,
-    limits::{CYCLE_NAMED_MAX, DETAIL_BYTES_MAX},
+    limits::CYCLE_NAMED_MAX,
     problem::{self, Effect, Facts, FailedStep, TransactionPart},
     time::WallMillis,
 };
@@ -322,15 +322,6 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
         NotProposed::ShuttingDown => Code::ShuttingDown,
     };
     Problem::new(code, detail).facts(outcome(Effect::None, None))
-}
-
-/// A text that names what others chose, cut where it is too long.
-fn bounded(mut detail: String) -> String {
-    if detail.len() > DETAIL_BYTES_MAX {
-        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
-        detail.push('…');
-    }
-    detail
 }
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {

@@ -46,8 +46,8 @@ impl Frames {
         self.ended
     }
 
-    /// The next frame, with its room; none where more lines are needed. A reader that leaves so much untaken that there is no room
-    /// is told that it is cut off, and where: at the last line that it was sent.
+    /// The next frame, with its room; none where more lines are needed. A reader that leaves so much untaken that there is no
+    /// room is told that it is cut off, and where: at the last line that it was sent.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         let most = self.room.as_ref().map_or(FRAME_BYTES_MAX, |room| room.frame_bytes());
         let (mut out, mut last) = (Vec::new(), self.last);

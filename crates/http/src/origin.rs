@@ -124,7 +124,8 @@ fn foreign_host(host: Option<&str>) -> Problem {
     Problem::new(
         Code::Denied,
         format!(
-            "the request names {asked}, which this server does not know as its own; if it is, start the servers with {OPTION} NAME"
+            "the request names {asked}, which this server does not know as its own; if it is one, start the servers with \
+             {OPTION} NAME"
         ),
     )
 }

@@ -1,5 +1,5 @@
-//! What a request's head must be, beyond what the HTTP library looks at. Where servers read a head in two ways, one of them can be
-//! told something else than the other: so what is not clear is refused, and its connection closed.
+//! What a request's head must be, beyond what the HTTP library looks at. Where two servers read a head in two ways, one of them
+//! can be told something else than the other: so what is not clear is refused, and its connection closed.
 
 use crate::error::Problem;
 use fairhold_types::Code;

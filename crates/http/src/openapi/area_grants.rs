@@ -315,8 +315,8 @@ fn batch(describe: &mut Describer) -> Operation {
              acquire that stands before it. The answer comes when all are done, within one `Fairhold-Timeout`, and no call waits \
              for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
              `GET /v1/grants/{id}` and `GET /v1/watch` tell. A renewal is of a grant that has no named session, and leaves its \
-             timeout as it is. An answer names whom the caller waits for and how many are ahead, and has 4 KiB at most: what would \
-             be longer goes without `meta`. Sent again, with the same ids, it does nothing twice. \
+             timeout as it is. An answer names whom the caller waits for and how many are ahead, and has 4 KiB at most: what \
+             would be longer goes without `meta`. Sent again, with the same ids, it does nothing twice. \
              The headers are those of every call in it.",
         )
         .query(&batch::BATCH, vec![])
