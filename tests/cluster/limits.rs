@@ -395,28 +395,28 @@ leaders come and go, and nothing is served. Above 25 ms to a majority the leader
 const BUDGET: &str = "
 ## The state's budget
 
-All that clients create is in memory on every node, so the state has a budget in bytes: the least of what the nodes can hold. A node can
-hold an eighth of its memory, which is that of its cgroup or of the machine, or what `serve --state-bytes-max` says. That is 128 MiB with
-1 GiB. The share is small because a state is several times in memory while a snapshot of it is made, sent or taken over.
-`/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
+All that clients create is in memory on every node, so the state has a budget in bytes: the least of what the nodes can hold.
+A node can hold an eighth of its memory, which is that of its cgroup or of the machine, or what `serve --state-bytes-max`
+says. That is 128 MiB with 1 GiB. The share is small because a state is several times in memory while a snapshot of it is
+made, sent or taken over. `/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
 
-At 95 % what creates or enlarges something is refused with `429 state_full`: a node, a larger value, a grant or a place in a queue, a session,
-a lock's settings. The rest of the budget is for the ids that are remembered for a minute: writes that enlarge nothing, and changes of
-a grant with a key, are refused at 100 %. What frees something is never refused: deletes, releases, the ends of sessions, breaks,
-expiries. Nor are keepalives, and requests that were done before and come again with their key. A transaction is judged as a whole: one
-that leaves less behind than it found is done.
+At 95 % what creates or enlarges something is refused with `429 state_full`: a node, a larger value, a grant or a place in a
+queue, a session, a lock's settings. The rest of the budget is for the ids that are remembered for a minute: writes that
+enlarge nothing, and changes of a grant with a key, are refused at 100 %. What frees something is never refused: deletes,
+releases, the ends of sessions, breaks, expiries. Nor are keepalives, and requests that were done before and come again with
+their key. A transaction is judged as a whole: one that leaves less behind than it found is done.
 
 Each of these counts so many bytes, and its texts and values count their length:
 
 ";
 
 const BUDGET_RULES: &str = "
-The history gives way: it takes an eighth of the budget at most, and forgets its oldest then. The results of a write are remembered up to 4,096
-bytes, as this table counts them. A larger write that is repeated with its key is not done again, and is answered
-without them: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
+The history gives way: it takes an eighth of the budget at most, and forgets its oldest then. The results of a write are
+remembered up to 4,096 bytes, as this table counts them. A larger write that is repeated with its key is not done again, and
+is answered without them: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
 
-**Memory:** give a node eight times the state that you need, and 256 MiB at least. 1,000 locks that are taken and released each second take 20 MiB
-for their remembered ids alone.
+**Memory:** give a node eight times the state that you need, and 256 MiB at least. 1,000 locks that are taken and released
+each second take 20 MiB for their remembered ids alone.
 
 While its process has more than 85 % of its memory in use, a node begins nothing that creates something: `503 overloaded`, and
 `/readyz?verbose` says so. What frees something goes on there too.
