@@ -21,6 +21,7 @@ pub(crate) use forwarded::refusal;
 
 use append::Appenders;
 use bytes::Bytes;
+use fairhold_state::command::Command;
 use fairhold_types::{
     Incarnation, NodeId, failpoint,
     planted::{self, Bug},
