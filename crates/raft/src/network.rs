@@ -10,6 +10,7 @@ use crate::{
     lost_entries::Losses,
     peer::{Lane, Peer, PeerError, Target},
     round_trips::RoundTrips,
+    sending::Sending,
     types::{Member, Types},
     wire::{self, Declined, Reply, Request, SnapshotBegin},
 };
@@ -43,6 +44,7 @@ pub(crate) struct Network<RT: AsyncRuntime> {
     ballots: Ballots<RT::Instant>,
     losses: Losses,
     round_trips: RoundTrips,
+    sending: Sending,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
@@ -53,14 +55,15 @@ impl<RT: AsyncRuntime> Network<RT> {
         ballots: Ballots<RT::Instant>,
         losses: Losses,
         round_trips: RoundTrips,
+        sending: Sending,
     ) -> Self {
-        Network { id, peer, addresses, ballots, losses, round_trips }
+        Network { id, peer, addresses, ballots, losses, round_trips, sending }
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        let round_trips = self.round_trips.clone();
-        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips }
+        let (round_trips, sending) = (self.round_trips.clone(), self.sending.clone());
+        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips, sending }
     }
 }
 
@@ -89,6 +92,7 @@ pub(crate) struct Client<RT: AsyncRuntime> {
     ballots: Ballots<RT::Instant>,
     losses: Losses,
     round_trips: RoundTrips,
+    sending: Sending,
 }
 
 impl<RT: AsyncRuntime> Client<RT> {
@@ -151,6 +155,7 @@ impl<RT: AsyncRuntime> Client<RT> {
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
+        let _sent = self.sending.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
         };
