@@ -55,9 +55,13 @@ impl<RT: AsyncRuntime> Network<RT> {
         ballots: Ballots<RT::Instant>,
         losses: Losses,
         round_trips: RoundTrips,
-        sending: Sending,
     ) -> Self {
-        Network { id, peer, addresses, ballots, losses, round_trips, sending }
+        Network { id, peer, addresses, ballots, losses, round_trips, sending: Sending::default() }
+    }
+
+    /// Which snapshots its clients are sending.
+    pub(crate) fn sending(&self) -> Sending {
+        self.sending.clone()
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {

@@ -17,7 +17,6 @@ use crate::{
     proposals,
     replica::{Replica, stop},
     round_trips::{self, RoundTrips},
-    sending::Sending,
     service::{Reception, known},
     snapshot::SnapshotStore,
     snapshot_schedule::{Schedule, purge_log, take_snapshots},
@@ -104,16 +103,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
         let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
-        let (round_trips, sending) = (RoundTrips::default(), Sending::default());
-        let network = Network::<RT>::new(
-            config.id,
-            peer.clone(),
-            addresses.clone(),
-            ballots.clone(),
-            losses.clone(),
-            round_trips.clone(),
-            sending.clone(),
-        );
+        let round_trips = RoundTrips::default();
+        let network =
+            Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
+        let sending = network.sending();
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
