@@ -36,6 +36,7 @@ mod proposals;
 mod rank;
 mod replica;
 mod round_trips;
+mod sending;
 mod service;
 mod shared;
 pub mod snapshot;

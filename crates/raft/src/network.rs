@@ -10,6 +10,7 @@ use crate::{
     lost_entries::Losses,
     peer::{Lane, Peer, PeerError, Target},
     round_trips::RoundTrips,
+    sending::Sending,
     types::{Member, Types},
     wire::{self, Declined, Reply, Request, SnapshotBegin},
 };
@@ -43,6 +44,7 @@ pub(crate) struct Network<RT: AsyncRuntime> {
     ballots: Ballots<RT::Instant>,
     losses: Losses,
     round_trips: RoundTrips,
+    sending: Sending,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
@@ -54,13 +56,18 @@ impl<RT: AsyncRuntime> Network<RT> {
         losses: Losses,
         round_trips: RoundTrips,
     ) -> Self {
-        Network { id, peer, addresses, ballots, losses, round_trips }
+        Network { id, peer, addresses, ballots, losses, round_trips, sending: Sending::default() }
+    }
+
+    /// Which snapshots its clients are sending.
+    pub(crate) fn sending(&self) -> Sending {
+        self.sending.clone()
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        let round_trips = self.round_trips.clone();
-        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips }
+        let (round_trips, sending) = (self.round_trips.clone(), self.sending.clone());
+        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips, sending }
     }
 }
 
@@ -89,6 +96,7 @@ pub(crate) struct Client<RT: AsyncRuntime> {
     ballots: Ballots<RT::Instant>,
     losses: Losses,
     round_trips: RoundTrips,
+    sending: Sending,
 }
 
 impl<RT: AsyncRuntime> Client<RT> {
@@ -151,6 +159,7 @@ impl<RT: AsyncRuntime> Client<RT> {
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
+        let _sent = self.sending.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
         };

@@ -11,7 +11,8 @@ use fairhold_state::snapshot::ITEM_WEIGHT;
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::{sync::Arc, time::Duration};
 
-/// How long a snapshot that was asked for may not be there before it is asked for again.
+/// How long a snapshot that was asked for may not be there before it is asked for again, and how long after a look a purge that
+/// had to wait is tried again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// How much is enough for a snapshot, at least.
@@ -58,12 +59,14 @@ pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedu
     }
 }
 
-/// Has the log purged behind each new snapshot as far as it is too large. openraft purges what are too many entries.
+/// Has the log purged behind each new snapshot as far as it is too large; openraft purges what are too many entries. While a
+/// snapshot is on its way to another node, the log stays: that node goes on from there.
 pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut newest = core.shared.newest();
     loop {
         let index = newest.borrow_and_update().index;
-        let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index));
+        let waits = core.sending.is_going_on();
+        let excess = index.filter(|_| !waits).and_then(|index| core.shared.log_bytes().take_excess(index));
         if let Some(through) = excess {
             // It purges nothing of which it does not know yet that a snapshot covers it.
             let known = core.until_in_all(|metrics| (metrics.snapshot.map(|id| id.index) >= index).then_some(()));
@@ -74,6 +77,7 @@ pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
         tokio::select! {
             biased;
             changed = newest.changed() => if changed.is_err() { return },
+            () = RT::sleep(ASK_AGAIN_AFTER), if waits => {}
             () = core.stopped() => return,
         }
     }

@@ -106,6 +106,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let round_trips = RoundTrips::default();
         let network =
             Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
+        let sending = network.sending();
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
@@ -120,6 +121,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             shared,
             peer,
             snapshots,
+            sending,
             proposals,
             barriers,
             attendant: OnceLock::new(),
@@ -138,13 +140,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         drop(RT::spawn(proposal_outlet.run(core.clone())));
         drop(RT::spawn(barrier_outlet.run(core.clone())));
-        drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
-        drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
-        drop(RT::spawn(log_leaders(core.clone())));
-        drop(RT::spawn(metrics::count_elections(core.clone())));
-        drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(&config))));
-        drop(RT::spawn(purge_log(core.clone())));
-        drop(RT::spawn(formation::name(core.clone())));
+        spawn_tasks(&core, &config);
         let (told, formation) = Types::<RT>::watch_channel(None);
         let (forming, member) = (formation::form(core.clone(), config), core.clone());
         drop(RT::spawn(async move {
@@ -163,6 +159,17 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         Ok(Replica { core, reception, formation })
     }
+}
+
+/// Starts what runs for as long as the replica does.
+fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
+    drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
+    drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
+    drop(RT::spawn(log_leaders(core.clone())));
+    drop(RT::spawn(metrics::count_elections(core.clone())));
+    drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(config))));
+    drop(RT::spawn(purge_log(core.clone())));
+    drop(RT::spawn(formation::name(core.clone())));
 }
 
 /// A node with a log that lists this node with another data directory has somebody else's log.

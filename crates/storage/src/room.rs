@@ -7,7 +7,8 @@ use std::{io, path::Path};
 /// 16 MiB, and a snapshot has to fit beside the one before it.
 pub const START_ROOM_BYTES: u64 = 128 * 1024 * 1024;
 
-/// While less than this is free, a leader takes nothing that writes more: what is under way may still need some of it. A node that meets the end of its disk ends, and all nodes of a cluster fill up together.
+/// While less than this is free, a leader takes nothing that writes more: what is under way may still need some of it. A node
+/// that meets the end of its disk ends, and all nodes of a cluster fill up together.
 pub const WRITE_ROOM_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The bytes that this process may still write to the file system on which a directory is, or will be. Quotas do not show.

@@ -74,8 +74,8 @@ impl SnapshotFiles {
         Ok(SnapshotFiles { directory: Arc::new(Directory { path, aside, faults, drafts, open }) })
     }
 
-    /// From now on this is called on the thread that makes and reads snapshots when it has been without work for a moment: what it
-    /// had allocated is free then. The first one stays.
+    /// From now on this is called on the thread that makes and reads snapshots when it has been without work for a moment: what
+    /// it had allocated is free then. The first one stays.
     pub fn when_idle(&self, idle: fn()) {
         self.directory.aside.when_idle(idle);
     }

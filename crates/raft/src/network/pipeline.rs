@@ -175,6 +175,7 @@ mod tests {
         lost_entries::Losses,
         peer::{Introduction, Lane, Peer, PeerError, Target},
         round_trips::RoundTrips,
+        sending::Sending,
         types::{Batch, Types},
     };
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
@@ -253,7 +254,8 @@ mod tests {
         let peer = Arc::new(Slow::default());
         let to = Target { id: 2, address: String::new(), incarnation: None };
         let (ballots, losses, round_trips) = (Ballots::default(), Losses::default(), RoundTrips::default());
-        let client = Client::<TokioRuntime> { from: 1, to, lane: Lane::Append, peer: peer.clone(), ballots, losses, round_trips };
+        let (lane, sending) = (Lane::Append, Sending::default());
+        let client = Client::<TokioRuntime> { from: 1, to, lane, peer: peer.clone(), ballots, losses, round_trips, sending };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");
