@@ -263,9 +263,12 @@ fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
     alone(SHORT, async {
         let cluster = Cluster::start().await;
         let node = &cluster.nodes[0];
-        let open = std::fs::read_dir(format!("/proc/{}/fd", node.pid())).expect("its descriptors").count() as u64;
+        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it tells what it measures");
+        let open = metrics.text.lines().find_map(|line| line.strip_prefix("fairhold_process_open_fds "));
+        let open: u64 = open.and_then(|count| count.parse().ok()).expect("how many files it has open");
+        let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
         let files = |limit: u64| {
-            let limit = rustix::process::Rlimit { current: Some(limit), maximum: Some(limit + 100_000) };
+            let limit = rustix::process::Rlimit { current: Some(limit), maximum: hard };
             let pid = i32::try_from(node.pid()).ok().and_then(rustix::process::Pid::from_raw);
             rustix::process::prlimit(pid, rustix::process::Resource::Nofile, limit).expect("its limit can be set")
         };

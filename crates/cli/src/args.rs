@@ -137,7 +137,7 @@ pub(crate) struct ServeArgs {
 
     /// Believe whoever reaches the port for the other nodes, where there is no --peer-key-file: only behind a firewall that lets
     /// nobody but the nodes through
-    #[arg(long, env = "FAIRHOLD_INSECURE")]
+    #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) insecure: bool,
 
     /// How many connections of clients to take, where this process may have so many open [default: 10000]

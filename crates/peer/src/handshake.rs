@@ -230,17 +230,15 @@ async fn introduce(
         Ok(heard) => heard.read()?,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    if let Err(refusal) = check_target(to, &other) {
-        return Ok(Err(refusal));
-    }
     match purpose {
-        Purpose::Greet => return Ok(Ok((meeting.admit(), other))),
+        Purpose::Greet => return Ok(check_target(to, &other).map(|()| (meeting.admit(), other))),
         Purpose::Lane(_) => {}
     }
     meeting.prove(Kind::Introduction, &own).await?;
     // The other side's verdict comes first: so it knows, and says in its log too, why the two do not speak.
     let answer = hear_answer(&mut meeting, Kind::Admitted).await?;
-    Ok(answer.and_then(|_| service.admit(&other)).map(|()| (meeting.admit(), other)))
+    let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
+    Ok(verdict.map(|()| (meeting.admit(), other)))
 }
 
 /// Hears what a member answers. The inner error is a refusal, of either side.

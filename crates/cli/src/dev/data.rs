@@ -53,12 +53,10 @@ impl Data {
     /// The file with the key by which the nodes know one another: made where there is none, and kept.
     pub(super) fn peer_key_file(&self) -> Result<PathBuf, DevError> {
         let file = self.path.join(KEY_FILE);
-        match write_key(&file) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(DevError::Data { path: file.display().to_string(), error })
-            }
-            Ok(()) | Err(_) => Ok(file),
+        if !file.exists() {
+            write_key(&file).map_err(|error| DevError::Data { path: file.display().to_string(), error })?;
         }
+        Ok(file)
     }
 
     /// Removes it, once all nodes have ended.
@@ -79,11 +77,11 @@ fn write_key(file: &Path) -> io::Result<()> {
         write!(line, "{byte:02x}").map_err(io::Error::other)?;
     }
     line.push('\n');
-    let unfinished = file.with_extension(format!("{:016x}", rand::random::<u64>()));
-    File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?.write_all(line.as_bytes())?;
-    let linked = fs::hard_link(&unfinished, file);
-    fs::remove_file(&unfinished)?;
-    linked
+    let unfinished = file.with_extension("unfinished");
+    let mut opened = File::options().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+    opened.write_all(line.as_bytes())?;
+    opened.sync_all()?;
+    fs::rename(unfinished, file)
 }
 
 #[cfg(test)]
