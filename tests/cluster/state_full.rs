@@ -120,6 +120,11 @@ async fn delete(client: &Client, path: &str) -> Answer {
     client.send(&Call::delete(path)).await.expect_status(204)
 }
 
+/// What each node has in memory, in MiB.
+fn resident(nodes: &[NodeProcess]) -> Vec<f64> {
+    Usage::of_all(nodes).iter().map(|usage| usage.resident.round()).collect()
+}
+
 /// What a person sees of it.
 async fn assert_told(cluster: &Cluster) {
     let client = cluster.client(0);
@@ -157,7 +162,7 @@ fn a_state_filled_by_force_kills_nobody_and_all_of_it_comes_back() {
         for node in &mut cluster.nodes {
             assert!(!node.has_exited(), "node {} died", node.id);
         }
-        let peaks: Vec<f64> = Usage::of_all(&cluster.nodes).iter().map(|usage| usage.resident.round()).collect();
+        let peaks = resident(&cluster.nodes);
         report(&format!(
             "{used} of {max} bytes, by {:?}; MiB of the nodes: {peaks:?}",
             taken.iter().map(Vec::len).collect::<Vec<_>>()
@@ -187,7 +192,7 @@ fn a_state_filled_by_force_kills_nobody_and_all_of_it_comes_back() {
         }
         client.write(&Call::put("/v1/nodes/after", "there is room")).await;
         let (left, _) = budget(&client).await;
-        report(&format!("{left} bytes are left; MiB of the nodes: {:?}", Usage::of_all(&cluster.nodes)));
+        report(&format!("{left} bytes are left; MiB of the nodes: {:?}", resident(&cluster.nodes)));
         assert!(left < used * 3 / 4, "{left} of {used} bytes are left");
         drop(cluster);
         drop(groups);

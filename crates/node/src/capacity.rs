@@ -8,8 +8,10 @@ use fairhold_state::command::Command;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// How often it is looked whether the state has this node's number, and what it is.
+/// How often it is looked whether the state has this node's number.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same before it is there for the first time: until then the state has no budget, or another node's.
+const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// How long saying it may take.
 const SAY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -36,7 +38,8 @@ impl<RT: AsyncRuntime> Node<RT> {
                     Err(error) => tracing::debug!(%error, "the cluster was not told how large a state this node can hold"),
                 }
             }
-            RT::sleep(LOOK_EVERY).await;
+            let is_there = replica.read(|state| state.capacity_of(id) == Some(bytes));
+            RT::sleep(if is_there { LOOK_EVERY } else { FIRST_LOOKS_EVERY }).await;
         }
     }
 }

@@ -300,9 +300,8 @@ pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut 
         let (bytes, max) = parts.replica.read(|state| (state.bytes(), state.bytes_max()));
         write_census(scrape, census)?;
         scrape.gauge("state_bytes", "Bytes of the state, as its budget counts them", bytes)?;
-        if let Some(max) = max {
-            scrape.gauge("state_bytes_max", "The state's budget: the least that a node can hold", max)?;
-        }
+        let help = "The state's budget: the least that a node can hold; 0 before one has said it";
+        scrape.gauge("state_bytes_max", help, max.unwrap_or(0))?;
         write_totals(scrape, &totals)?;
         scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
         write_watching(scrape, &parts.hub.watchers)

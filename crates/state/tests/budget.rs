@@ -21,11 +21,11 @@ const AT: WallMillis = WallMillis(1_000);
 const OPEN: SessionId = SessionId(1);
 
 fn lock(name: &str) -> LockName {
-    LockName::parse(name).unwrap()
+    LockName::parse(name).expect("a name")
 }
 
 fn path(text: &str) -> Path {
-    Path::parse(text).unwrap()
+    Path::parse(text).expect("a path")
 }
 
 fn id(number: u128) -> GrantId {
@@ -86,8 +86,8 @@ fn delete(at: &str) -> Operation {
 
 fn done(state: &mut State, command: Command) -> Outcome {
     let applied = state.apply(command);
-    state.check().unwrap();
-    applied.answer.result.unwrap()
+    state.check().expect("it is sound");
+    applied.answer.result.expect("it is done")
 }
 
 /// A state in which every command has something to do, at revision 40 or so.
@@ -133,10 +133,11 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
     use Finds::{NoRoom, Room};
     let (by, reason) = (|| "an administrator".to_owned(), || "r".repeat(200));
     let at = AT;
-    let holds = state.bounded_holds().next().map(|held| (held.number, held.token().unwrap())).unwrap();
-    let idle = (lock("idle"), state.idle_since(&lock("idle")).unwrap());
-    let swept = Sweepable { since: state.sweepable_at(&path("/swept")).unwrap(), path: path("/swept") };
-    let (cools, session) = (state.cooling().next().unwrap().number, state.session_by_id(&SessionId(3)).unwrap().number);
+    let holds = state.bounded_holds().next().map(|held| (held.number, held.token().expect("it holds"))).expect("one is bounded");
+    let idle = (lock("idle"), state.idle_since(&lock("idle")).expect("nobody stands there"));
+    let swept = Sweepable { since: state.sweepable_at(&path("/swept")).expect("it may go"), path: path("/swept") };
+    let (cools, session) =
+        (state.cooling().next().expect("one cools").number, state.session_by_id(&SessionId(3)).expect("it is open").number);
     let break_lock =
         |name: &str, number| Command::Break(Break { key: key(number), lock: lock(name), by: by(), reason: reason(), at });
     let proclaim = Proclaim { key: key(501), election: lock("led"), grant: id(20), value: vec![2].into(), at };
