@@ -6,7 +6,7 @@ use fairhold_raft::{
     MemberAddress, Reception, Replica, ReplicaConfig,
     defect::NoDefectBook,
     peer::{Introduction, Lane, Peer, PeerError, Target},
-    snapshot::{SnapshotImage, SnapshotStore},
+    snapshot::{ImageStore, SnapshotImage},
     types::Types,
 };
 use fairhold_types::{Incarnation, NodeId};
@@ -61,10 +61,10 @@ impl Peer for NoPeer {
     }
 }
 
-#[derive(Default)]
-struct MemorySnapshots(Mutex<Option<SnapshotImage>>);
+#[derive(Clone, Default)]
+struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>);
 
-impl SnapshotStore for MemorySnapshots {
+impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
         *locked(&self.0) = Some(image);
         ready(Ok(())).boxed()
