@@ -342,7 +342,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(core: &Core<RT>, commands: Vec<Comma
     let deadline = RT::Instant::now() + within;
     let submit = |command: Command| match refusal(&command) {
         Some(rejection) => Err(Ok(core.shared.refused(rejection))),
-        None => core.proposals.submit(command, true).map_err(|reason| Err(reason)),
+        None => core.proposals.submit(command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {

@@ -21,6 +21,7 @@ pub(crate) use forwarded::refusal;
 
 use append::Appenders;
 use bytes::Bytes;
+use fairhold_state::command::Command;
 use fairhold_types::{
     Incarnation, NodeId, failpoint,
     planted::{self, Bug},
@@ -265,20 +266,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 .boxed(),
                 Err(declined) => ready(Reply::Declined(declined)).boxed(),
             },
-            Request::Propose { commands, within_ms } => {
-                if let Some(refusal) = commands.iter().find_map(refusal)
-                    && self.improper.is_due()
-                {
-                    tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");
-                }
-                async move {
-                    if !matches!(core.route(), Route::Here) {
-                        return Reply::Declined(Declined::NotLeader);
-                    }
-                    Reply::Proposed(proposals::serve(&core, commands, Duration::from_millis(within_ms)).await)
-                }
-                .boxed()
-            }
+            Request::Propose { commands, within_ms } => self.propose(core, from, commands, Duration::from_millis(within_ms)),
             Request::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
                 Reply::HandedOver(handover::serve(&core, to, key, deadline).await)
@@ -293,6 +281,27 @@ impl<RT: AsyncRuntime> Inner<RT> {
             }
             .boxed(),
         }
+    }
+
+    fn propose(
+        &self,
+        core: Arc<Core<RT>>,
+        from: NodeId,
+        commands: Vec<Command>,
+        within: Duration,
+    ) -> BoxFuture<'static, Reply<RT>> {
+        if let Some(refusal) = commands.iter().find_map(refusal)
+            && self.improper.is_due()
+        {
+            tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");
+        }
+        async move {
+            if !matches!(core.route(), Route::Here) {
+                return Reply::Declined(Declined::NotLeader);
+            }
+            Reply::Proposed(proposals::serve(&core, commands, within).await)
+        }
+        .boxed()
     }
 }
 
