@@ -3,7 +3,7 @@
 //! Asked before a command is proposed: of this node's own, and once more of those that another node passes on.
 
 use crate::command::{Acquire, Claimant, Command, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact};
-use fairhold_types::{LockName, Mode, Path, limits};
+use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
 use std::time::Duration;
 
 /// The widest number that a sequential name ends with: past 2147483647 it goes on with this one.
@@ -113,20 +113,34 @@ fn limit(limit: Option<u32>) -> Result<(), Rejection> {
     refuse_if(refused, "a lock with so many permits")
 }
 
+/// A text for people.
+fn words(what: &str, text: &str, max: usize) -> Result<(), Rejection> {
+    fits(what, text.len(), max)?;
+    plain(what, text)
+}
+
+fn plain(what: &str, text: &str) -> Result<(), Rejection> {
+    match first_not_plain(text) {
+        Some(character) => Err(Rejection::Unsupported { what: format!("{what} with U+{:04X}", u32::from(character)) }),
+        None => Ok(()),
+    }
+}
+
 fn meta(meta: &Meta) -> Result<(), Rejection> {
+    meta.iter().flat_map(|(key, value)| [key, value]).try_for_each(|text| plain("meta", text))?;
     let bytes = meta.iter().map(|(key, value)| key.len() + value.len()).sum();
     fits("pairs in meta", meta.len(), limits::META_PAIRS_MAX)?;
     fits("bytes in meta", bytes, limits::META_BYTES_MAX)
 }
 
 fn order_of(by: &str, reason: &str) -> Result<(), Rejection> {
-    fits("the name of who asks", by.len(), limits::OWNER_BYTES_MAX)?;
-    fits("a reason", reason.len(), limits::REASON_BYTES_MAX)
+    words("an administrator's name", by, limits::OWNER_BYTES_MAX)?;
+    words("a reason", reason, limits::REASON_BYTES_MAX)
 }
 
 fn open_session(open: &OpenSession) -> Result<(), Rejection> {
     timeout(open.timeout_ms)?;
-    fits("a session's name", open.name.len(), limits::OWNER_BYTES_MAX)?;
+    words("a session's name", &open.name, limits::OWNER_BYTES_MAX)?;
     meta(&open.meta)
 }
 
@@ -141,7 +155,7 @@ fn acquire(order: &Acquire) -> Result<(), Rejection> {
     refuse_if(order.limit.is_some_and(|limit| order.permits > limit), "taking more permits than the limit named beside")?;
     let shared = order.wants.iter().any(|want| want.mode == Mode::Shared);
     refuse_if(shared && order.limit.is_some_and(|limit| limit > 1), "a shared mode beside a limit over 1")?;
-    fits("the text of an owner", order.owner.text.len(), limits::OWNER_BYTES_MAX)?;
+    words("the text of an owner", &order.owner.text, limits::OWNER_BYTES_MAX)?;
     meta(&order.meta)?;
     refuse_if(!within(order.lock_delay_ms, Duration::ZERO, limits::LOCK_DELAY_MAX), "a lock delay of that length")?;
     order.max_hold_ms.map_or(Ok(()), max_hold)?;
@@ -238,6 +252,8 @@ mod tests {
             (Acquire { limit: Some(limits::PERMITS_MAX + 1), ..proper() }, "permits"),
             (Acquire { limit: Some(1), permits: 2, ..proper() }, "more permits"),
             (Acquire { owner: Owner { text: "x".repeat(257), given: true }, ..proper() }, "owner"),
+            (Acquire { owner: Owner { text: "\u{1b}[31mroot".to_owned(), given: true }, ..proper() }, "owner with U+001B"),
+            (Acquire { meta: Meta::from([("a".to_owned(), "x\u{202e}y".to_owned())]), ..proper() }, "meta with U+202E"),
             (Acquire { meta, ..proper() }, "meta"),
             (Acquire { lock_delay_ms: u64::MAX, ..proper() }, "lock delay"),
             (Acquire { max_hold_ms: Some(1), ..proper() }, "holding"),
