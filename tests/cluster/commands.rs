@@ -178,7 +178,8 @@ fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
     together(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
-        fs::write(&file, "data = \"/var/lib/fairhold\"\nmember = [\"1=http://a:7171,a:7271\"]\n").expect("a file");
+        let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\nmember = [\"1=http://a:7171,a:7271\"]\n";
+        fs::write(&file, text).expect("a file");
         let path = file.to_str().expect("text");
         let mut command = Command::new(FAIRHOLD);
         command.args(["config", "show", "--origin", "--config", path, "--id", "1"]).env("FAIRHOLD_LOG", "warn");
@@ -186,6 +187,7 @@ fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
         let line = |name: &str| shown.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_default();
         assert_eq!(line("id"), "id = 1  # flag --id");
         assert_eq!(line("data"), format!("data = \"/var/lib/fairhold\"  # file {path}"));
+        assert_eq!(line("peer-key-file"), format!("peer-key-file = \"peer.key\"  # file {path}"));
         assert_eq!(line("log"), "log = \"warn\"  # environment FAIRHOLD_LOG");
         assert!(line("connections-max").ends_with("# default"), "{shown}");
         assert_eq!(said(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0), "");

@@ -91,8 +91,7 @@ pub(crate) enum Command {
 #[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.
 
 Example, the same on every machine but for --id:
-  fairhold serve --id 1 --data /var/lib/fairhold --peer-key-file /etc/fairhold/peer.key \\
-      --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
+  fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
 pub(crate) struct ServeArgs {
     /// Take what is not given here from this TOML file; it has the same names as the flags
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]

@@ -293,11 +293,8 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
         Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
         Rejection::WouldDeadlock { cycle } => {
-            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX).map(|Blocked { session, owner, lock }| problem::Blocked {
-                session,
-                owner,
-                lock,
-            });
+            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX);
+            let cycle = cycle.map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
             (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
         }
         Rejection::NotHeld => (Code::NotHeld, Facts::default()),

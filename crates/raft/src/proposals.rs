@@ -13,17 +13,12 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, needs_room, weight},
-    service::refusal,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
 use fairhold_state::command::{Answer, Command};
-use fairhold_types::{NodeId, failpoint};
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, join_all},
-    stream::FuturesUnordered,
-};
+use fairhold_types::failpoint;
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
 use std::{
     sync::{
@@ -347,36 +342,6 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 
 /// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
-
-/// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
-pub(crate) async fn serve<RT: AsyncRuntime>(
-    core: &Core<RT>,
-    from: NodeId,
-    commands: Vec<Command>,
-    within: Duration,
-) -> Vec<Outcome> {
-    let deadline = RT::Instant::now() + within;
-    let submit = |command: Command| match refusal(from, &command) {
-        Some(rejection) => Err(Ok(core.shared.refused(rejection))),
-        None => core.proposals.submit(command, true).map_err(Err),
-    };
-    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
-    join_all(submitted.into_iter().map(|submitted| async move {
-        match submitted {
-            Ok(submitted) => {
-                let outcome = submitted.outcome::<RT>(deadline).await;
-                core.shared.metrics.note(&outcome);
-                outcome
-            }
-            Err(Ok(answer)) => Ok(answer),
-            Err(Err(reason)) => {
-                core.shared.metrics.refused(reason).inc();
-                Err(reason.into())
-            }
-        }
-    }))
-    .await
-}
 
 type Caller = oneshot::Sender<Outcome>;
 

@@ -12,12 +12,11 @@ use crate::{
     elections::grants,
     handover, lost_entries,
     peer::{Introduction, Lane, Refusal, Service},
-    proposals,
     types::Types,
     vacancy,
     wire::{self, Declined, Reply, Request},
 };
-pub(crate) use forwarded::refusal;
+use forwarded::refusal;
 
 use append::Appenders;
 use bytes::Bytes;
@@ -304,7 +303,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
             if !matches!(core.route(), Route::Here) {
                 return Reply::Declined(Declined::NotLeader);
             }
-            Reply::Proposed(proposals::serve(&core, from, commands, Duration::from_millis(within_ms)).await)
+            Reply::Proposed(forwarded::serve(&core, from, commands, Duration::from_millis(within_ms)).await)
         }
         .boxed()
     }

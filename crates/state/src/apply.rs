@@ -55,9 +55,9 @@ impl State {
         };
         let effect = change.run(command);
         let (mut events, steps) = (change.events, change.steps);
-        let effect = match (effect, judgement) {
-            (Ok(Effect::Changed(outcome)), Some(judgement)) => self.judge(judgement).map(|()| Effect::Changed(outcome)),
-            (effect, _) => effect,
+        let effect = match judgement {
+            Some(judgement) if matches!(effect, Ok(Effect::Changed(_))) => self.judge(*judgement).and(effect),
+            Some(_) | None => effect,
         };
         if effect.is_err() {
             events.clear();

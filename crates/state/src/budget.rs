@@ -115,12 +115,12 @@ impl State {
     }
 
     /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
-    /// Far from the budget that is nothing but a sum.
-    pub(crate) fn judgement(&self, command: &Command) -> Option<Judgement> {
+    /// Far from the budget that is nothing but a sum. In a box, so that a command that needs none moves one word.
+    pub(crate) fn judgement(&self, command: &Command) -> Option<Box<Judgement>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
         let near = self.bytes().saturating_add(command.growth_at_most()) > created_max(bytes_max);
-        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Judgement { before: self.clone(), room })
+        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
     }
 
     /// Whether a command that may also only be remembered ends somebody's grant.

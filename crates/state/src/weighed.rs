@@ -48,6 +48,7 @@ impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
     }
 
     /// Adds an entry; the one whose place it takes.
+    #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let of_key = V::key_weight(&key);
         self.bytes += of_key + value.weight();

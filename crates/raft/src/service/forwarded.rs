@@ -1,13 +1,17 @@
-//! Which commands another node may pass on to the leader.
+//! Commands that another node passes on to the leader.
 
+use crate::{core::Core, proposals::Outcome};
 use fairhold_state::command::{Command, Rejection};
 use fairhold_types::{
     NodeId,
     planted::{self, Bug},
 };
+use futures_util::future::join_all;
+use openraft::{AsyncRuntime, Instant};
+use std::time::Duration;
 
-/// Why the node `from` may not pass a command on, where it may not: the leader's verdicts are its own, each node speaks for itself,
-/// and the rest keeps to the limits that clients are held to.
+/// Why the node `from` may not pass a command on, where it may not: the leader's verdicts are its own, each node speaks for
+/// itself, and the rest keeps to the limits that clients are held to.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
@@ -18,6 +22,36 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
         return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, told by node {from},") });
     }
     command.validate().err()
+}
+
+/// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
+pub(super) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    from: NodeId,
+    commands: Vec<Command>,
+    within: Duration,
+) -> Vec<Outcome> {
+    let deadline = RT::Instant::now() + within;
+    let submit = |command: Command| match refusal(from, &command) {
+        Some(rejection) => Err(Ok(core.shared.refused(rejection))),
+        None => core.proposals.submit(command, true).map_err(Err),
+    };
+    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
+    join_all(submitted.into_iter().map(|submitted| async move {
+        match submitted {
+            Ok(submitted) => {
+                let outcome = submitted.outcome::<RT>(deadline).await;
+                core.shared.metrics.note(&outcome);
+                outcome
+            }
+            Err(Ok(answer)) => Ok(answer),
+            Err(Err(reason)) => {
+                core.shared.metrics.refused(reason).inc();
+                Err(reason.into())
+            }
+        }
+    }))
+    .await
 }
 
 #[cfg(test)]
