@@ -348,8 +348,9 @@ within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it a
 ";
 
 const TAIL: &str = "
-The number of connections is set by `--connections-max` (10000) and `--connections-per-address-max` (an eighth of that): behind a
-proxy all clients share one address, so set both alike there. An IPv6 address counts as its network of 64 bits. One place in
+The number of connections is set by `--connections-max` (one for each 256 KiB of memory, up to 10000, and no more than the limit
+on open files less 1,024) and `--connections-per-address-max` (an eighth of that): behind a proxy all clients share one address,
+so set both alike there. An IPv6 address counts as its network of 64 bits. One place in
 twenty is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and
 the address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz`
 and `/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted
@@ -377,11 +378,11 @@ that long.
 written, as much of the log as the state is large until that is due (39 MiB of values, or 64 MiB of anything, where the state
 is smaller), 64 MiB of the log behind a snapshot, and what RocksDB needs to merge its tables. The state is what
 `raft_snapshot_bytes` says: values, and some 250 bytes for each node, session and remembered id. While a leader sends a
-snapshot to another node, it keeps that one and all of the log behind it, so that the other catches up: plan for as much more
-as is written in that time. A fresh node takes 22 MiB.
+snapshot to another node, it keeps that snapshot, and as much more of the log as it is large, so that the other catches up:
+that is 5 x the state + 320 MiB at most. A fresh node takes 22 MiB.
 
-A leader with less than 256 MiB free refuses what writes more (`503 disk_low`); releases, deletes and keepalives go on. A
-start needs 128 MiB, and first frees what its log holds of entries that its snapshot covers.
+While fewer than a majority of the nodes have 256 MiB free, the leader refuses what writes more (`503 disk_low`); releases,
+deletes and keepalives go on. A start needs 128 MiB, and first frees what its log holds of entries that its snapshot covers.
 
 **The memory of a node** is 0.2 GiB, and values + 0.5 KB a node + 1 to 9 KB a grant or session, by the length of its texts. To
 build a snapshot adds a few MiB, and what is changed meanwhile; a start needs the state once; a node that is sent a snapshot

@@ -1,6 +1,6 @@
 //! The most memory that clients can pin at a node: a table of `docs/limits.md`, computed from the limits themselves.
 
-use fairhold_types::limits::*;
+use fairhold_types::{limits::*, memory_plan::MemoryPlan};
 use std::fmt::Write as _;
 
 const MIB: usize = 1024 * 1024;
@@ -9,31 +9,43 @@ const MIB: usize = 1024 * 1024;
 const CONNECTION_BYTES: usize = 10 * 1024;
 /// What a watcher has fetched and not yet sent, and what it watches.
 const WATCHER_BYTES: usize = CHANGES_AT_ONCE * 128;
-/// Commands that wait for their place in the log, and the newest entries of the log: bounds of `crates/raft` and
-/// `crates/storage`.
-const PROPOSALS_BYTES: usize = (64 + 8) * MIB;
 
-/// A row: what it is, by which limits, and the bytes of all.
-fn rows() -> Vec<(&'static str, String, usize)> {
-    let each = CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES;
-    let kib = each / 1024;
+/// What one connection pins.
+const EACH: usize = CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES;
+/// The newest entries of the log: a bound of `crates/storage`.
+const TAIL_BYTES: usize = 8 * MIB;
+/// GiB of memory that a node may have.
+const MEMORIES: [u64; 3] = [1, 2, 4];
+
+/// A row: what it is, by which limit, and the bytes at a node with each of the memories.
+type Row = (&'static str, String, [usize; 3]);
+
+fn rows() -> Vec<Row> {
+    let plans = MEMORIES.map(|gib| MemoryPlan::of(gib << 30));
     let parts = format!(
-        "{CONNECTIONS_MAX} (`--connections-max`) × {kib} KiB: {} of input, {} of a body, {} of answers, {} of a watch, {} for \
-         itself",
+        "`--connections-max`, here {} × {} KiB: {} of input, {} of a body, {} of answers, {} of a watch, {} for itself",
+        plans.map(|plan| plan.connections.to_string()).join(", "),
+        EACH / 1024,
         CONNECTION_BUFFER_BYTES / 1024,
         BODY_BYTES_FREE / 1024,
         ANSWER_BYTES_FREE / 1024,
         WATCHER_BYTES / 1024,
         CONNECTION_BYTES / 1024
     );
-    let per_address = |bytes: usize| format!("one number; one address has {} MiB of it at most", bytes / MIB);
+    let half = "one number; one address has half of it at most".to_owned();
+    let ring = |plan: MemoryPlan| usize::try_from(plan.event_ring_bytes).expect("it fits");
     vec![
-        ("connections", parts, CONNECTIONS_MAX * each),
-        ("bodies that arrive, or are in work", per_address(BODIES_BYTES_PER_ADDRESS_MAX), BODIES_BYTES_MAX),
-        ("answers that wait for their sockets", per_address(ANSWERS_BYTES_PER_ADDRESS_MAX), ANSWERS_BYTES_MAX),
-        ("events for those who watch", "`--event-ring-bytes`".to_owned(), usize::try_from(EVENT_RING_BYTES).expect("it fits")),
-        ("commands on their way, and the newest of the log", "64 + 8 MiB".to_owned(), PROPOSALS_BYTES),
+        ("connections", parts, plans.map(|plan| plan.connections * EACH)),
+        ("bodies that arrive, or are in work", half.clone(), plans.map(|plan| plan.body_bytes)),
+        ("answers that wait for their sockets", half, plans.map(|plan| plan.answer_bytes)),
+        ("events for those who watch", "`--event-ring-bytes`".to_owned(), plans.map(ring)),
+        ("commands that wait to be proposed", "one number".to_owned(), plans.map(|plan| plan.proposal_bytes)),
+        ("the newest of the log", "one number".to_owned(), [TAIL_BYTES; 3]),
     ]
+}
+
+fn in_mib(bytes: [usize; 3]) -> String {
+    bytes.map(|bytes| bytes.div_ceil(MIB).to_string()).join(" | ")
 }
 
 /// The section of the page.
@@ -41,29 +53,37 @@ pub(crate) fn section() -> String {
     let mut text = "
 ## The memory that clients can pin
 
-At one node, at most, in MiB:
+At one node, at most, in MiB. A node with less memory takes less: the columns are nodes with so much memory, which is that of their
+cgroup or of the machine.
 
-| what | by which limit | together |
-|---|---|---|
+| what | by which limit | 1 GiB | 2 GiB | 4 GiB and more |
+|---|---|---|---|---|
 "
     .to_owned();
     let rows = rows();
     for (what, limit, bytes) in &rows {
-        writeln!(text, "| {what} | {limit} | {} |", bytes.div_ceil(MIB)).expect("a text takes what is written");
+        writeln!(text, "| {what} | {limit} | {} |", in_mib(*bytes)).expect("a text takes what is written");
     }
-    let sum: usize = rows.iter().map(|(_, _, bytes)| bytes.div_ceil(MIB)).sum();
+    let sums = [0, 1, 2].map(|column| rows.iter().map(|(_, _, bytes)| bytes[column].next_multiple_of(MIB)).sum::<usize>());
+    let states = MEMORIES.map(|gib| usize::try_from(MemoryPlan::of(gib << 30).state_bytes).expect("it fits"));
     write!(
         text,
-        "| **in all, beside the state** | | **{sum}** |
-| the state: the tree, locks, sessions, remembered ids, history | `state_bytes_max` | as it is set |
-| log and snapshots | on the disk | |
+        "| **in all, beside the state** | | {} |
+| the state: the tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
+| log and snapshots | on the disk | | | |
 
-So a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + {} MiB + the event ring + what the state may take`.
-Most of it is used under attack only: 10,000 clients that read their answers take some 330 MiB. What the system keeps for sockets
-is its own: up to 4 MiB of each answer that a client leaves unread (`net.ipv4.tcp_wmem`), for as long as the client is heard of.
+A node takes a connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies have a sixteenth of the memory, and
+answers as much, up to {} MiB each. Events have a 32nd, and commands as much, up to {} MiB each. The state has an eighth.
+
+Where you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
+2.2 × the state` and the rest of the table. Most of it is used under attack only: 10,000 clients that read their answers take some
+330 MiB. The system holds up to 64 KiB of the answers that a client leaves unread.
 ",
-        (CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES) / 1024,
-        (BODIES_BYTES_MAX + ANSWERS_BYTES_MAX + PROPOSALS_BYTES) / MIB
+        in_mib(sums),
+        in_mib(states),
+        BODIES_BYTES_MAX / MIB,
+        PROPOSALS_BYTES_MAX / MIB,
+        EACH / 1024,
     )
     .expect("a text takes what is written");
     text
@@ -75,4 +95,17 @@ fn what_clients_can_pin_is_the_sum_of_the_limits() {
     let section = section();
     let differs = section.lines().find(|line| !page.contains(line));
     assert!(page.contains(&section), "docs/limits.md should have this section, and differs in {differs:?}:\n{section}");
+}
+
+/// A state is in memory up to 2.2 times, while a snapshot of it is received.
+#[test]
+fn what_clients_can_pin_fits_into_the_memory_of_the_node() {
+    const EMPTY: usize = 100 * MIB;
+    for (column, gib) in MEMORIES.into_iter().enumerate() {
+        let pinned: usize = rows().iter().map(|(_, _, bytes)| bytes[column]).sum();
+        let memory = usize::try_from(gib << 30).expect("it fits");
+        let state = usize::try_from(MemoryPlan::of(gib << 30).state_bytes).expect("it fits") * 22 / 10;
+        let needed = EMPTY + pinned + state;
+        assert!(needed < memory * 85 / 100, "{} of {} MiB", needed / MIB, memory / MIB);
+    }
 }

@@ -139,7 +139,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How many connections of clients to take, where this process may have so many open [default: 10000]
+    /// How many connections of clients to take, where this process may have so many open [default: one for each
+    /// 256 KiB of memory, up to 10000]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 
@@ -148,7 +149,7 @@ pub(crate) struct ServeArgs {
     pub(crate) connections_per_address_max: Option<u32>,
 
     /// How many bytes of events to keep for those who watch: one who falls further behind has to begin again, also after a
-    /// reconnect [default: 67108864, which is 64 MiB]
+    /// reconnect [default: a 32nd of the memory, up to 64 MiB]
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_EVENT_RING_BYTES")]
     pub(crate) event_ring_bytes: Option<u64>,
 

@@ -3,12 +3,14 @@
 use crate::{
     args::ServeArgs,
     member::{AddressFault, Member, MemberError, check_address, client_address, parse_members},
+    serve::memory,
     telemetry,
 };
 use fairhold_http::Limits;
 use fairhold_types::{
     NodeId,
-    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES, EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
+    limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, EVENT_RING_BYTES_MIN, STATE_BYTES_MIN},
+    memory_plan::MemoryPlan,
 };
 use serde::Deserialize;
 use std::{
@@ -65,12 +67,14 @@ pub(crate) struct ServeConfig {
     pub(crate) allowed_hosts: Vec<String>,
     /// How the other nodes prove themselves.
     pub(crate) peers: PeerTrust,
-    /// How many connections of clients it takes.
+    /// How many connections of clients it takes, and what they may pin.
     pub(crate) limits: Limits,
     /// How many bytes of events it keeps for those who watch.
     pub(crate) event_ring_bytes: u64,
-    /// How large a state it can hold, in bytes; none: by its memory.
-    pub(crate) state_bytes_max: Option<u64>,
+    /// How large a state it can hold, in bytes.
+    pub(crate) state_bytes_max: u64,
+    /// How many bytes of commands wait at it to be proposed.
+    pub(crate) proposal_bytes: usize,
     /// What it logs.
     pub(crate) log: String,
     /// Where the administrators' token is; none: their calls are open to all who reach the port.
@@ -219,6 +223,11 @@ struct FileConfig {
 impl ServeConfig {
     /// Reads the file, where one is named, and decides every value. Flags and environment are in `args` already, in this order.
     pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
+        ServeConfig::resolve_within(memory::plan(), args)
+    }
+
+    /// The same for a process of this plan.
+    fn resolve_within(plan: MemoryPlan, args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         let file = match &args.config {
             Some(path) => read_file(path)?,
             None => FileConfig::default(),
@@ -241,7 +250,7 @@ impl ServeConfig {
         if let Some(host) = allowed_hosts.iter().find(|host| !is_host(host)) {
             return Err(ConfigError::AllowedHost { host: host.clone() });
         }
-        let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(EVENT_RING_BYTES);
+        let event_ring_bytes = args.event_ring_bytes.or(file.event_ring_bytes).unwrap_or(plan.event_ring_bytes);
         if event_ring_bytes < EVENT_RING_BYTES_MIN {
             return Err(ConfigError::RingTooSmall { bytes: event_ring_bytes });
         }
@@ -249,11 +258,13 @@ impl ServeConfig {
         if let Some(bytes) = state_bytes_max.filter(|bytes| *bytes < STATE_BYTES_MIN) {
             return Err(ConfigError::StateTooSmall { bytes });
         }
+        let state_bytes_max = state_bytes_max.unwrap_or(plan.state_bytes);
         let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
         if let Err(reason) = telemetry::filter(&log) {
             return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
         }
         let limits = limits(
+            plan,
             args.connections_max.or(file.connections_max),
             args.connections_per_address_max.or(file.connections_per_address_max),
         )?;
@@ -272,6 +283,7 @@ impl ServeConfig {
             limits,
             event_ring_bytes,
             state_bytes_max,
+            proposal_bytes: plan.proposal_bytes,
             log,
             admin_token_file,
             exit_with_parent,
@@ -301,14 +313,14 @@ fn is_loopback(address: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn limits(all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
+fn limits(plan: MemoryPlan, all: Option<u32>, per_address: Option<u32>) -> Result<Limits, ConfigError> {
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let connections = all.map_or(CONNECTIONS_MAX, count);
+    let connections = all.map_or(plan.connections, count);
     let per_address = per_address.map_or_else(|| connections.div_ceil(PER_ADDRESS_PART), count);
     if connections == 0 || per_address == 0 || per_address > connections {
         return Err(ConfigError::Connections { connections, per_address });
     }
-    Ok(Limits { connections, per_address })
+    Ok(Limits { connections, per_address, body_bytes: plan.body_bytes, answer_bytes: plan.answer_bytes })
 }
 
 fn address(name: &'static str, given: Option<String>, default: &str) -> Result<String, ConfigError> {
@@ -499,7 +511,8 @@ mod tests {
     fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
         let limits = |all, per_address| {
             let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
-            ServeConfig::resolve(args).map(|config| (config.limits.connections, config.limits.per_address))
+            let config = ServeConfig::resolve_within(MemoryPlan::of_a_large_node(), args);
+            config.map(|config| (config.limits.connections, config.limits.per_address))
         };
         assert_eq!(limits(None, None).unwrap(), (10_000, 1_250));
         assert_eq!(limits(Some(17), None).unwrap(), (17, 3));
@@ -508,13 +521,20 @@ mod tests {
             assert!(complaint(wrong.map(|_| unreachable!())).contains("at least 1"));
         }
         let config = with_file("connections-max = 30\nconnections-per-address-max = 20\n", flags()).unwrap();
-        assert_eq!(config.limits, Limits { connections: 30, per_address: 20 });
+        assert_eq!((config.limits.connections, config.limits.per_address), (30, 20));
+    }
+
+    #[test]
+    fn a_node_with_little_memory_takes_less_where_nothing_else_is_said() {
+        let small = ServeConfig::resolve_within(MemoryPlan::of(1 << 30), flags()).unwrap();
+        assert_eq!((small.limits.connections, small.limits.per_address), (4_096, 512));
+        assert_eq!((small.limits.body_bytes, small.limits.answer_bytes), (64 << 20, 64 << 20));
+        assert_eq!((small.event_ring_bytes, small.proposal_bytes, small.state_bytes_max), (32 << 20, 32 << 20, 128 << 20));
     }
 
     #[test]
     fn a_ring_has_a_least_size() {
         let ring = |bytes| ServeConfig::resolve(ServeArgs { event_ring_bytes: bytes, ..flags() });
-        assert_eq!(ring(None).unwrap().event_ring_bytes, EVENT_RING_BYTES);
         assert_eq!(ring(Some(EVENT_RING_BYTES_MIN)).unwrap().event_ring_bytes, EVENT_RING_BYTES_MIN);
         assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("at least 65536 bytes"));
         let in_file = with_file("event-ring-bytes = 70000\n", flags()).unwrap();
@@ -522,12 +542,11 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_a_least_size_and_follows_the_memory_where_none_is_given() {
+    fn a_state_has_a_least_size() {
         let state = |bytes| ServeConfig::resolve(ServeArgs { state_bytes_max: bytes, ..flags() });
-        assert_eq!(state(None).unwrap().state_bytes_max, None);
-        assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, Some(STATE_BYTES_MIN));
+        assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, STATE_BYTES_MIN);
         assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("at least 1048576 bytes"));
-        assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, Some(2_000_000));
+        assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, 2_000_000);
     }
 
     #[test]

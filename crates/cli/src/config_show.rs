@@ -96,6 +96,7 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         ("connections-max", config.limits.connections.to_string()),
         ("connections-per-address-max", config.limits.per_address.to_string()),
         ("event-ring-bytes", config.event_ring_bytes.to_string()),
+        ("state-bytes-max", config.state_bytes_max.to_string()),
         ("log", quoted(&config.log)),
     ];
     if let Some(address) = &config.listen_status {
@@ -109,9 +110,6 @@ fn text(config: &ServeConfig, origins: Option<&Origins>) -> String {
         PeerTrust::Key(path) => lines.push(("peer-key-file", quoted(&path.to_string_lossy()))),
         PeerTrust::Insecure => lines.push(("insecure", "true".to_owned())),
         PeerTrust::Loopback => {}
-    }
-    if let Some(bytes) = config.state_bytes_max {
-        lines.push(("state-bytes-max", bytes.to_string()));
     }
     if let Some(path) = &config.admin_token_file {
         lines.push(("admin-token-file", quoted(&path.to_string_lossy())));

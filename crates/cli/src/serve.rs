@@ -10,7 +10,7 @@ mod error;
 mod files;
 mod guard;
 mod host;
-mod memory;
+pub(crate) mod memory;
 mod parent;
 mod parts;
 mod peer_key;

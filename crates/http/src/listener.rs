@@ -17,10 +17,7 @@ use crate::{
     shares::{Share, Shares},
 };
 use axum::Router;
-use fairhold_types::limits::{
-    ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX, BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX, CONNECTIONS_MAX,
-    CONNECTIONS_PER_ADDRESS_MAX,
-};
+use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -29,18 +26,28 @@ use tokio::{
     task::JoinSet,
 };
 
-/// How many connections a server takes.
+/// How many connections a server takes, and how much memory they may pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In all.
+    /// Connections in all.
     pub connections: usize,
-    /// From one address.
+    /// Connections from one address.
     pub per_address: usize,
+    /// Bytes of all bodies over 4 KiB that are in work. One address has half of them at most.
+    pub body_bytes: usize,
+    /// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet. One address has
+    /// half of them at most.
+    pub answer_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { connections: CONNECTIONS_MAX, per_address: CONNECTIONS_PER_ADDRESS_MAX }
+        Limits {
+            connections: CONNECTIONS_MAX,
+            per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            body_bytes: BODIES_BYTES_MAX,
+            answer_bytes: ANSWERS_BYTES_MAX,
+        }
     }
 }
 
@@ -160,8 +167,8 @@ impl Listener {
             cluster,
             hosts,
             places: Places::new(limits.connections, limits.per_address),
-            bodies: Shares::new(BODIES_BYTES_MAX, BODIES_BYTES_PER_ADDRESS_MAX),
-            answers: Shares::new(ANSWERS_BYTES_MAX, ANSWERS_BYTES_PER_ADDRESS_MAX),
+            bodies: Shares::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),
+            answers: Shares::new(limits.answer_bytes, limits.answer_bytes / ADDRESS_PART),
         };
         let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
         let graceful = GracefulShutdown::new();
@@ -405,7 +412,7 @@ mod tests {
     #[tokio::test]
     async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() {
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let listener = listener.with_limits(Limits { connections: 3, per_address: 2 });
+        let listener = listener.with_limits(Limits { connections: 3, per_address: 2, ..Limits::default() });
         let server = serve_at(listener, PATIENCE, Router::new().route("/", get(|| async { "ok" })));
         const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let (first, second) = (send(&server, "GET").await, send(&server, "GET").await);
@@ -460,7 +467,8 @@ mod tests {
         let router =
             Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let server = serve_at(listener.with_limits(Limits { connections: 40, per_address: 40 }), PATIENCE, router);
+        let server =
+            serve_at(listener.with_limits(Limits { connections: 40, per_address: 40, ..Limits::default() }), PATIENCE, router);
         let mut first = Vec::new();
         for number in 0..40 {
             let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
@@ -552,7 +560,7 @@ mod tests {
         let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(handler)));
         let ask = |method: &str| format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let mut slow = Vec::new();
-        for number in 0..ANSWERS_BYTES_PER_ADDRESS_MAX / LARGE.len() {
+        for number in 0..ANSWERS_BYTES_MAX / ADDRESS_PART / LARGE.len() {
             let mut client = send(&server, &ask(["GET", "POST"][number % 2])).await;
             assert_eq!(status(&mut client).await, "200", "{number} wait for their readers");
             slow.push(client);

@@ -1,6 +1,6 @@
 //! What a replica is told at its start, and what openraft is told from it.
 
-use fairhold_types::{Incarnation, NodeId};
+use fairhold_types::{Incarnation, NodeId, limits::PROPOSALS_BYTES_MAX};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -53,6 +53,8 @@ pub struct ReplicaConfig {
     pub log_kept: u64,
     /// Bytes of entries kept behind a snapshot, accurate to about a MiB.
     pub log_kept_bytes: u64,
+    /// Bytes of the commands that wait to be proposed here.
+    pub proposal_bytes: usize,
 }
 
 impl ReplicaConfig {
@@ -70,6 +72,7 @@ impl ReplicaConfig {
             snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
             log_kept: LOG_KEPT,
             log_kept_bytes: LOG_KEPT_BYTES,
+            proposal_bytes: PROPOSALS_BYTES_MAX,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::{
     addresses::Addresses,
     aliases::{LeaderId, RaftOf},
     barrier::BarrierQueue,
+    disk_room::DiskRoom,
     elections::{Ballots, Contact},
     error::NotProposed,
     lost_entries::{Losses, LostEntries},
@@ -23,7 +24,7 @@ use openraft::{
     AsyncRuntime, Instant, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -82,8 +83,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) lost: OnceLock<LostEntries>,
     /// What other nodes' storage has lost.
     pub(crate) losses: Losses,
-    /// Whether this node's disk is nearly full: while it leads, it takes nothing that writes more.
-    pub(crate) disk_low: AtomicBool,
+    /// Which nodes have room on their disks.
+    pub(crate) disk_room: DiskRoom<RT>,
 }
 
 /// Where the leader is.

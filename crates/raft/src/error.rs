@@ -22,8 +22,8 @@ pub enum NotProposed {
     /// Too much is waiting to be proposed.
     #[error("too much waits to be done already: ask again after a pause, or another node")]
     Overloaded,
-    /// The leader's disk is nearly full, and the command would fill it further.
-    #[error("the leader's disk is nearly full: what writes more is refused")]
+    /// Too few disks have room, and the command would fill them further.
+    #[error("too few nodes have room on their disks: what writes more is refused")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]

@@ -121,14 +121,15 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Hands the leadership to the voter that is most likely to take it, if this node leads and has another one; waits a moment
-    /// for it.
+    /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
+    /// leads and there is another voter; waits a moment for it.
     pub async fn transfer_leadership(&self) {
         let core = &self.core;
         let leads = core.leadership().is_some();
         let best = core.look(|metrics| {
             let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
-            voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), matched(metrics, *id)))
+            let has_room = |id| core.disk_room.has_room(metrics.id, id, RT::Instant::now());
+            voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), has_room(*id), matched(metrics, *id)))
         });
         let Some(best) = best.filter(|_| leads) else { return };
         tracing::info!(node = best, "handing the leadership to node {best}");
@@ -228,7 +229,7 @@ fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u6
     known.and_then(|log_id| log_id.as_ref()).map_or(0, |log_id| log_id.index + 1)
 }
 
-fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
     silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
 }
 

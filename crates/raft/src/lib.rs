@@ -21,6 +21,7 @@ mod complaint;
 mod config;
 mod core;
 pub mod defect;
+mod disk_room;
 mod elections;
 pub mod error;
 mod formation;

@@ -48,11 +48,12 @@ impl LogBytes {
         self.total
     }
 
-    /// The last entry that has to go when a snapshot covers the log through `snapshot`. It is told once.
-    pub(crate) fn take_excess(&mut self, snapshot: u64) -> Option<u64> {
+    /// The last entry that has to go when a snapshot covers the log through `snapshot`, where `besides` more bytes than always
+    /// are to stay behind it. It is told once.
+    pub(crate) fn take_excess(&mut self, snapshot: u64, besides: u64) -> Option<u64> {
         let covered = self.marks.partition_point(|mark| mark.index <= snapshot);
         let end = self.marks.get(covered.checked_sub(1)?)?.total;
-        let excess = self.marks.partition_point(|mark| mark.total + self.kept <= end).min(covered);
+        let excess = self.marks.partition_point(|mark| mark.total + self.kept + besides <= end).min(covered);
         self.marks.drain(..excess).next_back().map(|mark| mark.index)
     }
 }
@@ -68,32 +69,33 @@ mod tests {
         let mut bytes = LogBytes::begin(None, 8 * MIB);
         (1..=100).for_each(|index| bytes.note(index, MIB));
         assert_eq!(bytes.total(), 108 * MIB);
-        assert_eq!(bytes.take_excess(50), Some(42), "eight entries of a MiB are left behind the snapshot");
-        assert_eq!(bytes.take_excess(50), None, "once is enough");
-        assert_eq!(bytes.take_excess(100), Some(92));
+        assert_eq!(bytes.take_excess(50, 0), Some(42), "eight entries of a MiB are left behind the snapshot");
+        assert_eq!(bytes.take_excess(50, 0), None, "once is enough");
+        assert_eq!(bytes.take_excess(100, 30 * MIB), Some(62), "thirty more stay for a node that is sent a snapshot");
+        assert_eq!(bytes.take_excess(100, 0), Some(92), "and go when it has that");
 
         let mut bytes = LogBytes::begin(None, 8 * MIB);
         (1..=10_000).for_each(|index| bytes.note(index, 500));
-        assert_eq!(bytes.take_excess(10_000), None, "all of it is less than may stay");
+        assert_eq!(bytes.take_excess(10_000, 0), None, "all of it is less than may stay");
     }
 
     #[test]
     fn what_a_start_finds_behind_its_snapshot_goes_with_the_next() {
         let mut bytes = LogBytes::begin(Some(70), 8 * MIB);
         bytes.note(71, 100);
-        assert_eq!(bytes.take_excess(71), None, "for a hundred bytes nothing is given up that others may need");
+        assert_eq!(bytes.take_excess(71, 0), None, "for a hundred bytes nothing is given up that others may need");
         bytes.note(72, MIB);
-        assert_eq!(bytes.take_excess(72), Some(70));
-        assert_eq!(bytes.take_excess(72), None);
+        assert_eq!(bytes.take_excess(72, 0), Some(70));
+        assert_eq!(bytes.take_excess(72, 0), None);
     }
 
     #[test]
     fn nothing_that_no_snapshot_covers_is_given_up() {
         let mut bytes = LogBytes::begin(None, MIB);
         (1..=100).for_each(|index| bytes.note(index, MIB));
-        assert_eq!(bytes.take_excess(0), None);
-        assert_eq!(bytes.take_excess(1), None);
-        assert_eq!(bytes.take_excess(3), Some(2));
+        assert_eq!(bytes.take_excess(0, 0), None);
+        assert_eq!(bytes.take_excess(1, 0), None);
+        assert_eq!(bytes.take_excess(3, 0), Some(2));
     }
 
     #[test]

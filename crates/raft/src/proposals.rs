@@ -10,6 +10,7 @@
 use crate::{
     company::Company,
     core::{CallError, Core, Route},
+    disk_room,
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, needs_room, weight},
@@ -39,8 +40,6 @@ const BATCH_BYTES_MAX: usize = 512 * 1024;
 const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
 /// Commands that wait in each of the two queues to be proposed on one node.
 const QUEUE_COMMANDS_MAX: usize = 16_384;
-/// Bytes of the commands that wait to be proposed on one node. Those that go first are small and not refused for it.
-const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) type Outcome = Result<Answer, ProposeError>;
 
@@ -80,6 +79,7 @@ pub(crate) struct ProposalQueue {
     urgent: mpsc::Sender<Proposal>,
     ordinary: mpsc::Sender<Proposal>,
     bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
     company: Arc<Company>,
 }
 
@@ -97,12 +97,13 @@ pub(crate) struct Submitted {
     answer: oneshot::Receiver<Outcome>,
 }
 
-pub(crate) fn queue() -> (ProposalQueue, ProposalOutlet) {
+/// Takes so many bytes of commands. Those that go first are small, and not refused for it.
+pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalOutlet) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
     let company = Arc::new(Company::default());
-    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), company: company.clone() };
+    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), bytes_max, company: company.clone() };
     (queue, ProposalOutlet { urgent, ordinary, bytes, company })
 }
 
@@ -112,7 +113,7 @@ impl ProposalQueue {
         let (ticket, (answer, receiver)) = (Arc::new(Ticket::default()), oneshot::channel());
         let urgent = goes_first(&command);
         // The count may pass the bound by what others add at the same time, which is harmless.
-        if !urgent && self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES_MAX {
+        if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
             return Err(NotProposed::Overloaded);
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -260,9 +261,9 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
     }
 }
 
-/// Refuses what would fill the disk where that is nearly full; gives the others. All nodes write what the leader does.
+/// Refuses what would fill the disks where too few have room; gives the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    if !core.disk_low.load(Ordering::Relaxed) {
+    if !disk_room::is_short(core) {
         return batch;
     }
     let (refused, others) = batch.into_iter().partition(|proposal| needs_room(&proposal.command));
@@ -377,13 +378,15 @@ mod tests {
     use super::*;
     use fairhold_types::{GrantId, Revision, time::WallMillis};
 
+    const BYTES: usize = 64 * 1024 * 1024;
+
     fn command(number: u64) -> Command {
         Command::Forget { through: Revision(number) }
     }
 
     #[test]
     fn a_full_queue_refuses_at_once() {
-        let (queue, mut outlet) = queue();
+        let (queue, mut outlet) = queue(BYTES);
         let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
         assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
 
@@ -395,8 +398,8 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_by_bytes_too() {
-        let (queue, _outlet) = queue();
-        queue.bytes.store(QUEUE_BYTES_MAX, Ordering::Relaxed);
+        let (queue, _outlet) = queue(BYTES);
+        queue.bytes.store(BYTES, Ordering::Relaxed);
         assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
     }
 
@@ -406,9 +409,9 @@ mod tests {
 
     #[test]
     fn a_flood_of_writes_holds_up_no_release() {
-        let (queue, mut outlet) = queue();
+        let (queue, mut outlet) = queue(BYTES);
         let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
-        queue.bytes.store(QUEUE_BYTES_MAX, Ordering::Relaxed);
+        queue.bytes.store(BYTES, Ordering::Relaxed);
         assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
         let _released = queue.submit(release(), false).expect("there is room for what ends something");
         let first = outlet.next(0).unwrap();
@@ -418,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_releases_shuts_out_no_write() {
-        let (queue, mut outlet) = queue();
+        let (queue, mut outlet) = queue(BYTES);
         let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
         assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
         let _written = queue.submit(command(1), false).unwrap();
@@ -430,7 +433,7 @@ mod tests {
 
     #[test]
     fn what_its_caller_took_back_is_not_proposed() {
-        let (queue, mut outlet) = queue();
+        let (queue, mut outlet) = queue(BYTES);
         let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
         drop(leaves);
         let first = outlet.next(0).unwrap();

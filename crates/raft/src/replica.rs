@@ -32,11 +32,7 @@ use openraft::{
     impls::ProgressResponder,
     raft::ClientWriteResult,
 };
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub(crate) type Formation = Option<Result<(), FormationError>>;
 
@@ -172,10 +168,10 @@ impl<RT: AsyncRuntime> Replica<RT> {
         snapshot_schedule::take_snapshot(&self.core, deadline).await
     }
 
-    /// Says whether this node's disk is nearly full. While it is, and this node leads, what makes the state larger is refused as
-    /// `NotProposed::DiskLow`; what ends or removes something is not.
+    /// Says whether this node's disk is nearly full. While fewer than a majority of the voters answer the leader and have room,
+    /// the leader refuses what makes the state larger as `NotProposed::DiskLow`; what ends or removes something it takes.
     pub fn set_disk_low(&self, low: bool) {
-        self.core.disk_low.store(low, Ordering::Relaxed);
+        self.core.disk_room.set_low(low);
     }
 
     /// Reads the state as it is here and now. No change is applied meanwhile: be quick.

@@ -276,6 +276,10 @@ impl<RT: AsyncRuntime> Inner<RT> {
                 Reply::HandedOver(handover::serve(&core, to, key, deadline).await)
             }
             .boxed(),
+            Request::DiskLow => {
+                core.disk_room.heard(from, RT::Instant::now());
+                ready(Reply::Noted).boxed()
+            }
             Request::ReadIndex => async move { Reply::ReadIndex(core.barriers.next(true).await) }.boxed(),
             Request::Attend(message) => async move {
                 match (core.route(), core.attendant.get()) {

@@ -60,13 +60,15 @@ pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedu
 }
 
 /// Has the log purged behind each new snapshot as far as it is too large; openraft purges what are too many entries. While a
-/// snapshot is on its way to another node, the log stays: that node goes on from there.
+/// snapshot is on its way to another node, as much more stays as that snapshot is large, because that node goes on from there:
+/// where more is written in that time, the node would not catch up anyway. A disk that is nearly full keeps no more for others.
 pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut newest = core.shared.newest();
     loop {
-        let index = newest.borrow_and_update().index;
-        let waits = core.sending.is_going_on();
-        let excess = index.filter(|_| !waits).and_then(|index| core.shared.log_bytes().take_excess(index));
+        let Newest { index, bytes, .. } = *newest.borrow_and_update();
+        let waits = core.sending.is_going_on() && !core.disk_room.is_low();
+        let kept_besides = if waits { bytes } else { 0 };
+        let excess = index.and_then(|index| core.shared.log_bytes().take_excess(index, kept_besides));
         if let Some(through) = excess {
             // It purges nothing of which it does not know yet that a snapshot covers it.
             let known = core.until_in_all(|metrics| (metrics.snapshot.map(|id| id.index) >= index).then_some(()));

@@ -7,6 +7,7 @@ use crate::{
     config::ReplicaConfig,
     core::Core,
     defect::{DefectBook, Defects},
+    disk_room::{self, DiskRoom},
     elections::{Ballots, Contact, Elections},
     formation::{self, FormationError},
     lost_entries::{Losses, LostEntries},
@@ -28,7 +29,7 @@ use openraft::{
 };
 use std::{
     io,
-    sync::{Arc, OnceLock, atomic::AtomicBool},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -113,7 +114,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
-        let (proposals, proposal_outlet) = proposals::queue();
+        let (proposals, proposal_outlet) = proposals::queue(config.proposal_bytes);
         let (barriers, barrier_outlet) = barrier::queue();
         let core = Arc::new(Core {
             id: config.id,
@@ -132,7 +133,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             ballots,
             lost: OnceLock::new(),
             losses,
-            disk_low: AtomicBool::new(false),
+            disk_room: DiskRoom::new(),
         });
         if let Err(error) = recognise(&core, &config) {
             stop(&core).await;
@@ -169,6 +170,7 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(config))));
     drop(RT::spawn(purge_log(core.clone())));
+    drop(RT::spawn(disk_room::tell(core.clone())));
     drop(RT::spawn(formation::name(core.clone())));
 }
 

@@ -70,6 +70,8 @@ pub(crate) enum Request<RT: AsyncRuntime> {
         /// How long the node that asks still waits.
         within_ms: u64,
     },
+    /// The sender's disk is nearly full.
+    DiskLow,
 }
 
 /// The head of a snapshot's transfer.
@@ -109,6 +111,8 @@ pub(crate) enum Reply<RT: AsyncRuntime> {
     Declined(Declined),
     /// To `HandOver`.
     HandedOver(Result<HandedOver, HandoverError>),
+    /// To `DiskLow`.
+    Noted,
 }
 
 /// Why a request was not acted upon. Nothing came of it.
@@ -218,6 +222,7 @@ mod tests {
             Request::ReadIndex,
             Request::Attend(vec![1, 2, 3]),
             Request::HandOver { to: 2, key: None, within_ms: 10 },
+            Request::DiskLow,
         ];
         for request in &requests {
             assert_eq!(back(request), format!("{request:?}"));
@@ -244,6 +249,7 @@ mod tests {
             Reply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
             Reply::HandedOver(Ok(HandedOver::Now)),
             Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
+            Reply::Noted,
         ];
         for reply in &replies {
             assert_eq!(back(reply), format!("{reply:?}"));

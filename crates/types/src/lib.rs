@@ -13,6 +13,7 @@ pub mod failpoint;
 pub mod hold;
 pub mod id;
 pub mod limits;
+pub mod memory_plan;
 pub mod path;
 pub mod pattern;
 pub mod planted;

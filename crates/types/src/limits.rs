@@ -18,7 +18,8 @@ pub const BODY_BYTES_MAX: usize = 1536 * 1024;
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Headers of a request.
 pub const HEADERS_MAX: usize = 100;
-/// Connections of clients to one node, where its operator sets no other number.
+/// Connections of clients to one node, where its operator sets no other number. A node with little memory takes fewer, and less of
+/// what follows (`memory_plan`).
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Of those, from one address: no few addresses may shut out all others. Behind a proxy the operator sets both alike.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
@@ -35,7 +36,7 @@ pub const CHANGES_AT_ONCE: usize = 128;
 /// Bytes of all request bodies over 4 KiB that are in a node at a time.
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.
-pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / 2;
+pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / ADDRESS_PART;
 /// Bytes of answers that a connection may have waiting for its socket without room of its own.
 pub const ANSWER_BYTES_FREE: usize = 16 * 1024;
 /// Bytes that a stream sends at a time.
@@ -43,7 +44,9 @@ pub const FRAME_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, to one address.
-pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / 2;
+pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / ADDRESS_PART;
+/// One address has one part in so many of the room for bodies, and of that for answers.
+pub const ADDRESS_PART: usize = 2;
 /// Bytes of what the leader of an election proclaims: an address, not a document.
 pub const ELECTION_VALUE_BYTES_MAX: usize = 4_096;
 /// Pairs in `meta`.
@@ -151,6 +154,8 @@ pub const PAGE_DEFAULT: usize = 100;
 pub const PAGE_SCANNED_MAX: usize = 20_000;
 /// Bytes of the events that a node keeps for those who watch, unless it is configured otherwise.
 pub const EVENT_RING_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes of the commands that wait to be proposed at one node. What ends something is small, and not refused for it.
+pub const PROPOSALS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The fewest bytes that it may be configured to keep.
 pub const EVENT_RING_BYTES_MIN: u64 = 64 * 1024;
 /// Watches and long polls that may be open at one node.

@@ -49,22 +49,26 @@ fn within(open_files: u64, limits: Limits) -> Option<Limits> {
         return Some(limits);
     }
     let per_address = limits.per_address.saturating_mul(room).checked_div(limits.connections)?.max(1);
-    Some(Limits { connections: room, per_address })
+    Some(Limits { connections: room, per_address, ..limits })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(connections: usize, per_address: usize) -> Limits {
+        Limits { connections, per_address, ..Limits::default() }
+    }
+
     #[test]
     fn connections_are_no_more_than_leave_room_for_what_else_needs_a_file() {
-        let limits = Limits { connections: 10_000, per_address: 5_000 };
+        let limits = of(10_000, 5_000);
         assert_eq!(within(11_024, limits), Some(limits));
-        assert_eq!(within(11_023, limits), Some(Limits { connections: 9_999, per_address: 4_999 }));
-        assert_eq!(within(1_200, limits), Some(Limits { connections: 176, per_address: 88 }));
+        assert_eq!(within(11_023, limits), Some(of(9_999, 4_999)));
+        assert_eq!(within(1_200, limits), Some(of(176, 88)));
         assert_eq!(within(1_199, limits), None);
-        let few = Limits { connections: 100, per_address: 100 };
+        let few = of(100, 100);
         assert_eq!(within(1_200, few), Some(few));
-        assert_eq!(within(1_200, Limits { connections: 10_000, per_address: 1 }).unwrap().per_address, 1);
+        assert_eq!(within(1_200, of(10_000, 1)).unwrap().per_address, 1);
     }
 }

@@ -1,10 +1,10 @@
-//! The memory of this process: how much it may have, how much of it the state may take, and whether it runs short.
+//! The memory of this process: how much it may have, how much of it clients may pin, and whether it runs short.
 //!
 //! The limit is that of its cgroup, of either version, or of the machine. What cannot be read is not guessed: then nothing is
 //! refused for want of memory, and the state gets what a small machine could hold.
 
 use fairhold_node::{Node, node::Concern};
-use fairhold_types::limits::STATE_MEMORY_PART;
+use fairhold_types::memory_plan::MemoryPlan;
 use openraft_rt_tokio::TokioRuntime;
 use std::{
     fs,
@@ -32,9 +32,9 @@ pub(super) fn limit() -> Option<u64> {
     of_groups.filter_map(|text| text.trim().parse().ok()).chain(machine).min()
 }
 
-/// How large a state a node with so much memory can hold.
-pub(super) fn state_bytes(memory: Option<u64>) -> u64 {
-    memory.unwrap_or(MEMORY_UNKNOWN) / STATE_MEMORY_PART
+/// What this process allows its clients, by the memory that it may have.
+pub(crate) fn plan() -> MemoryPlan {
+    MemoryPlan::of(limit().unwrap_or(MEMORY_UNKNOWN))
 }
 
 /// Has the node refuse what creates something while the process is short of memory.
@@ -118,6 +118,6 @@ mod tests {
         assert_eq!(of_machine("MemTotal:       16384000 kB\nMemFree: 1 kB\n"), Some(16_384_000 * 1024));
         let (limit, resident) = (limit().unwrap(), resident().unwrap());
         assert!(0 < resident && resident < limit, "{resident} of {limit}");
-        assert_eq!((state_bytes(Some(1 << 30)), state_bytes(None)), (128 << 20, 512 << 20));
+        assert_eq!(plan(), MemoryPlan::of(limit));
     }
 }

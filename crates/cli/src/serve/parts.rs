@@ -159,7 +159,9 @@ impl Core {
             .members
             .iter()
             .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
-        let replica_config = ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation());
+        let proposal_bytes = config.proposal_bytes;
+        let replica_config =
+            ReplicaConfig { proposal_bytes, ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation()) };
         let reception = Reception::new(&replica_config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys);
@@ -177,9 +179,8 @@ impl Core {
         let peers = Server { name: "peer", stop, task: tokio::spawn(serving) };
         let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
         let room = tokio::spawn(room::watch(config.data.clone(), node.clone(), replica.clone()));
-        let memory_bytes = memory::limit();
-        node.offer_state_bytes(config.state_bytes_max.unwrap_or_else(|| memory::state_bytes(memory_bytes)));
-        let memory = memory_bytes.map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
+        node.offer_state_bytes(config.state_bytes_max);
+        let memory = memory::limit().map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
         Ok(Core { node, replica, peer, peers, directory, room, memory, faults })
     }
 }
@@ -221,7 +222,8 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
 /// The port for those who look after this node, where it is to have one.
 pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
-    let limits = Limits { connections: STATUS_CONNECTIONS_MAX, per_address: STATUS_CONNECTIONS_MAX };
+    let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
+    let limits = Limits { connections, per_address, ..config.limits };
     Ok(Some(bind(address, "those who look after it", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
 }
 

@@ -111,8 +111,8 @@ fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
     }
 }
 
-/// Refuses writes while little room is left. Warns when less is left, and then hands the leadership over: the end of a follower
-/// disturbs nobody.
+/// Tells the replica while little room is left. Warns when less is left, and then hands the leadership over: the end of a
+/// follower disturbs nobody.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
     let (mut low, mut refuses) = (false, false);
     loop {
@@ -125,10 +125,10 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
             if refuses {
                 tracing::warn!(
                     free_mib = free / MIB,
-                    "little room is left on the disk: while this node leads, it takes no writes"
+                    "little room is left on the disk: the leader takes no writes while too few nodes have room"
                 );
             } else {
-                tracing::info!(free_mib = free / MIB, "there is room again on the disk for writes");
+                tracing::info!(free_mib = free / MIB, "there is room again on the disk");
             }
         }
         if !low && free < START_ROOM_BYTES {

@@ -57,6 +57,8 @@ const PROBES: u32 = 3;
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
 /// How long after an answer the end of its connection can mean that it was not read.
 const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
+/// Bytes of answers that the system takes over before it can send them.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 /// How long the news may take that the client had closed its socket before an answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
@@ -228,7 +230,18 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&probes)?;
+    bound_unsent(stream)?;
     bound_silence(stream, UNACKNOWLEDGED_MAX)
+}
+
+/// How much of an answer the system may hold that the client has no room for: without it that is up to 4 MiB a connection, in
+/// memory that counts as this process's where it runs in a cgroup. Only Linux has it.
+fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    #[cfg(not(target_os = "linux"))]
+    tracing::trace!(?stream, "this system has no bound on what is not sent");
+    Ok(())
 }
 
 /// How long what was sent may stay without acknowledgement. Only Linux has it.
@@ -357,5 +370,34 @@ impl hyper::body::Body for Tracked {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// How many bytes the system takes of what nobody reads.
+    async fn taken(tuned: bool) -> usize {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (reader, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (_reader, (stream, _)) = (reader.unwrap(), accepted.unwrap());
+        if tuned {
+            tune(&stream).unwrap();
+        }
+        let (block, mut taken) = (vec![0; 16 * 1024], 0);
+        // What is on its way to the reader's side makes room for more: the socket is full when it has none for a while.
+        while let Ok(ready) = tokio::time::timeout(Duration::from_millis(500), stream.writable()).await {
+            ready.unwrap();
+            taken += stream.try_write(&block).unwrap_or(0);
+        }
+        taken
+    }
+
+    #[tokio::test]
+    async fn the_system_holds_little_of_what_a_client_does_not_read() {
+        let (tuned, untuned) = (taken(true).await, taken(false).await);
+        assert!(untuned > 2 * tuned, "{tuned} bytes, and {untuned} where nothing bounds them");
     }
 }

@@ -30,7 +30,8 @@ fn highest<RT: AsyncRuntime>(request: &Request<RT>) -> Option<u64> {
         | Request::Propose { .. }
         | Request::ReadIndex
         | Request::Attend(_)
-        | Request::HandOver { .. } => return None,
+        | Request::HandOver { .. }
+        | Request::DiskLow => return None,
     };
     Some(vote.leader_id.term.max(logged))
 }

@@ -5,8 +5,8 @@ use fairhold_raft::{
     ReplicaConfig,
     error::{NotProposed, ProposeError},
 };
-use fairhold_state::command::{Command, Lifetime, Operation, Transact};
-use fairhold_types::{Path, time::WallMillis};
+use fairhold_state::command::{Answer, Command, Lifetime, Operation, Transact};
+use fairhold_types::{NodeId, Path, time::WallMillis};
 use openraft::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
@@ -102,26 +102,71 @@ async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() 
     assert!(smaller.await.is_ok(), "nothing is left, and the snapshot still has {} bytes", snapshots.bytes());
 }
 
+const LOW: Result<Answer, ProposeError> = Err(ProposeError::NotProposed(NotProposed::DiskLow));
+
+/// Writes the same node again and again until that is refused for want of room, or is not.
+async fn written_until(cluster: &Cluster, node: NodeId, refused: bool) {
+    let writes = async {
+        while (cluster.node(node).propose(put("/one", 10), after(Duration::from_secs(30))).await == LOW) != refused {
+            tokio::task::yield_now().await;
+        }
+    };
+    let done = TokioRuntime::timeout(Duration::from_secs(20), writes).await;
+    assert!(done.is_ok(), "writes at node {node} should be {}", if refused { "refused" } else { "done" });
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_disk_is_nearly_full_takes_what_removes_something_and_nothing_that_writes_more() {
+async fn where_too_few_disks_have_room_what_removes_something_is_done_and_nothing_that_writes_more() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
-    let follower = cluster.others(leader)[0];
-    let soon = after(Duration::from_secs(30));
+    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    let soon = after(Duration::from_secs(60));
     cluster.node(leader).propose(put("/one", 10), soon).await.unwrap().result.unwrap();
 
+    // One node's disk stops nobody, whichever it is.
     cluster.node(leader).set_disk_low(true);
-    let low = Err(ProposeError::NotProposed(NotProposed::DiskLow));
-    for node in [leader, follower] {
-        assert_eq!(cluster.node(node).propose(put("/two", 10), soon).await, low, "asked at node {node}");
-        assert_eq!(cluster.open_session(node).await, low, "asked at node {node}");
+    cluster.node(first).propose(put("/two", 10), soon).await.unwrap().result.unwrap();
+    cluster.node(leader).set_disk_low(false);
+
+    // The disks of two followers stop the leader, which has room.
+    cluster.node(first).set_disk_low(true);
+    cluster.node(second).set_disk_low(true);
+    written_until(&cluster, leader, true).await;
+    for node in 1..=3 {
+        assert_eq!(cluster.node(node).propose(put("/two", 10), soon).await, LOW, "asked at node {node}");
+        assert_eq!(cluster.open_session(node).await, LOW, "asked at node {node}");
     }
-    cluster.node(follower).propose(delete("/one"), soon).await.unwrap().result.unwrap();
+    cluster.node(first).propose(delete("/one"), soon).await.unwrap().result.unwrap();
     cluster.node(leader).read_barrier(soon).await.unwrap();
 
-    cluster.node(leader).set_disk_low(false);
-    cluster.node(follower).propose(put("/two", 10), soon).await.unwrap().result.unwrap();
-    // Another node's disk is that node's affair: what it passes on, the leader writes.
-    cluster.node(follower).set_disk_low(true);
-    cluster.node(follower).propose(put("/three", 10), soon).await.unwrap().result.unwrap();
+    // A node that has room again says nothing more, and that is enough.
+    cluster.node(second).set_disk_low(false);
+    written_until(&cluster, second, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_away_has_no_room() {
+    let mut cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let follower = cluster.others(leader)[0];
+    cluster.stop(follower).await;
+    cluster.node(leader).set_disk_low(true);
+    written_until(&cluster, leader, true).await;
+    cluster.start(follower).await;
+    written_until(&cluster, leader, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_hands_over_to_a_node_with_room() {
+    let cluster = Cluster::form(3, 1_000).await;
+    let leader = cluster.leader_among(1..=3).await;
+    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    cluster.node(leader).set_disk_low(true);
+    // The other one of the two would be chosen by its number where both have all of the log.
+    let (low, roomy) = (first.max(second), first.min(second));
+    cluster.node(low).set_disk_low(true);
+    written_until(&cluster, leader, true).await;
+    cluster.node(leader).transfer_leadership().await;
+    let leads = TokioRuntime::timeout(Duration::from_secs(20), cluster.node(roomy).leadership_change(None)).await;
+    assert!(leads.is_ok_and(|leads| leads.is_some()), "node {roomy} has room, and should lead");
 }
