@@ -401,9 +401,9 @@ A node can hold an eighth of its memory, which is that of its cgroup or of the m
 says. That is 128 MiB with 1 GiB. The share is small because a state is several times in memory while a snapshot of it is
 made, sent or taken over. `/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
 
-At 95 % what creates or enlarges something is refused with `429 state_full`: a node, a larger value, a grant or a place in a
-queue, a session, a lock's settings. The rest of the budget is for the ids that are remembered for a minute: writes that
-enlarge nothing, and changes of a grant with a key, are refused at 100 %. What frees something is never refused: deletes,
+At 75 % a new node or a larger value is refused with `429 state_full`, so that values do not stop locks. At 95 % the same holds for
+a grant or a place in a queue, a session, a lock's settings. The rest of the budget is for the ids that are remembered for a
+minute: writes that enlarge nothing, and changes of a grant with a key, are refused at 100 %. What frees something is never refused: deletes,
 releases, the ends of sessions, breaks, expiries. Nor are keepalives, and requests that were done before and come again with
 their key. A transaction is judged as a whole: one that leaves less behind than it found is done.
 

@@ -14,6 +14,7 @@ use crate::{
     sending::Sending,
     shared::{Progress, Shared},
     snapshot::SnapshotStore,
+    snapshot_schedule::Schedule,
     status::{ReplicaStatus, status},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request},
@@ -66,6 +67,8 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) snapshots: Arc<dyn SnapshotStore>,
     pub(crate) sending: Sending,
+    /// When snapshots are due.
+    pub(crate) schedule: Schedule,
     pub(crate) proposals: ProposalQueue,
     pub(crate) barriers: BarrierQueue,
     pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,

@@ -14,6 +14,7 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, needs_room, weight},
+    snapshot_schedule::has_to_wait,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
@@ -261,13 +262,27 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
     }
 }
 
-/// Refuses what would fill the disks where too few have room; gives the others.
+/// Refuses what would fill the disks where too few have room, and what would let the log grow faster than snapshots free it; gives
+/// the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    if !disk_room::is_short(core) {
-        return batch;
+    let is_short = disk_room::is_short(core);
+    let refusal = |proposal: &Proposal| {
+        let refusal = if is_short {
+            NotProposed::DiskLow
+        } else if has_to_wait(core, proposal.bytes) {
+            NotProposed::Overloaded
+        } else {
+            return None;
+        };
+        needs_room(&proposal.command).then_some(refusal)
+    };
+    let mut others = Vec::with_capacity(batch.len());
+    for proposal in batch {
+        match refusal(&proposal) {
+            Some(reason) => proposal.resolve(Err(reason.into())),
+            None => others.push(proposal),
+        }
     }
-    let (refused, others) = batch.into_iter().partition(|proposal| needs_room(&proposal.command));
-    fail_all(refused, NotProposed::DiskLow.into());
     others
 }
 

@@ -116,6 +116,11 @@ impl<RT: AsyncRuntime> Shared<RT> {
         self.newest.clone()
     }
 
+    /// The newest snapshot.
+    pub(crate) fn newest_now(&self) -> Newest {
+        *self.newest.borrow_watched()
+    }
+
     /// A snapshot is on the disk.
     pub(crate) fn note_snapshot(&self, made_at: Progress, bytes: u64) {
         let publish = self.publish_newest.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,6 +15,9 @@ use std::{sync::Arc, time::Duration};
 /// had to wait is tried again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
+/// A command of more bytes waits for the next snapshot before others do.
+const SMALL_BYTES: usize = 1_024;
+
 /// How much is enough for a snapshot, at least.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
@@ -31,21 +34,56 @@ impl Schedule {
     fn is_due(self, newest: &Newest, now: &Progress) -> bool {
         let then = &newest.made_at;
         let enough = self.every.saturating_mul(ITEM_WEIGHT).max(then.weight.min(now.weight));
-        let enough_bytes = self.every_bytes.max(newest.bytes);
-        now.work - then.work >= enough || now.log_bytes - then.log_bytes >= enough_bytes
+        now.work - then.work >= enough || now.log_bytes - then.log_bytes >= self.enough_bytes(newest)
+    }
+
+    /// Half a snapshot, so that the disk holds no more than three states: the newest snapshot, the next one while it is written, and
+    /// twice this of the log, because writes go on meanwhile.
+    fn enough_bytes(self, newest: &Newest) -> u64 {
+        self.every_bytes.max(newest.bytes / 2)
+    }
+
+    /// What the log behind the newest snapshot still has room for.
+    fn log_room(self, newest: &Newest, now: &Progress) -> LogRoom {
+        let (enough, behind) = (self.enough_bytes(newest), now.log_bytes - newest.made_at.log_bytes);
+        if behind >= 2 * enough {
+            LogRoom::Nothing
+        } else if 2 * behind >= 3 * enough {
+            LogRoom::Small
+        } else {
+            LogRoom::All
+        }
+    }
+}
+
+/// What the log has room for while a snapshot is written: where the log grows faster than snapshots free it, large writes have to
+/// wait first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogRoom {
+    All,
+    Small,
+    Nothing,
+}
+
+/// Whether a command of so many bytes has to wait for the next snapshot, because the log has grown too far behind the newest one.
+pub(crate) fn has_to_wait<RT: AsyncRuntime>(core: &Core<RT>, bytes: usize) -> bool {
+    match core.schedule.log_room(&core.shared.newest_now(), &core.shared.now()) {
+        LogRoom::All => false,
+        LogRoom::Small => bytes > SMALL_BYTES,
+        LogRoom::Nothing => true,
     }
 }
 
 /// Asks for a snapshot whenever enough was applied since the last: as many commands as are configured, or as the state
 /// has items, whichever is more; or as many bytes of the log. A command with many operations or a large value counts for as many,
 /// and so does what it removes. So the log stays bounded, and a large state costs at most about one item written for each that is
-/// changed, and one byte for each byte of the log.
-pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>, schedule: Schedule) {
+/// changed, and two bytes for each byte of the log.
+pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut snapshots = core.shared.newest();
     loop {
         // What the log holds behind the snapshot of a start is applied again, and counts towards the next one.
         let newest = *snapshots.borrow_and_update();
-        if core.progressed(|now| schedule.is_due(&newest, now)).await.is_none() {
+        if core.progressed(|now| core.schedule.is_due(&newest, now)).await.is_none() {
             return;
         }
         if let Err(error) = core.raft.trigger().snapshot().await {
@@ -136,11 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_is_due_after_as_many_bytes_of_the_log_as_it_has() {
+    fn a_snapshot_is_due_after_half_as_many_bytes_of_the_log_as_it_has() {
         let last = progress(0, 0, 500);
         assert!(!SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_499)));
         assert!(SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_500)));
-        assert!(!SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_499)));
-        assert!(SCHEDULE.is_due(&snapshot(2_000, last), &progress(0, 9, 2_500)));
+        assert!(!SCHEDULE.is_due(&snapshot(4_000, last), &progress(0, 9, 2_499)));
+        assert!(SCHEDULE.is_due(&snapshot(4_000, last), &progress(0, 9, 2_500)));
+    }
+
+    #[test]
+    fn a_log_that_grows_faster_than_snapshots_takes_small_commands_longer_than_large_ones() {
+        let last = progress(0, 0, 500);
+        let room = |bytes, log_bytes| SCHEDULE.log_room(&snapshot(bytes, last), &progress(0, 0, log_bytes));
+        assert_eq!([1_999, 2_000, 2_499, 2_500].map(|log| room(0, log)), {
+            [LogRoom::All, LogRoom::Small, LogRoom::Small, LogRoom::Nothing]
+        });
+        assert_eq!([3_499, 3_500, 4_500].map(|log| room(4_000, log)), [LogRoom::All, LogRoom::Small, LogRoom::Nothing]);
     }
 }

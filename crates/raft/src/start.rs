@@ -123,6 +123,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             peer,
             snapshots,
             sending,
+            schedule: Schedule::of(&config),
             proposals,
             barriers,
             attendant: OnceLock::new(),
@@ -168,7 +169,7 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
     drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
     drop(RT::spawn(log_leaders(core.clone())));
     drop(RT::spawn(metrics::count_elections(core.clone())));
-    drop(RT::spawn(take_snapshots(core.clone(), Schedule::of(config))));
+    drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
     drop(RT::spawn(disk_room::tell(core.clone())));
     drop(RT::spawn(formation::name(core.clone())));

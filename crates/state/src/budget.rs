@@ -6,6 +6,7 @@
 //! **Over it,** a command is refused that would leave more behind than it found. What frees something passes always, and so does
 //! a request that was done before: it finds nothing to do. A transaction is judged as a whole. The last part of the budget is
 //! for what the state has to remember of requests: there writes that enlarge nothing go on when nothing can be created any more.
+//! Before it comes a part that is for locks and sessions alone, so that values do not stop them.
 
 use crate::{
     State,
@@ -19,6 +20,8 @@ use fairhold_types::{
 };
 use imbl::OrdMap;
 
+/// Of a hundred parts of the budget, those that a write to the tree may fill. The rest is for locks: no value stops them.
+const WRITTEN_PARTS: u64 = 75;
 /// Of a hundred parts of the budget, those that may be filled by what is created. The rest is for what has to be remembered.
 const CREATED_PARTS: u64 = 95;
 /// One part in so many is the most that the history of all locks takes: it forgets its oldest before.
@@ -62,6 +65,19 @@ pub(crate) enum Room {
     Remembered,
     /// It may create something: not in the last part of the budget.
     Created,
+    /// It may write to the tree: not in the part for locks either.
+    Written,
+}
+
+impl Room {
+    /// How much of the budget may be filled by what such a command creates.
+    fn created_max(self, bytes_max: u64) -> u64 {
+        match self {
+            Room::Written => bytes_max / 100 * WRITTEN_PARTS,
+            Room::Created => bytes_max / 100 * CREATED_PARTS,
+            Room::Always | Room::Remembered => bytes_max,
+        }
+    }
 }
 
 /// The state before a command that there may be no room for.
@@ -119,7 +135,7 @@ impl State {
     pub(crate) fn judgement(&self, command: &Command) -> Option<Box<Judgement>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
-        let near = self.bytes().saturating_add(command.growth_at_most()) > created_max(bytes_max);
+        let near = self.bytes().saturating_add(command.growth_at_most()) > room.created_max(bytes_max);
         (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
     }
 
@@ -139,8 +155,8 @@ impl State {
         let Judgement { before, room } = judgement;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         let (bytes, grew) = (self.bytes(), self.bytes() > before.bytes());
-        let created = room == Room::Created && self.lasting_bytes() > before.lasting_bytes();
-        let full = (grew && bytes > max) || (created && bytes > created_max(max));
+        let created = matches!(room, Room::Created | Room::Written) && self.lasting_bytes() > before.lasting_bytes();
+        let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
         if !full {
             return Ok(());
         }
@@ -161,16 +177,12 @@ impl Change<'_> {
     }
 }
 
-/// What may be filled by what is created.
-fn created_max(bytes_max: u64) -> u64 {
-    bytes_max / 100 * CREATED_PARTS
-}
-
 impl Command {
     /// How far it may fill the state.
     pub(crate) fn room(&self) -> Room {
         match self {
-            Command::OpenSession(_) | Command::Acquire(_) | Command::Transact(_) | Command::SetLock(_) => Room::Created,
+            Command::Transact(_) => Room::Written,
+            Command::OpenSession(_) | Command::Acquire(_) | Command::SetLock(_) => Room::Created,
             Command::SetGrantTimeout { .. }
             | Command::Release { .. }
             | Command::Break(_)
@@ -206,7 +218,7 @@ impl Command {
             let frees = |operation: &Operation| matches!(operation, Operation::Delete { .. } | Operation::Check { .. });
             return !transact.then.iter().chain(transact.otherwise.iter().flatten()).all(frees);
         }
-        self.room() == Room::Created
+        matches!(self.room(), Room::Created | Room::Written)
     }
 
     /// More bytes than it can add.

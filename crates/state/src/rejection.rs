@@ -204,7 +204,7 @@ pub enum Rejection {
         max: u64,
     },
     /// The state's budget has no room for what the command would create.
-    #[error("the state has {used} of {max} bytes, and no room for this")]
+    #[error("the state has {used} of {max} bytes, of which values may fill three quarters, and no room for this")]
     StateFull {
         /// How many bytes it counts.
         used: u64,

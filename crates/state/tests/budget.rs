@@ -271,6 +271,27 @@ fn a_full_state_refuses_what_creates_and_lets_pass_what_frees() {
 }
 
 #[test]
+fn values_that_fill_the_budget_stop_no_lock() {
+    let mut state = furnished();
+    let max = 4_000_000;
+    done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
+    let fill = |number: u64| write(None, vec![put(&format!("/fill-{number}"), 10_000)]);
+    let filled = (0..1_000).take_while(|number| !is_full(&state.apply(fill(*number)))).count();
+    assert!(filled > 200 && state.bytes() <= max / 100 * 75, "{filled} values, {} of {max} bytes", state.bytes());
+    assert!(is_full(&state.apply(write(None, vec![put("/data", 20_000)]))), "a value that grows is refused too");
+    done(&mut state, open(7));
+    for number in 0..50 {
+        done(&mut state, Command::Acquire(acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive)));
+    }
+    // Locks do not fill what is left for keys.
+    let mut acquired = (50..).map(|number| acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive));
+    while !is_full(&state.apply(Command::Acquire(acquired.next().unwrap()))) {}
+    assert!(state.bytes() > max / 100 * 90 && state.bytes() <= max / 100 * 95, "{} of {max} bytes", state.bytes());
+    done(&mut state, write(Some(key(900)), vec![put("/data", 1_000)]));
+    state.check().unwrap();
+}
+
+#[test]
 fn what_ends_leaves_less_behind_than_it_was() {
     let (mut state, name) = (State::new(), "n".repeat(500));
     done(&mut state, open(1));

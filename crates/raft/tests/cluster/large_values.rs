@@ -102,6 +102,28 @@ async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() 
     assert!(smaller.await.is_ok(), "nothing is left, and the snapshot still has {} bytes", snapshots.bytes());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_grows_faster_than_snapshots_are_written_takes_no_more_until_one_is() {
+    let cluster = Cluster::tuned(1, 1_000_000, |config| config.snapshot_every_bytes = 4 * 1024 * 1024).await;
+    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(60)));
+    let full = Err(ProposeError::NotProposed(NotProposed::Overloaded));
+    snapshots.hold(true);
+    let mut taken = 0;
+    while node.propose(put("/one", VALUE_BYTES), soon).await.map(|answer| answer.result.unwrap()).is_ok() {
+        taken += 1;
+        assert!(taken <= 100, "there is a snapshot of 4 MiB to write, and {taken} values of 64 KiB were taken");
+    }
+    assert!(taken >= 64, "only {taken} were taken, and a snapshot is due after 64");
+    assert_eq!(node.propose(put("/one", VALUE_BYTES), soon).await, full);
+    node.propose(put("/two", 10), soon).await.unwrap().result.unwrap();
+    node.propose(delete("/two"), soon).await.unwrap().result.unwrap();
+
+    snapshots.hold(false);
+    snapshots.until(|bytes| bytes > 0).await;
+    let again = async { while node.propose(put("/one", VALUE_BYTES), soon).await == full {} };
+    assert!(TokioRuntime::timeout(Duration::from_secs(20), again).await.is_ok(), "the snapshot is written");
+}
+
 const LOW: Result<Answer, ProposeError> = Err(ProposeError::NotProposed(NotProposed::DiskLow));
 
 /// Writes the same node again and again until that is refused for want of room, or is not.
