@@ -152,8 +152,11 @@ impl State {
     pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
         let Judgement { before, room } = judgement;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
-        let (bytes, grew) = (self.bytes(), self.bytes() > before.bytes());
-        let created = room == Room::Created && self.lasting_bytes() > before.lasting_bytes();
+        // A time of holding that comes into the history stops nobody: that has a bound of its own.
+        let (now, then) = (self.history.bytes(), before.history.bytes());
+        let bytes = self.bytes();
+        let grew = bytes - now > before.bytes() - then;
+        let created = room == Room::Created && self.lasting_bytes() - now > before.lasting_bytes() - then;
         let full = (grew && bytes > max) || (created && bytes > created_max(max));
         if !full {
             return Ok(());

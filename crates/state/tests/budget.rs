@@ -529,6 +529,23 @@ fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
     assert!(state.bytes() <= before, "{before} bytes and then {}", state.bytes());
 }
 
+/// An upgrade and a downgrade leave a time of holding: the history has a bound of its own, and stops nobody.
+#[test]
+fn a_mode_is_changed_without_a_key_at_a_full_state() {
+    let mut state = State::new();
+    done(&mut state, open(1));
+    done(&mut state, Command::Acquire(acquire("a", 10, Mode::Shared)));
+    done(&mut state, write(None, vec![put("/filler", 100_000)]));
+    let bytes = state.bytes();
+    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    for _ in 0..3 {
+        let upgraded = done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: None, at: AT });
+        assert!(matches!(upgraded, Outcome::Held(_)), "{upgraded:?}");
+        done(&mut state, Command::Downgrade { grant: id(10), key: None, at: AT });
+    }
+    assert!(is_full(&state.apply(Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
+}
+
 /// The pieces that follow the first are judged by nobody, so the order itself is.
 #[test]
 fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
