@@ -97,7 +97,7 @@ fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
 
-/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets; all of it where it is neither, which is nobody's name.
+/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets; what is neither, as it is: that is no name of ours.
 fn host_of(authority: &str) -> &str {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']').unwrap_or((authority, "")),

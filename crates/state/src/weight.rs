@@ -1,7 +1,9 @@
 //! How many bytes each thing of the state counts, of the budget that `budget` keeps to.
 //!
 //! The constants are what a thing takes in memory, its places in the indexes included, and rounded up: `cargo bench --bench
-//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node.
+//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node: nodes
+//! that count otherwise refuse other commands, and read no snapshot of one another. So another weight is another `LOG_FORMAT` and
+//! another `SNAPSHOT_FORMAT`.
 
 use crate::{
     command::{Meta, OperationResult},
