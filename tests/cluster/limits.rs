@@ -405,7 +405,8 @@ At 75 % a new node or a larger value is refused with `429 state_full`, so that v
 a grant or a place in a queue, a session, a lock's settings. The rest of the budget is for the ids that are remembered for a
 minute: writes that enlarge nothing, and changes of a grant with a key, are refused at 100 %. What frees something is never refused: deletes,
 releases, the ends of sessions, breaks, expiries. Nor are keepalives, and requests that were done before and come again with
-their key. A transaction is judged as a whole: one that leaves less behind than it found is done.
+their key. A transaction is judged as a whole: one that leaves less behind than it found is done, and so is one that has
+nothing but deletes.
 
 Each of these counts so many bytes, and its texts and values count their length:
 
@@ -431,6 +432,7 @@ fn weights() -> String {
         ("lock", NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES, "its name three times; with each missing level above it".to_owned()),
         ("grant, held or queued, in each of its locks", in_a_lock, "the name of its lock twice, `owner`, `meta`".to_owned()),
         ("grant without a session, besides", SESSION_BYTES, "—".to_owned()),
+        ("grant with a `lock_delay`, besides, in each of its locks", REMEMBERED_BYTES, "—".to_owned()),
         ("further hold of a grant", HOLD_BYTES, "the name of its lock, `meta`".to_owned()),
         ("session", SESSION_BYTES, "its name, `meta`".to_owned()),
         ("`meta`, where there is any", META_BYTES, format!("{META_PAIR_BYTES} for each pair, and its texts")),

@@ -97,12 +97,14 @@ fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
 
-/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets.
+/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets; what is neither, as it is: that is no name of ours.
 fn host_of(authority: &str) -> &str {
-    match authority.strip_prefix('[') {
-        Some(bracketed) => bracketed.split_once(']').map_or(bracketed, |(host, _)| host),
-        None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']').unwrap_or((authority, "")),
+        None => authority.split_at(authority.rfind(':').unwrap_or(authority.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    if port.is_empty() || port.strip_prefix(':').is_some_and(is_port) { host } else { authority }
 }
 
 /// A name that a stranger chose, short enough for a message.
@@ -176,6 +178,10 @@ mod tests {
             // A name of a stranger that he made point here.
             ("rebound.example:7171", "http://rebound.example:7171", false),
             ("n1.example.evil:7171", "http://n1.example.evil:7171", false),
+            // What begins as an address, and is none.
+            ("127.0.0.1:7171.evil.example", "http://127.0.0.1:7171.evil.example", false),
+            ("[::1].evil.example:7171", "http://[::1].evil.example:7171", false),
+            ("[::1]evil.example", "http://[::1]evil.example", false),
         ] {
             for method in ["POST", "PUT", "DELETE", "PATCH", "MADE-UP"] {
                 let checked = check(&plain(), method, "/v1/locks/a", &[("host", host), ("origin", origin)]);

@@ -59,9 +59,11 @@ impl Change<'_> {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_memory()?;
-            self.remember_write(key);
         }
         let word = Revocation { revision: self.revision, by: order.by, reason: order.reason };
+        let holders = self.state.index.queues.get(&order.lock).map_or(0, |queue| queue.holders.len());
+        self.state.require_room_for_words(holders, &word)?;
+        order.key.into_iter().for_each(|key| self.remember_write(key));
         let rest = self.revoke_some(&order.lock, GrantNumber(0), &word);
         let changed = order.key.is_some() || !self.events.is_empty() || rest.is_some();
         if let Some(after) = rest {

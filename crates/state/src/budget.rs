@@ -12,7 +12,8 @@ use crate::{
     State,
     apply::{Change, Effect},
     command::{Command, Operation, Outcome, Rejection, Transact},
-    weight::{META_PAIR_BYTES, NODE_BYTES},
+    record::Revocation,
+    weight::{META_PAIR_BYTES, NODE_BYTES, of_word},
 };
 use fairhold_types::{
     NodeId,
@@ -139,9 +140,15 @@ impl State {
         (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
     }
 
-    /// Whether a command that may also only be remembered ends somebody's grant.
+    /// Whether a command that may also only be remembered ends somebody's grant, or removes nodes: a small node counts less than
+    /// the key of its removal.
     fn is_freed_by(&self, command: &Command) -> bool {
-        if let Command::Release { grant, .. } = command {
+        if let Command::Transact(transact) = command {
+            let removes = |operations: &[Operation]| {
+                !operations.is_empty() && operations.iter().all(|operation| matches!(operation, Operation::Delete { .. }))
+            };
+            removes(&transact.then) && transact.otherwise.as_deref().is_none_or(removes)
+        } else if let Command::Release { grant, .. } = command {
             self.index.grants.contains_key(grant)
         } else if let Command::Break(order) = command {
             self.index.queues.get(&order.lock).is_some_and(|queue| !queue.holders.is_empty())
@@ -150,12 +157,23 @@ impl State {
         }
     }
 
+    /// Whether each of so many holders may be told that word. Only the first of them are told by the command that is judged.
+    pub(crate) fn require_room_for_words(&self, holders: usize, word: &Revocation) -> Result<(), Rejection> {
+        let (used, Some(max)) = (self.bytes(), self.budget.bytes_max) else { return Ok(()) };
+        let words = of_word(word).saturating_mul(holders as u64);
+        if used.saturating_add(words) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
+    }
+
     /// Undoes what there is no room for.
     pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
         let Judgement { before, room } = judgement;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
-        let (bytes, grew) = (self.bytes(), self.bytes() > before.bytes());
-        let created = matches!(room, Room::Created | Room::Written) && self.lasting_bytes() > before.lasting_bytes();
+        // A time of holding that comes into the history stops nobody: that has a bound of its own.
+        let (now, then) = (self.history.bytes(), before.history.bytes());
+        let bytes = self.bytes();
+        let grew = bytes - now > before.bytes() - then;
+        let lasts = self.lasting_bytes() - now > before.lasting_bytes() - then;
+        let created = matches!(room, Room::Created | Room::Written) && lasts;
         let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
         if !full {
             return Ok(());

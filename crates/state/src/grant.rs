@@ -5,7 +5,7 @@ use crate::{
     apply::{Change, Effect},
     command::{Event, Outcome, Rejection},
     holds::standing,
-    keys::KeyUse,
+    keys::{ChangeKeys, KeyUse},
     memory::Remembered,
     read::GrantStatus,
     record::{Contender, Role},
@@ -159,10 +159,13 @@ impl Change<'_> {
 
     /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
     pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: Keeper) {
-        let upgrading = self.contender(number).upgrading;
+        let held = self.contender(number).clone();
         self.alter(number, |contender| {
             contender.cooling = true;
             contender.upgrading = false;
+            // They are remembered with what has ended, and must not count twice.
+            contender.keys = ChangeKeys::default();
+            contender.more = Vec::new();
         });
         for path in self.paths_of(number) {
             if let Some(node) = self.state.tree.get_mut(&path) {
@@ -170,11 +173,11 @@ impl Change<'_> {
             }
         }
         let contender = self.contender(number).clone();
-        if upgrading {
+        if held.upgrading {
             self.state.index.note_upgrading(&contender);
         }
-        self.state.index.cool(&contender);
-        self.remember_ended(&contender, EndReason::Expired, keeper);
+        self.state.index.cool(&held);
+        self.remember_ended(&held, EndReason::Expired, keeper);
         for lock in self.state.locks_of(number) {
             self.step(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();

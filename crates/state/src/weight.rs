@@ -1,14 +1,16 @@
 //! How many bytes each thing of the state counts, of the budget that `budget` keeps to.
 //!
 //! The constants are what a thing takes in memory, its places in the indexes included, and rounded up: `cargo bench --bench
-//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node.
+//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node: nodes
+//! that count otherwise refuse other commands, and read no snapshot of one another. So another weight is another `LOG_FORMAT` and
+//! another `SNAPSHOT_FORMAT`.
 
 use crate::{
     command::{Meta, OperationResult},
     history::{HistoryKey, Past},
     memory::Remembered,
     pending::{Pending, SessionEnd},
-    record::{Contender, Role, Session, Znode},
+    record::{Contender, Revocation, Role, Session, Znode},
     statistics::Statistics,
     weighed::Weigh,
 };
@@ -23,10 +25,10 @@ pub const LOCK_BYTES: u64 = 350;
 pub const CONTENDER_BYTES: u64 = 1_100;
 /// A further lock of a grant, as its first contender names it.
 const WANT_BYTES: u64 = 96;
-/// A further hold of a grant.
-pub const HOLD_BYTES: u64 = 300;
-/// The key of a change of a live grant.
-pub const CHANGE_KEY_BYTES: u64 = 160;
+/// A further hold of a grant: half of it is what its end leaves behind, with the words of an administrator.
+pub const HOLD_BYTES: u64 = 800;
+/// The key of a change of a live grant: as much as it counts when the grant has ended.
+pub const CHANGE_KEY_BYTES: u64 = REMEMBERED_BYTES;
 /// A word of an administrator to a holder.
 const WORD_BYTES: u64 = 64;
 /// A session.
@@ -82,11 +84,18 @@ impl Contender {
     /// The part of it that grows and shrinks while it stands.
     pub(crate) fn changing_weight(&self) -> u64 {
         let holds = self.more.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + of_meta(&hold.meta));
-        let word = self.revoked.as_ref().map_or(0, |word| WORD_BYTES + len(&word.by) + len(&word.reason));
+        let word = self.revoked.as_ref().map_or(0, of_word);
         // What is left of the first hold, where further ones outlive it, has its place in the grant.
         let first = if self.first_over { 0 } else { ENDED_ID_BYTES };
-        first + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + word
+        // While it cools, it stands here and is remembered as ended.
+        let cools = if self.lock_delay_ms > 0 && !self.cooling { REMEMBERED_BYTES } else { 0 };
+        first + cools + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + word
     }
+}
+
+/// A word of an administrator, for each holder that is told it.
+pub(crate) fn of_word(word: &Revocation) -> u64 {
+    WORD_BYTES + len(&word.by) + len(&word.reason)
 }
 
 impl Weigh<SessionNumber> for Arc<Session> {

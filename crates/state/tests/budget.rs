@@ -471,3 +471,131 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
     }
     assert!(refused > 2_000 && taken > 10_000, "{refused} were refused and {taken} taken");
 }
+
+/// The door gives each delete a key, and a small node counts less than what is remembered of that.
+#[test]
+fn a_small_node_is_removed_at_a_full_state() {
+    let mut state = State::new();
+    done(&mut state, write(None, vec![put("/a", 0), put("/b", 0), put("/c", 0)]));
+    let bytes = state.bytes() - 1;
+    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    assert!(matches!(done(&mut state, write(Some(key(1)), vec![delete("/a")])), Outcome::Written { .. }));
+    assert!(matches!(done(&mut state, write(Some(key(2)), vec![delete("/b"), delete("/c")])), Outcome::Written { .. }));
+    // What only asks, or does nothing, frees nothing: it waits until there is room for its key.
+    assert!(is_full(&state.apply(write(Some(key(3)), Vec::new()))));
+    let check = Operation::Check { path: path("/"), version: None };
+    assert!(is_full(&state.apply(write(Some(key(4)), vec![check]))));
+    assert!(matches!(state.apply(write(Some(key(5)), vec![delete("/a")])).answer.result, Err(Rejection::Step { .. })));
+}
+
+/// Keys of changes, and further holds, are remembered one by one when their grant ends.
+#[test]
+fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
+    for end in ["release", "close", "break", "end"] {
+        let mut state = State::new();
+        done(&mut state, open(1));
+        let taken =
+            Acquire { reentrant: true, owner: Owner { text: "o".to_owned(), given: true }, ..acquire("a", 10, Mode::Exclusive) };
+        done(&mut state, Command::Acquire(taken.clone()));
+        for hold in 11..31 {
+            done(&mut state, Command::Acquire(Acquire { grant: id(hold), ..taken.clone() }));
+        }
+        for number in 0..16 {
+            let at = AT;
+            done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(2_000 + number)), at });
+        }
+        let before = state.bytes();
+        let (at, by, reason) = (AT, || "b".repeat(64), || "r".repeat(256));
+        match end {
+            "release" => {
+                drop((10..31).map(|grant| done(&mut state, Command::Release { grant: id(grant), session: None, at })).last())
+            }
+            "close" => drop(done(&mut state, Command::CloseSession { session: OPEN, at })),
+            "break" => {
+                drop(done(&mut state, Command::Break(Break { key: key(7), lock: lock("a"), by: by(), reason: reason(), at })))
+            }
+            _end => {
+                let session = state.session_by_id(&OPEN).unwrap().number;
+                drop(done(&mut state, Command::EndSession { session, by: by(), reason: reason(), at }));
+            }
+        }
+        assert_eq!(state.census().held, 0, "{end}");
+        assert!(state.bytes() <= before, "{end}: {before} bytes and then {}", state.bytes());
+    }
+}
+
+/// What cools is counted as a lock's contender alone: its id and its keys are remembered elsewhere from then on.
+#[test]
+fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
+    let mut state = State::new();
+    done(&mut state, open(1));
+    let taken = Acquire {
+        reentrant: true,
+        owner: Owner { text: "o".to_owned(), given: true },
+        lock_delay_ms: 60_000,
+        ..acquire("a", 10, Mode::Exclusive)
+    };
+    done(&mut state, Command::Acquire(taken.clone()));
+    for hold in 11..31 {
+        done(&mut state, Command::Acquire(Acquire { grant: id(hold), ..taken.clone() }));
+    }
+    for number in 0..16 {
+        let at = AT;
+        done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(2_000 + number)), at });
+    }
+    let before = state.bytes();
+    let session = state.session_by_id(&OPEN).unwrap().number;
+    done(&mut state, Command::ExpireSession { session, at: AT });
+    assert_eq!(state.census().cooling, 1);
+    assert!(state.bytes() <= before, "{before} bytes and then {}", state.bytes());
+}
+
+/// An upgrade and a downgrade leave a time of holding: the history has a bound of its own, and stops nobody.
+#[test]
+fn a_mode_is_changed_without_a_key_at_a_full_state() {
+    let mut state = State::new();
+    done(&mut state, open(1));
+    done(&mut state, Command::Acquire(acquire("a", 10, Mode::Shared)));
+    done(&mut state, write(None, vec![put("/filler", 100_000)]));
+    let bytes = state.bytes();
+    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    for _ in 0..3 {
+        let upgraded = done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: None, at: AT });
+        assert!(matches!(upgraded, Outcome::Held(_)), "{upgraded:?}");
+        done(&mut state, Command::Downgrade { grant: id(10), key: None, at: AT });
+    }
+    assert!(is_full(&state.apply(Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
+}
+
+/// The pieces that follow the first are judged by nobody, so the order itself is.
+#[test]
+fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
+    let mut state = State::with_piece_steps(64);
+    done(&mut state, open(1));
+    for number in 0..400 {
+        done(&mut state, Command::Acquire(acquire("asked", 100 + number, Mode::Shared)));
+    }
+    let bytes = state.bytes() + 20_000;
+    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    let order = |reason: usize, number| {
+        Command::Revoke(Revoke {
+            key: Some(key(number)),
+            lock: lock("asked"),
+            by: String::new(),
+            reason: "r".repeat(reason),
+            at: AT,
+        })
+    };
+    let refused = is_full(&state.apply(order(256, 1)));
+    while state.has_pending() {
+        done(&mut state, Command::Continue { at: AT });
+    }
+    assert!(state.bytes() <= bytes, "{} of {bytes} bytes", state.bytes());
+    assert!(refused, "it was begun");
+    done(&mut state, Command::NoteCapacity { node: 1, bytes: bytes + 200_000 });
+    done(&mut state, order(256, 1));
+    while state.has_pending() {
+        done(&mut state, Command::Continue { at: AT });
+    }
+    assert_eq!(state.lock(&lock("asked")).holders.iter().filter(|holder| holder.revoked.is_some()).count(), 400);
+}
