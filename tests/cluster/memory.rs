@@ -26,13 +26,13 @@ fn rows() -> Vec<(&'static str, String, usize)> {
         WATCHER_BYTES / 1024,
         CONNECTION_BYTES / 1024
     );
-    let per_address = |bytes: usize| format!("one number; one address has {} MiB of it at most", bytes / MIB);
+    let per_address = |bytes: usize| format!("one limit; at most {} MiB for one address", bytes / MIB);
     vec![
         ("connections", parts, CONNECTIONS_MAX * each),
-        ("bodies that arrive, or are in work", per_address(BODIES_BYTES_PER_ADDRESS_MAX), BODIES_BYTES_MAX),
-        ("answers that wait for their sockets", per_address(ANSWERS_BYTES_PER_ADDRESS_MAX), ANSWERS_BYTES_MAX),
-        ("events for those who watch", "`--event-ring-bytes`".to_owned(), usize::try_from(EVENT_RING_BYTES).expect("it fits")),
-        ("commands on their way, and the newest of the log", "64 + 8 MiB".to_owned(), PROPOSALS_BYTES),
+        ("bodies that arrive or are being processed", per_address(BODIES_BYTES_PER_ADDRESS_MAX), BODIES_BYTES_MAX),
+        ("answers that sockets have not taken yet", per_address(ANSWERS_BYTES_PER_ADDRESS_MAX), ANSWERS_BYTES_MAX),
+        ("recent events for watches", "`--event-ring-bytes`".to_owned(), usize::try_from(EVENT_RING_BYTES).expect("it fits")),
+        ("commands in progress, and the newest log entries", "64 + 8 MiB".to_owned(), PROPOSALS_BYTES),
     ]
 }
 
@@ -59,8 +59,8 @@ At one node, at most, in MiB:
 | log and snapshots | on the disk | |
 
 So a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + {} MiB + the event ring + what the state may take`.
-Most of it is used under attack only: 10,000 clients that read their answers take some 330 MiB. What the system keeps for sockets
-is its own: up to 4 MiB of each answer that a client leaves unread (`net.ipv4.tcp_wmem`), for as long as the client is heard of.
+A node uses most of it only under attack: 10,000 clients that read their answers take some 330 MiB. Socket buffers of the kernel
+come on top: up to 4 MiB for each answer that a connected client does not read (`net.ipv4.tcp_wmem`).
 ",
         (CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES) / 1024,
         (BODIES_BYTES_MAX + ANSWERS_BYTES_MAX + PROPOSALS_BYTES) / MIB
