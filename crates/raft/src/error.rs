@@ -17,13 +17,13 @@ pub enum ProposeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum NotProposed {
     /// No leader is known, or none could be reached, within the time given.
-    #[error("no leader is known: a majority of the nodes must reach one another")]
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
     /// Too much is waiting to be proposed.
-    #[error("too much waits to be done already: ask again after a pause, or another node")]
+    #[error("too many commands are waiting: try again after a pause, or try another node")]
     Overloaded,
     /// The leader's disk is nearly full, and the command would fill it further.
-    #[error("the leader's disk is nearly full: what writes more is refused")]
+    #[error("the leader's disk is nearly full: it refuses writes that need space")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]

@@ -260,7 +260,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
     }
 }
 
-/// Refuses what would fill the disk where that is nearly full; gives the others. All nodes write what the leader does.
+/// Refuses commands that need space while the disk is nearly full; returns the others. All nodes write what the leader does.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
     if !core.disk_low.load(Ordering::Relaxed) {
         return batch;
