@@ -169,7 +169,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
 /// The node, whose disk is full for such files, ends and says so; the others go on. The longest silence of them.
 async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) -> Duration {
     let data = cluster.nodes[node].data.display().to_string();
-    ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Make room", &data]).await;
+    ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Free at least", &data]).await;
     load.more(BACK_WRITES).await;
     load.silence()
 }

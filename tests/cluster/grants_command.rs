@@ -146,7 +146,7 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
         sh.done(&format!("sessions close {id}")).await;
         sh.fails(&format!("grants show {}", outer[0]), 1, "grant_gone").await;
         sh.fails("node get /workers/3", 1, "no_node").await;
-        sh.fails("locks show deploy --wait 100ms", 1, "nothing newer").await;
+        sh.fails("locks show deploy --wait 100ms", 1, "nothing changed").await;
     });
 }
 

@@ -105,7 +105,7 @@ fn the_leadership_goes_to_the_named_node_and_to_none_that_cannot_take_it() {
         let leader = cluster.leader().await;
         let client = cluster.client(leader);
         let stranger = client.once(&to(9)).await.expect_problem(404, "not_found");
-        assert!(stranger.string("detail").contains("its members are 1, 2, 3"), "{stranger:?}");
+        assert!(stranger.string("detail").contains("the members are 1, 2, 3"), "{stranger:?}");
         client.once(&Call::post("/v1/cluster/leader")).await.expect_problem(400, "bad_request");
         client
             .once(&Call::post("/v1/cluster/leader").json(&json!({"to": 2, "from": 1})))
