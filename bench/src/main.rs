@@ -31,13 +31,13 @@ struct Args {
     /// The servers: HOST:PORT, with commas in between
     #[arg(short, long, value_delimiter = ',', required = true)]
     endpoint: Vec<String>,
-    /// Clients at work at a time, each with a connection of its own
+    /// Concurrent clients, each with its own connection
     #[arg(short, long, default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     clients: usize,
     /// How long to measure
     #[arg(short, long, default_value_t = 10.0)]
     seconds: f64,
-    /// How long to work before that
+    /// How long to run before measuring
     #[arg(long, default_value_t = 1.0)]
     warmup: f64,
 }
@@ -103,7 +103,7 @@ impl Args {
     fn plan(&self) -> Result<Plan, Failure> {
         let time = Duration::try_from_secs_f64(self.seconds)?;
         if time.is_zero() {
-            return Err("--seconds must be more than nothing".into());
+            return Err("--seconds must be greater than 0".into());
         }
         Ok(Plan { clients: self.clients, warmup: Duration::try_from_secs_f64(self.warmup)?, time, rate: None })
     }

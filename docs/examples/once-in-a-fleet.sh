@@ -5,7 +5,7 @@
 #     FAIRHOLD_ENDPOINT=http://a:7171,http://b:7171,http://c:7171
 #     0 3 * * *  once-in-a-fleet.sh nightly "$(date +\%F)" ./backup.sh
 #
-# Whoever is first in line runs it and writes that down; the others find it written. Where the command fails, or its machine
+# The first in the queue runs it and records that; the others find the record. Where the command fails, or its machine
 # dies, the next in line runs it. A lock alone would not do: who comes when it is free again would run the command once more.
 set -eu
 

@@ -19,7 +19,7 @@ shift
 
 field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^,\"}]*\).*/\1/p"; }
 
-# Whoever waits longer than the server does asks again.
+# To wait longer than the server allows, ask again.
 until grant=$(curl -sS --fail-with-body -X POST "$api/v1/locks/$name?wait=10m&ttl=${ttl}s"); do
     case $(field code <<<"$grant") in
         wait_timeout | no_quorum | overloaded | shutting_down | '') sleep 1 ;;

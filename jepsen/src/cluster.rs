@@ -28,7 +28,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Characters of a log that are shown.
 const LOG_CHARS_MAX: usize = 240;
-/// By what the nodes know one another. Nobody else is in their network.
+/// How the nodes authenticate. Nobody else is in their network.
 const PEER_KEY: &str = "the peer key of the nodes of a chaos run";
 /// What a watch may have to go back to: all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";

@@ -60,7 +60,7 @@ pub(crate) enum Outcome {
     Ok,
     /// It surely did not.
     Fail,
-    /// It may have happened, or may yet.
+    /// It may have happened, or may still happen.
     Unknown,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Op {
     /// Whether others may share it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) shared: bool,
-    /// How many permits.
+    /// The number of permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permits: Option<u32>,
     /// The lease that was asked for, in microseconds.

@@ -65,7 +65,7 @@ fn a_broken_grant_with_a_session_of_its_own_is_lost_at_once() {
         assert_eq!(tokio::time::timeout(SOON, guard.lost()).await, Ok(Lost::Broken));
         report(&format!("a broken grant with a session of its own was lost after {:.0?}", begun.elapsed()));
         assert!(other.is_held());
-        // Whoever knows the id, a command under the lock for example, may release it.
+        // Anyone who knows the id, such as a command under the lock, may release it.
         cluster.client(0).release(&other.id().to_string()).await;
         assert_eq!(tokio::time::timeout(SOON, other.lost()).await, Ok(Lost::Released));
     });

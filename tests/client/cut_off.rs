@@ -18,7 +18,7 @@ use tokio::{
 };
 
 const TTL: Duration = Duration::from_secs(3);
-/// What a network answers every request of a client that has not logged in.
+/// The answer of a captive portal to every request.
 const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 32\r\n\r\n<html>please log in first</html>";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 18\r\n\r\n<h1>Not Found</h1>";
 

@@ -1,4 +1,4 @@
-//! An election through the deaths of its leaders: whoever observes sees every leader, and the same ones as all others.
+//! An election through the deaths of its leaders: each observer sees every leader, the same ones as all others.
 
 use crate::{
     harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
@@ -80,7 +80,7 @@ fn candidate(cluster: &Cluster, number: usize) -> Child {
 }
 
 #[test]
-fn who_leads_proclaims_and_resigns_is_seen_once_and_in_order() {
+fn a_leader_its_values_and_its_end_are_seen_once_and_in_order() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);

@@ -34,7 +34,7 @@ fn a_reader_becomes_the_writer_and_a_reader_again() {
         assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
         assert_eq!(reader.token().unwrap(), old);
 
-        // Whoever asks second is refused, and makes room for the other.
+        // The second upgrade is refused, and makes way for the other.
         let upgraded = tokio::join!(upgrade_or_release(reader), upgrade_or_release(other));
         let ((Ok((writer, token)), Err(refused)) | (Err(refused), Ok((writer, token)))) = upgraded else {
             panic!("one of two: {upgraded:?}");

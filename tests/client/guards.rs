@@ -74,11 +74,11 @@ fn a_program_without_descriptors_is_told_so() {
             // The list of them takes one itself.
             bound_files(open_files() as u64 - 1);
             let error = client.lock("none").try_now().await.unwrap_err();
-            assert_eq!(client.contact().failure.map(|failure| failure.contains("no more files")), Some(true));
+            assert_eq!(client.contact().failure.map(|failure| failure.contains("limit on open files")), Some(true));
             error
         });
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-        assert!(error.to_string().contains("this program may open no more files and connections"), "{error}");
+        assert!(error.to_string().contains("this program has reached its limit on open files and connections"), "{error}");
         return;
     }
     alone(LONG, async {

@@ -11,7 +11,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn who_holds_and_who_waits_is_seen_and_an_administrator_changes_it() {
+fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
     together(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);

@@ -19,7 +19,7 @@ fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
 }
 
 #[test]
-fn whoever_comes_to_a_barrier_waits_while_it_is_up() {
+fn a_party_at_a_barrier_waits_while_it_is_up() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let barrier = client_of(&cluster).barrier("app/migration");
@@ -118,7 +118,7 @@ fn what_came_first_is_taken_first_and_by_one_alone() {
         together.sort_unstable();
         assert_eq!(together, (2..20).collect::<Vec<_>>(), "each was taken once");
 
-        // Who waits for a value is woken by it; who gave up waiting stands in nobody's way.
+        // A value wakes a waiting consumer; a consumer that gave up is in nobody's way.
         let gave_up = tokio::time::timeout(Duration::from_millis(300), queue.pop()).await;
         assert!(gave_up.is_err(), "{gave_up:?}");
         let waits = queue.clone();
@@ -153,7 +153,7 @@ fn a_counter_counts_every_addition_once() {
 }
 
 #[test]
-fn a_group_has_who_is_alive_with_the_newest_values() {
+fn a_group_has_its_living_members_with_their_newest_values() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let watcher = client_of(&cluster).group("workers");

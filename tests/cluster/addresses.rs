@@ -24,7 +24,7 @@ fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
         cluster.client(2).write(&Call::put("/v1/nodes/kept", "after")).await;
 
         for (node, former) in cluster.nodes.iter().zip(&former) {
-            let said = format!("node {} joined as {},{former} and this node is configured with", node.id, node.url);
+            let said = format!("node {} joined as {},{former} but this node's configuration has", node.id, node.url);
             for by in &cluster.nodes {
                 assert_eq!(by.log_text().matches(&said).count(), 1, "node {} says of node {} once: {said}", by.id, node.id);
             }
@@ -36,7 +36,7 @@ fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
         let doctor = Command::new(env!("CARGO_BIN_EXE_fairhold")).args(["doctor", "-e", &cluster.nodes[0].url]).output();
         let output = doctor.await.expect("fairhold doctor runs");
         let text = String::from_utf8(output.stdout).expect("text");
-        assert!(!text.contains("are started with different addresses"), "{text}");
+        assert!(!text.contains("were started with different addresses"), "{text}");
         assert!(cluster.nodes.iter().all(|node| text.contains(&node.peer_address)), "{text}");
     });
 }

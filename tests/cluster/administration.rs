@@ -14,7 +14,7 @@ fn set(lock: &str, what: &Value) -> Call {
 }
 
 #[test]
-fn a_lowered_limit_takes_nothing_from_who_holds_and_ends_who_can_no_longer_fit() {
+fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -42,7 +42,7 @@ fn a_lowered_limit_takes_nothing_from_who_holds_and_ends_who_can_no_longer_fit()
 }
 
 #[test]
-fn who_holds_for_too_long_is_told_lost_and_the_next_one_gets_the_lock() {
+fn a_holder_over_max_hold_loses_the_lock_and_the_next_gets_it() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -67,7 +67,7 @@ fn who_holds_for_too_long_is_told_lost_and_the_next_one_gets_the_lock() {
 }
 
 #[test]
-fn a_polite_word_reaches_who_holds_and_ends_nothing() {
+fn a_revoke_reaches_the_holders_and_ends_nothing() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

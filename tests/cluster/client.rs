@@ -295,7 +295,7 @@ impl Client {
         Box::pin(async move { self.send(&call).await })
     }
 
-    /// Those who stand for a lock, in order, as everybody sees them.
+    /// The queue of a lock, in order, as everybody sees it.
     pub(crate) async fn queue(&self, lock: &str) -> Vec<Value> {
         self.pages(&format!("/v1/locks/{lock}/queue"), "items").await
     }

@@ -98,7 +98,7 @@ fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_
 }
 
 #[test]
-fn who_may_not_is_told_so_with_77_and_who_shows_the_token_may() {
+fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
     together(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
@@ -231,7 +231,7 @@ fn completions_load_in_bash_and_know_the_commands() {
 }
 
 #[test]
-fn the_help_of_lock_explains_itself_to_who_knows_flock() {
+fn the_help_of_lock_explains_itself_to_users_of_flock() {
     together(SHORT, async {
         let help = said(&run(&["lock", "--help"]).await, 0);
         for word in ["flock", "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-s, --shared", "-x, --exclusive"] {

@@ -120,7 +120,7 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
 }
 
 #[test]
-fn who_writes_on_one_node_reads_it_on_every_other() {
+fn a_write_on_one_node_is_readable_on_every_other() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         for round in 0..20 {
@@ -137,7 +137,7 @@ fn who_writes_on_one_node_reads_it_on_every_other() {
 }
 
 #[test]
-fn who_asks_to_be_redirected_is_sent_to_the_leader() {
+fn a_request_for_a_redirect_is_sent_to_the_leader() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;

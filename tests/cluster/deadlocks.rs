@@ -21,7 +21,7 @@ use tokio::sync::Barrier;
 const SEATS: usize = 7;
 const SEED: u64 = 0x0f0_2c5;
 
-/// Who waits for longer than this stands in a circle that was not seen.
+/// A wait longer than this is a deadlock that was not detected.
 const FOR_EVER: &str = "30s";
 
 /// For how long a philosopher thinks at most with a fork in hand, in milliseconds: longer than all the others take to eat, or
@@ -65,7 +65,7 @@ fn unfairness() -> usize {
 }
 
 #[test]
-fn philosophers_who_take_both_forks_at_once_all_eat() {
+fn philosophers_that_take_both_forks_at_once_all_eat() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let (table, until) = (Table::default(), Instant::now() + dining_time());
@@ -221,7 +221,7 @@ fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobod
 }
 
 #[test]
-fn philosophers_who_take_one_fork_after_the_other_are_told_before_they_wait_for_ever() {
+fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());

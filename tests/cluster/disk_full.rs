@@ -155,7 +155,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
             .await;
     assert_eq!((answer.status, &answer.json["ready"]), (503, &serde_json::Value::Bool(false)), "{answer:?}");
     let reason = answer.string("reason");
-    assert!(reason.contains("does not take part") && reason.contains("as soon as there is room"), "{reason}");
+    assert!(reason.contains("does not take part") && reason.contains("as soon as there is enough space"), "{reason}");
     let at = |path: &str| Call::get(path).within(Duration::from_secs(1));
     assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
     let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
@@ -163,13 +163,13 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     // Through some more looks at the disk.
     pass(Duration::from_millis(2500)).await;
     let log = newest_log(cluster, node);
-    assert_eq!(log.matches("as soon as there is room").count(), 1, "said more than once, or not at all: {log}");
+    assert_eq!(log.matches("as soon as there is enough space").count(), 1, "said more than once, or not at all: {log}");
 }
 
 /// The node, whose disk is full for such files, ends and says so; the others go on. The longest silence of them.
 async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) -> Duration {
     let data = cluster.nodes[node].data.display().to_string();
-    ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Make room", &data]).await;
+    ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Free at least", &data]).await;
     load.more(BACK_WRITES).await;
     load.silence()
 }
@@ -331,7 +331,7 @@ fn a_failed_sync_stops_the_leader_and_what_was_in_flight_is_not_taken_for_durabl
         let leader = cluster.leader().await;
         load.silence();
         disks[leader].fail_sync(1, ".log");
-        ended(&mut cluster, leader, &[".log", "does not count as written", "the other nodes go on"]).await;
+        ended(&mut cluster, leader, &[".log", "does not count as done", "the other nodes go on"]).await;
         let (_, failed) = disks[leader].syncs();
         assert_eq!(failed, 1, "the sync failed once");
         load.more(BACK_WRITES).await;

@@ -91,7 +91,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         load.silence();
         mount.leave(0);
         let data = cluster.nodes[0].data.display().to_string();
-        ended(&mut cluster, 0, &["No space left on device", "Make room", &data]).await;
+        ended(&mut cluster, 0, &["No space left on device", "Free at least", &data]).await;
         load.more(50).await;
         let silence = load.silence();
         cluster.nodes[0].start();

@@ -72,7 +72,7 @@ fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
         let second = cluster.nodes[two].url.clone();
         let (code, findings) = found(&[&url, &second, &stranger]).await;
         assert_eq!(code, Some(1), "{findings:#?}");
-        assert_has(&findings, "fail", "endpoint", &format!("{stranger} is node 1 of another cluster"), "leave it out");
+        assert_has(&findings, "fail", "endpoint", &format!("{stranger} is node 1 of another cluster"), "remove it from");
         assert_eq!(failed(&findings).len(), 1, "nothing else is wrong: {findings:#?}");
 
         cluster.nodes[one].kill().await;
@@ -90,7 +90,7 @@ fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
             findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "ready").then_some(findings)
         })
         .await;
-        assert_has(&findings, "fail", "quorum", "1 of 3", "until then nothing is granted or written");
+        assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants and writes nothing");
     });
 }
 

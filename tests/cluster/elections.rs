@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::Stdio, time::Instant};
 use tokio::process::{Child, Command};
 
-/// Those who watch the election whose leaders are killed.
+/// Observers of the election whose leaders are killed.
 const OBSERVERS: usize = 20;
 
-/// Those who stand in it at any time.
+/// Candidates in it at any time.
 const CANDIDATES: usize = 3;
 
 /// For how long a lead outlives the process that has it.
@@ -55,7 +55,7 @@ async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value
 }
 
 #[test]
-fn who_leads_is_told_by_every_node_and_to_whoever_comes_back() {
+fn every_node_names_the_leader_also_to_an_observer_that_returns() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -156,7 +156,7 @@ async fn kill(candidates: &mut BTreeMap<String, Child>, value: &str) {
 }
 
 #[test]
-fn all_who_observe_an_election_see_the_same_leaders_while_the_process_that_leads_is_killed() {
+fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() {
     let kills = trial::size(2, 10);
     alone(LONG, async move {
         let cluster = Cluster::start().await;

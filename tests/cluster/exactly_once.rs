@@ -81,7 +81,7 @@ fn a_key_that_comes_again_with_another_request_is_refused() {
 }
 
 #[test]
-fn who_was_refused_because_the_lock_was_held_may_try_again_with_the_same_key() {
+fn a_request_refused_with_lock_held_may_retry_with_the_same_key() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let holder = cluster.client(0).acquire("lathe", "").await;

@@ -119,7 +119,7 @@ fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing
 }
 
 #[test]
-fn who_named_a_session_or_asked_for_it_keeps_the_place_without_a_connection() {
+fn a_named_session_or_respond_async_keeps_the_place_without_a_connection() {
     alone(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

@@ -67,7 +67,7 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
         let again = sh.done(&format!("grants take deploy {options} --idempotency-key {id}")).await;
         assert_eq!(again[..4], first[..4], "the same key is the same grant");
         sh.fails("grants take deploy", 75, "ci-7").await;
-        sh.fails("grants take deploy --wait 200ms", 75, "was not free").await;
+        sh.fails("grants take deploy --wait 200ms", 75, "did not become free").await;
         let late = sh.done("grants take deploy --respond-async --ttl 1m").await;
         let urgent = sh.done("grants take deploy --respond-async --ttl 1m --priority 5").await;
         assert_eq!(
@@ -146,12 +146,12 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
         sh.done(&format!("sessions close {id}")).await;
         sh.fails(&format!("grants show {}", outer[0]), 1, "grant_gone").await;
         sh.fails("node get /workers/3", 1, "no_node").await;
-        sh.fails("locks show deploy --wait 100ms", 1, "nothing newer").await;
+        sh.fails("locks show deploy --wait 100ms", 1, "nothing changed").await;
     });
 }
 
 #[test]
-fn a_script_sees_who_leads_and_the_leader_proclaims() {
+fn a_script_sees_the_leader_and_the_leader_proclaims() {
     together(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);

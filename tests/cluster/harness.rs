@@ -127,7 +127,7 @@ pub(crate) struct NodeProcess {
     /// Variables of its next process.
     pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
-    /// The key by which it knows the other nodes.
+    /// The key that it shares with the other nodes.
     pub(crate) peer_key_file: Option<PathBuf>,
     /// What else it is started with.
     pub(crate) flags: Vec<String>,

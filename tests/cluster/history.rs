@@ -19,7 +19,7 @@ fn tokens(items: &[serde_json::Value]) -> Vec<u64> {
 }
 
 #[test]
-fn who_held_a_lock_is_told_newest_first_and_for_any_point_in_time() {
+fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -87,7 +87,7 @@ fn history_and_numbers_are_there_after_all_nodes_were_killed() {
 }
 
 #[test]
-fn whoever_is_turned_away_is_told_who_stands_before_him_and_how_long_it_usually_takes() {
+fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

@@ -339,8 +339,8 @@ fn machine() -> Vec<Row> {
 
 const HEAD: &str = "# Limits
 
-What a test saw at running nodes (`tests/cluster/limits.rs`), which writes this page and fails where it differs: the answer just
-within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it anew. The numbers are in
+A test (`tests/cluster/limits.rs`) sends requests to running nodes just within each limit, at it, and just beyond it, and fails
+if the answers differ from this page. With `UPDATE_GOLDENFILES=1` it writes the page. The numbers are in
 `crates/types/src/limits.rs`.
 
 | limit | value | just within | at | just beyond |
@@ -348,31 +348,34 @@ within each limit, at it, and just beyond it. `UPDATE_GOLDENFILES=1` writes it a
 ";
 
 const TAIL: &str = "
-The number of connections is set by `--connections-max` (one for each 256 KiB of memory, up to 10000, and no more than the limit
-on open files less 1,024) and `--connections-per-address-max` (an eighth of that): behind a proxy all clients share one address,
-so set both alike there. An IPv6 address counts as its network of 64 bits. One place in
-twenty is kept for addresses with fewer than 8 connections; when all others are taken, such an address gets one all the same, and
-the address with most connections loses its youngest that idles or reads. `--listen-status HOST:PORT` answers `/livez`, `/readyz`
-and `/metrics` where clients cannot take the places. The test sets these numbers low. Sessions and remembered ids were counted
-in the replicated machine itself.
+`--connections-max` (one for each 256 KiB of memory, up to 10000) and `--connections-per-address-max` (an eighth of that) set the limits on connections: behind a proxy
+all clients share one address, so set both to the same number there. An IPv6 address counts as its network of 64 bits. A node
+reserves one connection in twenty for addresses with fewer than 8 connections. When all others are in use, such an address still
+gets a connection, and the address with the most connections loses its newest one that is idle or only reads.
+`--listen-status HOST:PORT` serves `/livez`, `/readyz` and `/metrics` on a port where clients cannot use up the connections. The
+test sets these limits low. It counts sessions and remembered ids in the replicated state machine itself.
 
-A body that is too large is read to its end, up to 64 MiB, before it is answered. `503 overloaded` means that surely nothing was
-done: ask again after `Retry-After`, or another node. Further bounds have no answer, because nobody listens: a request's head
-takes at most 5 s from its first byte, a body 30 s; after connecting the first byte comes within 15 s; between two requests a
-connection may idle for 120 s, or for 10 s while more than three quarters of all connections are taken; an answer is read at
-1 KiB/s at least.
+A node needs open files for more than its clients, so it lowers `--connections-max` at its start if the limit on open files is
+too low. It first raises its soft limit to the hard one (`ulimit -Hn`). If that limit less 1,024 is smaller than
+`--connections-max`, it accepts only that many connections, lowers `--connections-per-address-max` in proportion, and logs a
+warning with both numbers. With a limit below 1,200 it does not start.
 
-Texts for people, which are `owner`, the `name` of a session, `reason` and `meta`, have no control characters, and none that are
-invisible or change the direction of what follows (U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
+If a body is too large, the node reads up to 64 MiB of it before it answers. `503 overloaded` means that nothing was done: retry
+after `Retry-After`, or at another node. If a client is too slow, the node closes the connection without an answer: the first byte
+must arrive within 15 s after connecting, the head of a request within 5 s of its first byte, and the body within 30 s. Between
+two requests a connection may be idle for 120 s, or for 10 s while more than three quarters of all connections are in use. A
+client must read an answer at 1 KiB/s or faster.
 
-A JSON body of parameters has 64 KiB at most; a batch, a transaction, a list of sessions or of locks 1.5 MiB. What a body takes is
-given back when its parameters are read, so a request that waits holds none of it.
+Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control characters, or characters that
+are invisible or change the text direction (U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
 
-An answer that its socket has not taken yet is kept in memory: 16 KiB of that each connection has for itself, 128 MiB one address,
-256 MiB all together. A read for whose answer there is no room is answered `503 overloaded`; a batch is refused with it before any
-call of it is begun. Any other call that was made and has no room for a long answer is answered `504` with the outcome `unknown`:
-ask again with the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers
-that long.
+A JSON body of parameters has at most 64 KiB; a batch, a transaction, or a list of sessions or locks 1.5 MiB. The node frees the
+memory of a body when it has read the parameters, so a waiting request holds none of it.
+
+A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection of its own, and beyond that
+128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a read gets `503 overloaded`, and so does a
+batch, before any of its calls starts. Any other call was made by then: it gets `504` with the outcome `unknown`, so retry it with
+the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
 
 **The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while it is
 written, as much of the log as the state is large until that is due (39 MiB of values, or 64 MiB of anything, where the state
@@ -381,47 +384,47 @@ is smaller), 64 MiB of the log behind a snapshot, and what RocksDB needs to merg
 snapshot to another node, it keeps that snapshot, and as much more of the log as it is large, so that the other catches up:
 that is 5 x the state + 320 MiB at most. A fresh node takes 22 MiB.
 
-While fewer than a majority of the nodes have 256 MiB free, the leader refuses what writes more (`503 disk_low`); releases,
-deletes and keepalives go on. A start needs 128 MiB, and first frees what its log holds of entries that its snapshot covers.
+While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need space (`503 disk_low`); releases,
+deletes and keepalives go on. A start needs 128 MiB, and first frees the log entries that the snapshot covers.
 
 **The memory of a node** is 0.2 GiB, and values + 0.5 KB a node + 1 to 9 KB a grant or session, by the length of its texts. To
 build a snapshot adds a few MiB, and what is changed meanwhile; a start needs the state once; a node that is sent a snapshot
 needs it twice. Plan twice the state on each node, because each may be away.
 
-**Between the nodes** a round trip must stay well below 50 ms, the interval of heartbeats, which cannot be set: from there on
-leaders come and go, and nothing is served. Above 25 ms to a majority the leader warns in its log, and `doctor` warns too; with
-40 to 45 ms a cluster still worked.
+**Between the nodes** a round trip must stay well below 50 ms, the heartbeat interval, which you cannot change: above that, no
+leader lasts and the cluster serves nothing. Above 25 ms to a majority, the leader warns in its log, and so does `doctor`. At 40
+to 45 ms a cluster still worked.
 ";
 
 const BUDGET: &str = "
 ## The state's budget
 
-All that clients create is in memory on every node, so the state has a budget in bytes: the least of what the nodes can hold.
-A node can hold an eighth of its memory, which is that of its cgroup or of the machine, or what `serve --state-bytes-max`
-says. That is 128 MiB with 1 GiB. The share is small because a state is several times in memory while a snapshot of it is
-made, sent or taken over. `/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
+Every node keeps the whole state in memory, so the state has a budget in bytes: the smallest amount that any node can hold. That
+amount is `serve --state-bytes-max`, or by default an eighth of the memory of the node's cgroup or machine: 128 MiB of 1 GiB. The
+share is small because the memory has several copies of the state while a node builds, sends or installs a snapshot.
+`/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
 
-At 75 % a new node or a larger value is refused with `429 state_full`, so that values do not stop locks. At 95 % the same holds for
-a grant or a place in a queue, a session, a lock's settings. The rest of the budget is for the ids that are remembered for a
-minute: writes that enlarge nothing, and changes of a grant with a key, are refused at 100 %. What frees something is never refused: deletes,
-releases, the ends of sessions, breaks, expiries. Nor are keepalives, and requests that were done before and come again with
-their key. A transaction is judged as a whole: one that leaves less behind than it found is done, and so is one that has
-nothing but deletes.
+From 75 % on, the cluster refuses a new node or a larger value with `429 state_full`, so that values cannot stop locks. From 95 % on,
+it refuses a grant or a place in a queue, a session, and a lock's settings. The last 5 % are for ids that the cluster remembers for
+a minute: it refuses writes that enlarge nothing, and changes of a grant with a key, only at 100 %. It never refuses requests that
+free something: deletes, releases, ends of sessions, breaks and expiries. Nor does it refuse keepalives, or retries of completed
+requests with the same key. It judges a transaction as a whole: a transaction that makes the state smaller always passes, and so
+does a transaction that only deletes.
 
-Each of these counts so many bytes, and its texts and values count their length:
+Each item counts this many bytes, plus the lengths of its texts and values:
 
 ";
 
 const BUDGET_RULES: &str = "
-The history gives way: it takes an eighth of the budget at most, and forgets its oldest then. The results of a write are
-remembered up to 4,096 bytes, as this table counts them. A larger write that is repeated with its key is not done again, and
-is answered without them: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
+The history takes at most an eighth of the budget, and forgets its oldest entries beyond that. The cluster remembers the results
+of a write up to 4,096 bytes, as this table counts them. If you repeat a larger write with its key, it is not done again, and the
+answer has no results: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
 
-**Memory:** give a node eight times the state that you need, and 256 MiB at least. 1,000 locks that are taken and released
-each second take 20 MiB for their remembered ids alone.
+**Memory:** give a node eight times the size of the state that you need, and at least 256 MiB. If clients acquire and release
+1,000 locks a second, the remembered ids alone take 20 MiB.
 
-While its process has more than 85 % of its memory in use, a node begins nothing that creates something: `503 overloaded`, and
-`/readyz?verbose` says so. What frees something goes on there too.
+While the process uses more than 85 % of its memory, the node refuses requests that create something with `503 overloaded`, and
+`/readyz?verbose` says so. It still accepts requests that free something.
 ";
 
 /// What things count of the state's budget.
@@ -457,7 +460,7 @@ fn page(rows: &[Row]) -> String {
     for Row { limit, value, seen: [within, at, beyond] } in rows {
         writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
     }
-    page + TAIL + BUDGET + &weights() + BUDGET_RULES + "\n" + &crate::memory::section()
+    page + TAIL + BUDGET + &weights() + BUDGET_RULES + &crate::memory::section()
 }
 
 /// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.

@@ -90,7 +90,7 @@ fn each_way_to_end_has_its_exit_code() {
 
         let held = cluster.client(1).acquire("taken", "ttl=60s&owner=somebody").await;
         assert_code(&run(url, &["taken", "-n", "--", "true"]).await, 75, "somebody");
-        assert_code(&run(url, &["taken", "-w", "200ms", "--", "true"]).await, 75, "was not free");
+        assert_code(&run(url, &["taken", "-w", "200ms", "--", "true"]).await, 75, "did not become free");
         assert_code(&run(url, &["taken", "-n", "-E", "3", "--", "true"]).await, 3, "");
         let waited = run(url, &["taken", "-w", "1s", "--", "true"]).await;
         assert_code(&waited, 75, "held by somebody");
@@ -312,7 +312,7 @@ fn a_signal_reaches_the_command_and_its_exit_code_comes_back() {
 }
 
 #[test]
-fn who_waits_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
+fn waiting_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -331,7 +331,7 @@ fn who_waits_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
 }
 
 #[test]
-fn who_waits_ends_with_69_when_no_endpoint_has_answered_for_the_timeout_and_not_before() {
+fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before() {
     alone(SHORT, async {
         let mut cluster = Cluster::start().await;
         cluster.client(0).acquire("pier", "ttl=10m").await;

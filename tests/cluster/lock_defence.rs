@@ -214,7 +214,7 @@ fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
 }
 
 #[test]
-fn who_waits_keeps_the_place_when_the_one_endpoint_that_was_named_is_silent() {
+fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
     alone(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -307,7 +307,7 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_s
             assert!(is_alive(left) && !next.is_finished(), "the lock is kept for it");
             if is_broken {
                 break_lock(&cluster, "dock").await;
-                until_said(&mut lines, "works on without the lock").await;
+                until_said(&mut lines, "keeps running without the lock").await;
                 assert_eq!(child.wait().await.expect("it ends").code(), Some(80));
                 assert!(is_alive(left));
                 signal_pid(left, Signal::KILL);

@@ -32,15 +32,15 @@ fn rows() -> Vec<Row> {
         WATCHER_BYTES / 1024,
         CONNECTION_BYTES / 1024
     );
-    let half = "one number; one address has half of it at most".to_owned();
+    let half = "one limit; at most half of it for one address".to_owned();
     let ring = |plan: MemoryPlan| usize::try_from(plan.event_ring_bytes).expect("it fits");
     vec![
         ("connections", parts, plans.map(|plan| plan.connections * EACH)),
-        ("bodies that arrive, or are in work", half.clone(), plans.map(|plan| plan.body_bytes)),
-        ("answers that wait for their sockets", half, plans.map(|plan| plan.answer_bytes)),
-        ("events for those who watch", "`--event-ring-bytes`".to_owned(), plans.map(ring)),
-        ("commands that wait to be proposed", "one number".to_owned(), plans.map(|plan| plan.proposal_bytes)),
-        ("the newest of the log", "one number".to_owned(), [TAIL_BYTES; 3]),
+        ("bodies that arrive or are being processed", half.clone(), plans.map(|plan| plan.body_bytes)),
+        ("answers that sockets have not taken yet", half, plans.map(|plan| plan.answer_bytes)),
+        ("recent events for watches", "`--event-ring-bytes`".to_owned(), plans.map(ring)),
+        ("commands in progress", "one limit".to_owned(), plans.map(|plan| plan.proposal_bytes)),
+        ("the newest log entries", "one limit".to_owned(), [TAIL_BYTES; 3]),
     ]
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn section() -> String {
     let mut text = "
 ## The memory that clients can pin
 
-At one node, at most, in MiB. A node with less memory takes less: the columns are nodes with so much memory, which is that of their
-cgroup or of the machine.
+The maximum at one node, in MiB. A node with less memory accepts less: each column is a node with that much memory, which is that of
+its cgroup or of the machine.
 
 | what | by which limit | 1 GiB | 2 GiB | 4 GiB and more |
 |---|---|---|---|---|
@@ -72,12 +72,12 @@ cgroup or of the machine.
 | the state: the tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
 | log and snapshots | on the disk | | | |
 
-A node takes a connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies have a sixteenth of the memory, and
-answers as much, up to {} MiB each. Events have a 32nd, and commands as much, up to {} MiB each. The state has an eighth.
+A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each get a sixteenth of
+the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB each. The state gets an eighth.
 
-Where you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
-2.2 × the state` and the rest of the table. Most of it is used under attack only: 10,000 clients that read their answers take some
-330 MiB. The system holds up to 64 KiB of the answers that a client leaves unread.
+If you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
+2.2 × the state` and the rest of the table. A node uses most of it only under attack: 10,000 clients that read their answers take
+some 330 MiB. The kernel holds up to 64 KiB of the answers that a client does not read.
 ",
         in_mib(sums),
         in_mib(states),

@@ -8,7 +8,7 @@ use crate::{
 use std::time::Duration;
 
 #[test]
-fn readers_join_one_who_shares_what_it_held_alone_and_its_token_stays() {
+fn readers_join_a_downgraded_holder_and_its_token_stays() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

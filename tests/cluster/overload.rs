@@ -65,7 +65,7 @@ async fn keep_alive(client: Client, session: Session, flood: Flood) -> Duration 
 }
 
 #[test]
-fn a_flood_of_writes_costs_nobody_his_session() {
+fn a_flood_of_writes_expires_no_session() {
     alone(LONG, async {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;

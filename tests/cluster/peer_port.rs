@@ -1,5 +1,5 @@
-//! Who stands at the port for the other nodes without the cluster's key is told nothing and does nothing; and what no node may
-//! ask is refused also where nodes have no key.
+//! A stranger at the peer port without the cluster's key learns nothing and does nothing; and nodes refuse what no node may ask,
+//! also without keys.
 
 use crate::{
     client::Call,
@@ -13,9 +13,9 @@ use futures_util::future::BoxFuture;
 use std::{process::Stdio, sync::Arc, time::Duration};
 use tokio::{io::AsyncReadExt, net::TcpStream, runtime::Handle};
 
-/// The key that is exchanged for that of the clusters of these tests.
+/// The key that replaces the key of these tests' clusters.
 const NEW_KEY: &str = "another peer key, for the clusters that exchange theirs";
-/// A key that is looked at every two seconds is taken over by then.
+/// Nodes check their key files every two seconds, so they use the new key by then.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 /// The version byte of requests between nodes.
 const WIRE_VERSION: u8 = 2;
@@ -27,7 +27,7 @@ const DECLINED: u8 = 8;
 const EXPIRE_SESSION: u8 = 3;
 const END_SESSION: u8 = 14;
 
-/// Says that it is whatever it was made as, and believes everybody.
+/// Claims the identity that it was made with, and trusts everybody.
 struct Imposter(Introduction);
 
 impl Service for Imposter {
@@ -111,7 +111,7 @@ async fn assert_writes(cluster: &Cluster) {
 }
 
 #[test]
-fn a_stranger_at_the_peer_port_is_told_nothing_and_ends_neither_a_session_nor_the_cluster() {
+fn a_stranger_at_the_peer_port_learns_nothing_and_ends_neither_a_session_nor_the_cluster() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let session = cluster.client(0).open_session("60s", "worker").await;
@@ -139,7 +139,7 @@ fn a_stranger_at_the_peer_port_is_told_nothing_and_ends_neither_a_session_nor_th
 #[test]
 fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_decides() {
     alone(LONG, async {
-        // Without a key whoever comes is believed to be a member.
+        // Without a key, every connection counts as a member.
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
             node.peer_key_file = None;
@@ -164,7 +164,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_dec
             assert!(text.contains("a verdict of the leader from a node that does not lead"), "{text}");
         }
         cluster.client(1).keepalive(&session).await.expect_status(200);
-        assert!(cluster.nodes[leader].log_text().contains("no cluster gets that far") || leader == 2);
+        assert!(cluster.nodes[leader].log_text().contains("no real cluster advances that far") || leader == 2);
         asking.close().await;
         member.close().await;
     });
@@ -192,7 +192,7 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         cluster.client(0).write(&Call::put("/v1/nodes/two", "are enough")).await;
         let ready = Call::get("/readyz").within(Duration::from_secs(5));
         assert_eq!(cluster.client(2).send_to(2, &ready).await.expect("it answers").status, 503);
-        // The file is looked at while the node runs.
+        // The node checks the file while it runs.
         write_secret(&wrong, PEER_KEY);
         cluster.node_ready(2).await;
         assert_ne!(right, cluster.nodes[2].peer_key_file);
@@ -200,19 +200,19 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
 }
 
 #[test]
-fn a_key_is_exchanged_while_the_cluster_serves() {
+fn a_key_is_rotated_while_the_cluster_serves() {
     alone(LONG, async {
         let mut cluster = Cluster::start().await;
         let file = cluster.nodes[0].peer_key_file.clone().expect("a key");
         for lines in [format!("{PEER_KEY}\n{NEW_KEY}\n"), format!("{NEW_KEY}\n{PEER_KEY}\n"), format!("{NEW_KEY}\n")] {
             let before: Vec<usize> = cluster.nodes.iter().map(|node| node.log_text().len()).collect();
-            // In one step for the reader: a file that is being written gives no key.
+            // In one step for the reader: a partly written file gives no key.
             let next = file.with_extension("next");
             write_secret(&next, &lines);
             std::fs::rename(&next, &file).expect("the key can be exchanged");
             for (node, before) in cluster.nodes.iter().zip(before) {
                 eventually(&format!("node {} reads its key again", node.id), TAKEN_OVER_WITHIN, || async {
-                    node.log_text()[before..].contains("the peer key was read again").then_some(())
+                    node.log_text()[before..].contains("the node reloaded the peer key").then_some(())
                 })
                 .await;
             }
@@ -242,7 +242,7 @@ async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_start_that_would_be_unsafe_or_soon_without_descriptors_is_refused_with_the_way_out() {
+fn an_unsafe_start_or_one_with_few_descriptors_is_refused_with_advice() {
     together(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let flags = format!("--id 1 --data {}/data --member 1=http://127.0.0.1:1,127.0.0.1:2", folder.path().display());
@@ -284,6 +284,6 @@ fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
         files(before.current.unwrap_or(4_096));
         drop(connections);
         cluster.client(0).send_to(0, &Call::get("/livez")).await.expect("it serves again").expect_status(200);
-        assert!(node.log_text().contains("connections were closed unheard"));
+        assert!(node.log_text().contains("connections were closed without an answer"));
     });
 }

@@ -92,7 +92,7 @@ async fn at_work(out: &Out, grants: usize) {
     eventually("more grants are given", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
 }
 
-/// Asserts that they were granted in the order in which they queued. Those that one step granted share a token.
+/// Asserts that they were granted in the order in which they queued. Grants given in one step share a token.
 #[track_caller]
 fn assert_strict_order(grants: &mut [Grant]) {
     grants.sort_by_key(|grant| (grant.token, grant.number));

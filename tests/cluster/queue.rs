@@ -1,4 +1,4 @@
-//! Those who wait stand in line, and everybody can see why.
+//! Waiters queue, and everybody can see why.
 
 use crate::{
     client::{Call, Client, Grant, whole},
@@ -16,7 +16,7 @@ pub(crate) async fn standing(client: &Client, lock: &str, count: usize) -> Vec<V
 }
 
 #[test]
-fn two_who_wait_get_the_lock_in_the_order_in_which_they_asked_and_the_queue_says_why_each_waits() {
+fn two_waiters_get_the_lock_in_order_and_the_queue_says_why_each_waits() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -64,7 +64,7 @@ fn two_who_wait_get_the_lock_in_the_order_in_which_they_asked_and_the_queue_says
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_told_who_holds_the_lock() {
+fn a_request_without_a_wait_gets_the_holder_of_the_lock() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let holder = cluster.client(0).acquire("door", "owner=alice").await;

@@ -139,8 +139,8 @@ fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_sa
 }
 
 /// Begins to arrive, and has arrived, as a node's log has it.
-const BEGINS: &str = "a snapshot of the leader begins to arrive";
-const ARRIVED: &str = "took over a snapshot of the leader";
+const BEGINS: &str = "a snapshot from the leader begins to arrive";
+const ARRIVED: &str = "installed a snapshot from the leader";
 
 /// The id of the node whose snapshot began to arrive last.
 fn last_sender(log: &str) -> Option<usize> {

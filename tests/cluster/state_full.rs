@@ -1,5 +1,5 @@
-//! A state that is filled by force: no node dies of it, what creates something is refused with `429 state_full`, what frees
-//! something goes on, and all of it comes back.
+//! A state that clients fill on purpose: no node dies, requests that create something get `429 state_full`, requests that free
+//! something still work, and the state survives restarts.
 
 use crate::{
     client::{Answer, Call, Client, new_key},
@@ -24,7 +24,7 @@ const REFUSALS: usize = 20;
 /// How long a command may take that is refused: it must not wait until its time is over.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// Memory cgroups, one for each node, as long as this lives. Whoever asks for the long form runs it as root.
+/// Memory cgroups, one for each node, as long as this lives. The long form needs root.
 struct Groups(Vec<PathBuf>);
 
 impl Groups {
@@ -145,7 +145,7 @@ async fn assert_told(cluster: &Cluster) {
 }
 
 #[test]
-fn a_state_filled_by_force_kills_nobody_and_all_of_it_comes_back() {
+fn a_full_state_kills_no_node_and_survives_restarts() {
     alone(LONG * 4, async {
         let (bytes, value_bytes) = trial::size((6_u64 << 20, 50_000), (GROUP_BYTES / 8, 1 << 20));
         let mut cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
@@ -201,7 +201,7 @@ fn a_state_filled_by_force_kills_nobody_and_all_of_it_comes_back() {
 
 /// The node with the least memory decides, also when it comes later, and also when the state is larger than that by then.
 #[test]
-fn the_node_that_can_hold_least_decides_for_all() {
+fn the_smallest_node_sets_the_budget() {
     together(SHORT, async {
         let mut cluster = Cluster::start_with(&["--state-bytes-max", "8000000"]).await;
         agreed(&cluster, 8_000_000).await;

@@ -67,7 +67,7 @@ fn a_second_signal_ends_a_node_at_once() {
         assert_eq!(&asked, b"HTTP/1.1 100");
         cluster.nodes[at].signal(Signal::TERM);
         eventually("it says that it stops", Duration::from_secs(10), || async {
-            cluster.nodes[at].log_text().contains("ending in good order").then_some(())
+            cluster.nodes[at].log_text().contains("shutting down cleanly").then_some(())
         })
         .await;
         let begun = Instant::now();
@@ -82,7 +82,7 @@ fn a_second_signal_ends_a_node_at_once() {
 }
 
 #[test]
-fn the_leadership_is_handed_to_whom_an_operator_names_and_to_nobody_who_cannot_take_it() {
+fn the_leadership_goes_to_the_named_node_and_to_none_that_cannot_take_it() {
     alone(SHORT, async {
         let mut cluster = Cluster::start().await;
         let to = |id: usize| Call::post("/v1/cluster/leader").json(&json!({"to": id}));
@@ -105,7 +105,7 @@ fn the_leadership_is_handed_to_whom_an_operator_names_and_to_nobody_who_cannot_t
         let leader = cluster.leader().await;
         let client = cluster.client(leader);
         let stranger = client.once(&to(9)).await.expect_problem(404, "not_found");
-        assert!(stranger.string("detail").contains("its members are 1, 2, 3"), "{stranger:?}");
+        assert!(stranger.string("detail").contains("the members are 1, 2, 3"), "{stranger:?}");
         client.once(&Call::post("/v1/cluster/leader")).await.expect_problem(400, "bad_request");
         client
             .once(&Call::post("/v1/cluster/leader").json(&json!({"to": 2, "from": 1})))

@@ -18,7 +18,7 @@ use tokio::{
 
 /// What comes later than this does not come.
 const LINE_WITHIN: Duration = Duration::from_secs(20);
-/// Whoever stops listening holds nothing after this.
+/// A client that stops listening holds nothing after this.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A `curl -N` that runs.
@@ -183,7 +183,7 @@ fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind()
 }
 
 #[test]
-fn whoever_asks_again_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
+fn a_retry_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let (client, key) = (cluster.client(0), new_key());

@@ -1,4 +1,4 @@
-//! How much a trial does: a short form for every run of the tests, a long one for whoever asks for it (`./fairhold trial NAME`).
+//! How much a trial does: a short form for every run of the tests, a long one on request (`./fairhold trial NAME`).
 
 use std::sync::LazyLock;
 

@@ -57,7 +57,7 @@ fn writers(cluster: &Cluster, folder: &str, writes: usize, written: &Arc<AtomicU
     (0..PATHS).map(writer).collect()
 }
 
-/// One who watches all of a folder, and goes to another node whenever his own fails him.
+/// A client that watches a whole folder, and goes to another node whenever its own fails.
 struct Follower {
     client: Client,
     dice: Dice,
@@ -253,7 +253,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         for stream in streams {
             let (by_a_line, last) = rest(stream).await;
             told += usize::from(by_a_line);
-            // Cut before it could be told: whoever comes back is told then.
+            // Cut before the event was sent: a watch that comes back gets it then.
             if let (false, Some(last)) = (by_a_line, last) {
                 let parameters = format!("path=/bulk&recursive&from={}", last + 1);
                 let back = Watching::try_open(&client, with, &parameters).await.expect("the node runs");
@@ -331,7 +331,7 @@ async fn reads_a_second(client: &Client, node: usize, readers: usize) -> usize {
 }
 
 #[test]
-fn those_who_read_at_the_same_time_share_one_proof_on_every_node() {
+fn concurrent_reads_share_one_proof_on_every_node() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

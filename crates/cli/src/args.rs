@@ -43,13 +43,13 @@ pub(crate) enum Command {
     /// Run a command while holding permits of a semaphore: `lock` with a limit
     #[command(mut_arg("limit", |limit| limit.required(true)), after_help = SEM_AFTER_HELP)]
     Sem(Box<LockArgs>),
-    /// List locks, show who holds and who waits, break one
+    /// List locks, show holders and waiters, and break a lock
     Locks(LocksArgs),
-    /// Take a grant, renew, upgrade, downgrade and release it: for scripts that hold one over several commands
+    /// Acquire, renew, upgrade, downgrade and release a grant: for scripts that hold it over several commands
     Grants(GrantsArgs),
-    /// Show and follow who leads an election, proclaim another value
+    /// Show or follow the leader of an election, and proclaim another value
     Elections(ElectionsArgs),
-    /// List sessions, show what one owns, open one and keep it alive, end one
+    /// List, show, open, keep alive and end sessions
     Sessions(SessionsArgs),
     /// Read and write the tree of nodes
     Node(NodeArgs),
@@ -57,15 +57,15 @@ pub(crate) enum Command {
     Txn(TxnArgs),
     /// Follow what happens
     Watch(WatchArgs),
-    /// Show locks, queues and nodes on the terminal, live
+    /// Show locks, queues and nodes live on the terminal
     Top(TopArgs),
     /// Show the cluster and its members
     Cluster(ClusterArgs),
-    /// Look whether a cluster is well, and say what to do where it is not
+    /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
-    /// Measure how much a cluster does, and how long it takes
+    /// Measure the throughput and latency of a cluster
     Bench(BenchArgs),
-    /// Show or check what `serve` would run with
+    /// Show or check the configuration of `serve`
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the completions for a shell
@@ -80,7 +80,7 @@ pub(crate) enum Command {
     /// Before the command
     #[command(hide = true)]
     LockExec(ExecArgs),
-    /// Print the version of this program and of all that it writes to disk and to other nodes
+    /// Print the version of this program, and of the formats that it uses on disk and between nodes
     #[command(after_help = "Example:
   fairhold version")]
     Version,
@@ -88,25 +88,25 @@ pub(crate) enum Command {
 
 /// What `serve` was told by flags and environment.
 #[derive(Debug, Default, clap::Args)]
-#[command(after_help = "Where a value is given more than once: flag, then environment, then --config, then default.
+#[command(after_help = "Precedence: flag, environment variable, file of --config, default.
 
 Example, the same on every machine but for --id:
   fairhold serve --id 1 --data data --peer-key-file peer.key --member 1=http://a:7171,a:7271 --member 2=http://b:7171,b:7271")]
 pub(crate) struct ServeArgs {
-    /// Take what is not given here from this TOML file; it has the same names as the flags
+    /// A TOML file with further settings; its keys are the names of the flags
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The number of this node, one of those in --member
+    /// The number of this node, as in --member
     #[arg(long, value_name = "N", env = "FAIRHOLD_ID", value_parser = value_parser!(u64).range(1..))]
     pub(crate) id: Option<NodeId>,
 
-    /// The directory in which this node keeps its log, its vote and its snapshots
+    /// The directory for this node's log, vote and snapshots
     #[arg(long, value_name = "DIR", env = "FAIRHOLD_DATA")]
     pub(crate) data: Option<PathBuf>,
 
-    /// A node of the cluster: number, URL for clients, address for the other nodes. Once for each, this one included;
-    /// several in one value are parted by spaces
+    /// A node of the cluster: its number, its URL for clients, its address for the other nodes. Repeat it for every node,
+    /// including this one, or separate several with spaces
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", env = "FAIRHOLD_MEMBER")]
     pub(crate) member: Vec<String>,
 
@@ -118,52 +118,54 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_PEER_LISTEN")]
     pub(crate) peer_listen: Option<String>,
 
-    /// Where to answer /livez, /readyz and /metrics besides, and nothing else: clients cannot fill it [default: nowhere]
+    /// A separate address that serves only /livez, /readyz and /metrics, so that clients cannot use up its connections
+    /// [default: none]
     #[arg(long, value_name = "HOST:PORT", env = "FAIRHOLD_LISTEN_STATUS")]
     pub(crate) listen_status: Option<String>,
 
-    /// A name by which browsers reach this cluster, a proxy's or a load balancer's, besides the members' hosts. Where one is
-    /// given, every request must name an address, localhost, a member's host or such a name in its Host [default: web pages
-    /// of those three, and programs whatever Host they name]
+    /// Another host name that browsers use for this cluster, such as that of a proxy. If you set one, the Host header of every
+    /// request must be an IP address, localhost, a member's host or such a name [default: only web pages are checked, and only
+    /// against the first three]
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
-    /// The key by which the nodes of this cluster know one another: a file that only its owner may read, the same on every
-    /// node, with a line of at least 32 bytes. Further lines are accepted too, while a key is exchanged. It is read again when
-    /// it changes. [default: none, and then only loopback addresses for --peer-listen]
+    /// The file with the key that the nodes share to authenticate each other: the same on every node, readable only by its owner,
+    /// a line of at least 32 bytes. During a key rotation it has several lines: the node proves itself with the first and accepts
+    /// all. The node reloads the file when it changes [default: none; then --peer-listen must be a loopback address]
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
     pub(crate) peer_key_file: Option<PathBuf>,
 
-    /// Believe whoever reaches the port for the other nodes, where there is no --peer-key-file: only behind a firewall that lets
-    /// nobody but the nodes through
+    /// Accept unauthenticated connections from other nodes if there is no --peer-key-file: use this only behind a firewall that
+    /// admits nobody but the nodes
     #[arg(long, env = "FAIRHOLD_INSECURE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) insecure: bool,
 
-    /// How many connections of clients to take, where this process may have so many open [default: one for each
-    /// 256 KiB of memory, up to 10000]
+    /// The limit on client connections; lowered at the start if the limit on open files is too low for it [default: one for
+    /// each 256 KiB of memory, up to 10000]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_MAX", value_parser = connections())]
     pub(crate) connections_max: Option<u32>,
 
-    /// How many of those from one address: a proxy in front is one address [default: an eighth of them]
+    /// The limit on client connections from one address; a proxy counts as one address [default: an eighth of
+    /// --connections-max]
     #[arg(long, value_name = "N", env = "FAIRHOLD_CONNECTIONS_PER_ADDRESS_MAX", value_parser = connections())]
     pub(crate) connections_per_address_max: Option<u32>,
 
-    /// How many bytes of events to keep for those who watch: one who falls further behind has to begin again, also after a
+    /// How many bytes of recent events to keep for watches: a watch that falls further behind must start again, also after a
     /// reconnect [default: a 32nd of the memory, up to 64 MiB]
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_EVENT_RING_BYTES")]
     pub(crate) event_ring_bytes: Option<u64>,
 
-    /// How large a state this node can hold, as the state counts itself. The least of what all nodes say is the budget of the
-    /// cluster: beyond it, what creates something is refused [default: an eighth of the memory of the machine, or of the cgroup]
+    /// How many bytes of state this node can hold. The smallest value of all nodes is the cluster's budget: beyond it, the
+    /// cluster refuses requests that create something [default: an eighth of the memory of the machine, or of the cgroup]
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_STATE_BYTES_MAX")]
     pub(crate) state_bytes_max: Option<u64>,
 
-    /// What to log, by module and level, as in `info,fairhold_raft=debug` [default: info,openraft=error]
+    /// What to log, by module and level, such as `info,fairhold_raft=debug` [default: info,openraft=error]
     #[arg(long, value_name = "FILTER", env = "FAIRHOLD_LOG")]
     pub(crate) log: Option<String>,
 
-    /// Whoever shows the token in this file may do what is for administrators: break locks, end sessions by number. It is read
-    /// again when it changes. [default: all who reach the port may]
+    /// The file with the administrators' token, which calls for administrators then require: to break locks, or end sessions by
+    /// number. The node reloads the file when it changes [default: anyone who can reach the port may make these calls]
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_ADMIN_TOKEN_FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
@@ -191,19 +193,19 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 
-    /// The first node's port for clients; the next nodes have the ports after it, and peers speak on the ports 100 above
+    /// The first node's port for clients; the other nodes use the following ports, and the peer ports are 100 higher
     #[arg(long, value_name = "PORT", default_value_t = 7171, value_parser = value_parser!(u16).range(1..))]
     pub(crate) port: u16,
 
-    /// Give every node this file with the administrators' token
+    /// The file with the administrators' token, for every node
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_token_file: Option<PathBuf>,
 
-    /// Let a few clients queue for locks, and show it live
+    /// Let a few clients queue for locks, and show them live
     #[arg(long)]
     pub(crate) demo: bool,
 
-    /// Leave a node that died as it is; else it is started again after 2 s
+    /// Do not restart a node that died [default: restart it after 2 s]
     #[arg(long)]
     pub(crate) no_restart: bool,
 }
@@ -215,7 +217,7 @@ pub(crate) struct DevArgs {
 Example:
   fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171")]
 pub(crate) struct DoctorArgs {
-    /// A node's URL for clients; one is enough to find the others, and with all of them more can be said
+    /// A node's URL for clients; one is enough to find the others, but with all of them doctor can tell you more
     #[arg(
         short,
         long,
@@ -230,7 +232,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: std::time::Duration,
 
-    /// How to write what was found
+    /// The output format
     #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]
     pub(crate) output: DoctorOutput,
 }

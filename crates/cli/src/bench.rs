@@ -33,7 +33,7 @@ const CLIENTS_MAX: u64 = 100_000;
 /// What `bench` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Times are in milliseconds. It writes to the cluster: locks and nodes whose names begin with bench/.\n\
-                  What it does not remove at the end, locks that nobody holds, goes by itself.")]
+                  It does not remove its locks, which nobody holds at the end: the cluster forgets them by itself.")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     workload: Workload,
@@ -43,12 +43,12 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Workload {
-    /// Take a lock and give it back, each client a lock of its own
+    /// Acquire and release a lock, each client its own
     #[command(after_help = "Examples:
   fairhold bench lock -c 64
   fairhold bench lock -c 1 --profile     and where the time of a cycle goes")]
     Lock(lock::LockArgs),
-    /// Take one lock in turn: how often it changes hands, and how long each waits
+    /// Acquire one lock in turn: how often it changes hands, and how long each client waits
     #[command(after_help = "Example:
   fairhold bench contended -c 128")]
     Contended(LoadArgs),
@@ -56,19 +56,19 @@ enum Workload {
     #[command(after_help = "Example:
   fairhold bench kv --operation read -c 64")]
     Kv(kv::KvArgs),
-    /// Open sessions and keep them alive: what they cost
+    /// Open sessions and keep them alive, to measure what they cost
     #[command(after_help = "Example:
   fairhold bench sessions --sessions 100000")]
     Sessions(sessions::SessionsArgs),
-    /// Write without a pause, to see for how long nothing is done while you hurt the cluster
+    /// Write without a pause, to measure outages while you inject faults
     #[command(after_help = "Example:
   fairhold bench failover --seconds 30")]
     Failover(LoadArgs),
-    /// Write while many watch: when they are told
+    /// Write while many clients watch, to measure when they see each write
     #[command(after_help = "Example:
   fairhold bench watch -c 1000 --rate 100")]
     Watch(LoadArgs),
-    /// Commit to the bare replicated log of three nodes within this process: the floor under every write here
+    /// Commit to the bare replicated log of three nodes in this process: the lower bound for every write on this machine
     #[command(after_help = "Example:
   fairhold bench log")]
     Log(log::LogArgs),
@@ -77,23 +77,23 @@ enum Workload {
 /// How much load.
 #[derive(Debug, Clone, clap::Args)]
 struct LoadArgs {
-    /// Clients at work at a time, each with a connection of its own
+    /// Concurrent clients, each with its own connection
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = up_to(CLIENTS_MAX))]
     clients: usize,
     /// How long to measure
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// How long to work before that
+    /// How long to run before measuring
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     warmup: Duration,
-    /// Begin so many operations a second, whether or not earlier ones are done; latency counts from when each should have begun
-    /// [default: each client begins the next when the last is done]
+    /// Start this many operations a second, whether or not earlier ones are done; latency counts from each scheduled start
+    /// [default: each client starts the next when the last is done]
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate: Option<f64>,
-    /// Threads of the load itself
+    /// Threads of the load generator
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(64))]
     threads: usize,
-    /// What the clients are made of
+    /// The kind of client
     #[arg(long, value_enum, default_value_t = Kind::Http)]
     client: Kind,
 }
@@ -101,16 +101,16 @@ struct LoadArgs {
 impl LoadArgs {
     fn plan(&self) -> Result<Plan, Failure> {
         if self.seconds.is_zero() {
-            return Err(Failure::Usage("--seconds must be more than nothing".to_owned()));
+            return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
         }
         Ok(Plan { clients: self.clients, warmup: self.warmup, time: self.seconds, rate: self.rate })
     }
 }
 
-/// What the clients are made of.
+/// The kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
-    /// HTTP/1.1 with JSON over a connection for each client, with as little work of its own as can be
+    /// HTTP/1.1 with JSON, one connection for each client, with minimal overhead
     Http,
     /// The Rust client: one program with one session, whose tasks are the clients
     Rust,

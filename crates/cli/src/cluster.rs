@@ -24,7 +24,8 @@ enum ClusterCommand {
     #[command(after_help = "Example:
   fairhold cluster status -e http://n2:7171")]
     Status {
-        /// Add a digest of the node's whole state: two nodes at the same revision have the same. It walks the state
+        /// Add a digest of the node's whole state: equal on all nodes at the same revision. The node reads all of its state for
+        /// it
         #[arg(long)]
         digest: bool,
     },
@@ -32,26 +33,26 @@ enum ClusterCommand {
     #[command(after_help = "Example:
   fairhold cluster members")]
     Members,
-    /// Say whether the node that is asked can serve: 0 it can, 69 it cannot
+    /// Check whether the node can serve: exits with 0 if it can, 69 if it cannot
     #[command(after_help = "Example:
   fairhold cluster ready -e http://n2:7171 --timeout 1s")]
     Ready,
-    /// Print all that the node that is asked measures, in the text format of Prometheus
+    /// Print the metrics of the node, in the text format of Prometheus
     #[command(after_help = "Example:
   fairhold cluster metrics -e http://n2:7171 | grep fairhold_leader")]
     Metrics,
-    /// Print the description of the HTTP API (OpenAPI 3.1) of the node that is asked
+    /// Print the OpenAPI 3.1 description of the node's HTTP API
     #[command(after_help = "Example:
   fairhold cluster openapi > openapi.json")]
     Openapi,
-    /// Hand the leadership to another member; an administrator's call
+    /// Transfer the leadership to another member (for administrators)
     #[command(after_help = "Example:
   fairhold cluster transfer-leader 2 --auth-token-file admin")]
     TransferLeader {
         /// Its id
         to: u64,
     },
-    /// Have the node that answers take a snapshot of its state now; an administrator's call
+    /// Take a snapshot of the node's state now (for administrators)
     #[command(after_help = "Example:
   fairhold cluster snapshot -e http://n2:7171 --auth-token-file admin")]
     Snapshot,

@@ -23,7 +23,7 @@ use std::{
 /// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
 
-/// One address may have one part in so many of all connections, where nothing else is said.
+/// By default one address may have one in this many of all connections.
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
 /// The names that the file may use: those of the flags.
@@ -61,11 +61,11 @@ pub(crate) struct ServeConfig {
     pub(crate) listen: String,
     /// Where it listens for the other nodes.
     pub(crate) peer_listen: String,
-    /// Where it answers what it says of its own state besides, and nothing else.
+    /// The separate address for `/livez`, `/readyz` and `/metrics`.
     pub(crate) listen_status: Option<String>,
-    /// Hosts that are its own besides the members'.
+    /// Further host names of this cluster, besides the members' hosts.
     pub(crate) allowed_hosts: Vec<String>,
-    /// How the other nodes prove themselves.
+    /// How the other nodes authenticate.
     pub(crate) peers: PeerTrust,
     /// How many connections of clients it takes, and what they may pin.
     pub(crate) limits: Limits,
@@ -83,14 +83,14 @@ pub(crate) struct ServeConfig {
     pub(crate) exit_with_parent: bool,
 }
 
-/// How a node knows the other nodes of its cluster.
+/// How a node authenticates the other nodes of its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PeerTrust {
-    /// By the key in this file.
+    /// With the key in this file.
     Key(PathBuf),
-    /// It does not: its peer address is one of this machine alone.
+    /// Not at all: its peer address is a loopback address.
     Loopback,
-    /// It does not, and its operator said that this may be.
+    /// Not at all: its operator passed `--insecure`.
     Insecure,
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum ConfigError {
         error: io::Error,
     },
     /// The file is not TOML, or a value has the wrong type.
-    #[error("the configuration file {path} cannot be understood: {error}")]
+    #[error("the configuration file {path} is not valid: {error}")]
     File {
         /// The file.
         path: String,
@@ -114,7 +114,7 @@ pub(crate) enum ConfigError {
         error: toml::de::Error,
     },
     /// The file has a name that means nothing.
-    #[error("the configuration file {path} has `{key}`, which means nothing: {advice}")]
+    #[error("the configuration file {path} has the unknown key `{key}`: {advice}")]
     UnknownKey {
         /// The file.
         path: String,
@@ -134,7 +134,7 @@ pub(crate) enum ConfigError {
         variable: &'static str,
     },
     /// 0, in the file.
-    #[error("id is 0 in the configuration file: nodes are numbered from 1 on")]
+    #[error("id is 0 in the configuration file: node numbers start at 1")]
     IdZero,
     /// The list of members.
     #[error(transparent)]
@@ -147,23 +147,23 @@ pub(crate) enum ConfigError {
         /// What is wrong.
         fault: AddressFault,
     },
-    /// A port for the other nodes that others can reach, and nothing by which nodes are known.
+    /// A peer port that other machines can reach, without a key.
     #[error(
-        "--peer-listen {address} can be reached from other machines, and without a key whoever reaches it can do anything with \
-         the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 peer.key`), \
-         or say --insecure, where a firewall lets nobody but the nodes through"
+        "--peer-listen {address} can be reached from other machines, and without a key anyone who reaches it can do anything \
+         with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
+         peer.key`), or pass --insecure if a firewall admits nobody but the nodes"
     )]
     NoPeerKey {
         /// Where it would listen.
         address: String,
     },
-    /// Two ways at once.
-    #[error("--insecure and --peer-key-file are both given: leave one of them out")]
+    /// Both a key and `--insecure`.
+    #[error("pass either --insecure or --peer-key-file, not both")]
     KeyAndInsecure,
     /// Numbers of connections that cannot be.
     #[error(
         "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
-         at most the first"
+         must not exceed the first"
     )]
     Connections {
         /// In all.
@@ -171,20 +171,20 @@ pub(crate) enum ConfigError {
         /// From one address.
         per_address: usize,
     },
-    /// A host that cannot be one.
-    #[error("--allowed-host {host}: a host alone is expected, as in `locks.example.com`, without a scheme, a port or a path")]
+    /// A host name that is not valid.
+    #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, a port or a path")]
     AllowedHost {
         /// As it was written.
         host: String,
     },
     /// A ring in which hardly an event has room.
-    #[error("--event-ring-bytes {bytes}: at least {EVENT_RING_BYTES_MIN} bytes are needed")]
+    #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]
     RingTooSmall {
         /// What was given.
         bytes: u64,
     },
-    /// A state in which hardly a lock has room.
-    #[error("--state-bytes-max {bytes}: at least {STATE_BYTES_MIN} bytes are needed")]
+    /// A state too small for even a few locks.
+    #[error("--state-bytes-max {bytes}: the minimum is {STATE_BYTES_MIN}")]
     StateTooSmall {
         /// What was given.
         bytes: u64,
@@ -291,7 +291,7 @@ impl ServeConfig {
     }
 }
 
-/// Whether this can be a name in `Host`: no scheme, no port, no path.
+/// Whether this can be a host name in `Host`: no scheme, no port, no path.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
@@ -306,7 +306,7 @@ fn peer_trust(key_file: Option<PathBuf>, insecure: bool, peer_listen: &str) -> R
     }
 }
 
-/// Whether only this machine can reach an address. A name is taken for what it says, and only `localhost` says that.
+/// Whether only this machine can reach an address. Names are not resolved; only `localhost` counts as loopback.
 fn is_loopback(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_address_beyond_loopback_needs_a_key_or_the_word_of_its_operator() {
+    fn a_peer_address_beyond_loopback_needs_a_key_or_insecure() {
         for address in ["a:7271", "0.0.0.0:7271", "[::]:7271", "10.0.0.1:7271", "[fe80::1]:7271", "127.0.0.1.example.org:1"] {
             let text = peers_at(address, None, false).unwrap_err().to_string();
             assert!(text.contains(address) && text.contains("--peer-key-file") && text.contains("--insecure"), "{text}");
@@ -414,11 +414,11 @@ mod tests {
         for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"] {
             assert_eq!(peers_at(address, None, false).unwrap(), PeerTrust::Loopback, "{address}");
         }
-        assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("leave one of them out"));
+        assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("not both"));
     }
 
     #[test]
-    fn the_file_says_how_nodes_are_known_too() {
+    fn the_configuration_file_can_name_the_peer_key() {
         let none = || ServeArgs { peer_key_file: None, ..flags() };
         assert_eq!(with_file("insecure = true\n", none()).unwrap().peers, PeerTrust::Insecure);
         assert_eq!(with_file("peer-key-file = \"k\"\n", none()).unwrap().peers, PeerTrust::Key("k".into()));
@@ -458,7 +458,7 @@ mod tests {
             ),
         ] {
             let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
-            assert!(text.contains(&format!("has `{key}`")) && text.contains(suggestion), "{text}");
+            assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
         }
     }
 
@@ -467,7 +467,7 @@ mod tests {
         let text = complaint(with_file("id = \"one\"\n", flags()));
         assert!(text.contains("line 1") && text.contains("integer") || text.contains("u64"), "{text}");
         assert!(complaint(with_file("id = = 1\n", flags())).contains("line 1"));
-        assert!(complaint(with_file("id = 0\n", ServeArgs { id: None, ..flags() })).contains("from 1 on"));
+        assert!(complaint(with_file("id = 0\n", ServeArgs { id: None, ..flags() })).contains("start at 1"));
         let absent = ServeArgs { config: Some("/nowhere/fairhold.toml".into()), ..flags() };
         assert!(complaint(ServeConfig::resolve(absent)).contains("/nowhere/fairhold.toml cannot be read"));
     }
@@ -484,27 +484,27 @@ mod tests {
     #[test]
     fn a_bad_address_or_filter_is_refused_before_anything_starts() {
         let text = complaint(ServeConfig::resolve(ServeArgs { listen: Some("7171".to_owned()), ..flags() }));
-        assert!(text.starts_with("--listen: `7171` is no HOST:PORT"), "{text}");
+        assert!(text.starts_with("--listen: `7171` is not a HOST:PORT"), "{text}");
         let text = complaint(ServeConfig::resolve(ServeArgs { peer_listen: Some("a:x".to_owned()), ..flags() }));
-        assert!(text.starts_with("--peer-listen: `a:x` is no HOST:PORT"), "{text}");
+        assert!(text.starts_with("--peer-listen: `a:x` is not a HOST:PORT"), "{text}");
         let text = complaint(ServeConfig::resolve(ServeArgs { log: Some("fairhold=loud".to_owned()), ..flags() }));
         assert!(text.starts_with("--log fairhold=loud: "), "{text}");
     }
 
     #[test]
-    fn a_host_is_a_name_alone() {
+    fn a_host_has_no_scheme_port_or_path() {
         let hosts = |hosts: &[&str]| {
             let allowed_host = hosts.iter().map(|host| (*host).to_owned()).collect();
             ServeConfig::resolve(ServeArgs { allowed_host, ..flags() })
         };
         assert_eq!(hosts(&["locks.example.com", "10.0.0.1"]).unwrap().allowed_hosts, ["locks.example.com", "10.0.0.1"]);
         for wrong in ["", "http://a", "a:80", "a/", "*", "a b"] {
-            assert!(complaint(hosts(&[wrong])).contains("a host alone"), "{wrong}");
+            assert!(complaint(hosts(&[wrong])).contains("only the host"), "{wrong}");
         }
         assert_eq!(with_file("allowed-host = [\"a\"]\n", flags()).unwrap().allowed_hosts, ["a"]);
         let status = |text: &str| ServeConfig::resolve(ServeArgs { listen_status: Some(text.to_owned()), ..flags() });
         assert_eq!(status("[::]:7371").unwrap().listen_status.as_deref(), Some("[::]:7371"));
-        assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is no HOST:PORT"));
+        assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is not a HOST:PORT"));
     }
 
     #[test]
@@ -536,7 +536,7 @@ mod tests {
     fn a_ring_has_a_least_size() {
         let ring = |bytes| ServeConfig::resolve(ServeArgs { event_ring_bytes: bytes, ..flags() });
         assert_eq!(ring(Some(EVENT_RING_BYTES_MIN)).unwrap().event_ring_bytes, EVENT_RING_BYTES_MIN);
-        assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("at least 65536 bytes"));
+        assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("the minimum is 65536"));
         let in_file = with_file("event-ring-bytes = 70000\n", flags()).unwrap();
         assert_eq!(in_file.event_ring_bytes, 70_000);
     }
@@ -545,7 +545,7 @@ mod tests {
     fn a_state_has_a_least_size() {
         let state = |bytes| ServeConfig::resolve(ServeArgs { state_bytes_max: bytes, ..flags() });
         assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, STATE_BYTES_MIN);
-        assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("at least 1048576 bytes"));
+        assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("the minimum is 1048576"));
         assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, 2_000_000);
     }
 

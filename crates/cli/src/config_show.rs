@@ -11,18 +11,18 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
 /// What `config` was told.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print what `serve` would run with, as a file for --config
+    /// Print the configuration that `serve` would use, as a file for --config
     #[command(after_help = "Example:
   fairhold config show --origin --config fairhold.toml")]
     Show {
-        /// Say behind each value where it comes from
+        /// Add to each value where it comes from
         #[arg(long)]
         origin: bool,
         /// The flags of `serve`.
         #[command(flatten)]
         serve: Box<ServeArgs>,
     },
-    /// Say nothing if `serve` could run with it, else what is wrong
+    /// Print nothing if `serve` could run with it, otherwise what is wrong
     #[command(after_help = "Example:
   fairhold config check --config fairhold.toml     2, and why, where `serve` would refuse it")]
     Check {

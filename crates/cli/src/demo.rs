@@ -69,7 +69,7 @@ impl Demo {
         let terminal = io::stdout().is_terminal();
         let result = tokio::select! {
             biased;
-            // An error says that whoever could say stop is gone, which is the same.
+            // An error means that the sender of the stop signal is gone, which means the same.
             _ = stop.wait_for(|stop| *stop) => Ok(()),
             result = self.show(&board, terminal) => result,
         };

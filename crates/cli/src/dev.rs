@@ -54,7 +54,7 @@ pub(crate) enum DevError {
         error: io::Error,
     },
     /// A port is in use.
-    #[error("{address} cannot be listened at: {error}. End what uses it, or choose other ports with --port")]
+    #[error("cannot listen at {address}: {error}. Stop the process that uses it, or choose other ports with --port")]
     Port {
         /// Where.
         address: String,
@@ -70,7 +70,7 @@ pub(crate) enum DevError {
         error: io::Error,
     },
     /// A node ended by itself before the cluster was ever ready: starting it again would not help.
-    #[error("node {id} {}: its last words are above", ended_how(*status))]
+    #[error("node {id} {}: its last messages are above", ended_how(*status))]
     NodeFailed {
         /// Which.
         id: NodeId,

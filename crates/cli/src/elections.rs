@@ -26,7 +26,7 @@ pub(crate) struct ElectionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ElectionsCommand {
-    /// Show who leads an election, and the value it is known by
+    /// Show the leader of an election and its value
     #[command(after_help = "Example:
   fairhold elections show primary")]
     Show {
@@ -36,17 +36,17 @@ enum ElectionsCommand {
         #[command(flatten)]
         news: NewsArgs,
     },
-    /// Follow who leads: every leader and every value, once and in order, until it is stopped
+    /// Follow an election: every leader and every value, once and in order, until you stop it
     #[command(after_help = "Example:
   fairhold elections watch primary -o ndjson")]
     Watch {
         /// The election
         name: String,
-        /// From this revision on, inclusive, instead of how it stands now
+        /// Start at this revision, inclusive, instead of with the current leader
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
     },
-    /// Be known by another value: for the leader alone, by its grant
+    /// Proclaim another value, as the leader
     #[command(after_help = "Example:
   fairhold elections proclaim primary http://10.0.0.7:8081 --grant 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Proclaim {
@@ -54,7 +54,7 @@ enum ElectionsCommand {
         name: String,
         /// What to proclaim
         value: String,
-        /// The secret id of the leader's grant; `fairhold elect` gives it to its command
+        /// The secret id of the leader's grant; `fairhold elect` passes it to its command
         #[arg(long, value_name = "ID", env = "FAIRHOLD_GRANT", hide_env_values = true)]
         grant: String,
     },

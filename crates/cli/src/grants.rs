@@ -30,57 +30,57 @@ pub(crate) struct GrantsArgs {
 
 #[derive(Debug, Subcommand)]
 enum GrantsCommand {
-    /// Take a lock, permits of a semaphore, several locks or the lead of an election, and print the grant
+    /// Acquire a lock, permits of a semaphore, several locks or the leadership of an election, and print the grant
     Take(Box<TakeArgs>),
-    /// Show a grant, and wait for its turn
+    /// Show a grant, or wait until it is held
     #[command(after_help = "Example:
   fairhold grants show 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 10m     until it is held")]
     Show {
         /// Its secret id
         id: String,
-        /// Wait for at most so long until it is held
+        /// Wait at most this long until it is held
         #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
         /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Renew a grant that has no session of yours: do it well before it expires, as often as you like
+    /// Renew a grant without a session of your own: do so well before it expires, as often as you like
     #[command(after_help = "Example:
   fairhold grants renew 01ARZ3NDEKTSV4RRFFQ69G5FAV --ttl 1m")]
     Renew {
         /// Its secret id
         id: String,
-        /// How long it lives from now on without a further renewal [default: as long as before]
+        /// Its new ttl [default: as before]
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
     },
-    /// Hold a lock alone that you share: with a new token, as soon as no other shares it
-    #[command(after_help = "Exit code 75: others hold it still; it stays shared.
+    /// Turn a shared hold into an exclusive one, with a new token, as soon as nobody else shares the lock
+    #[command(after_help = "Exit code 75: others still hold it; it stays shared.
 
 Example:
   fairhold grants upgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 1m")]
     Upgrade {
         /// Its secret id
         id: String,
-        /// Wait for at most so long until no other holds it [default: not at all]
+        /// Wait at most this long until nobody else holds it [default: do not wait]
         #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
     },
-    /// Share a lock that you hold alone: readers who wait join at once, and the token stays
+    /// Turn an exclusive hold into a shared one: waiting readers join at once, and you keep the token
     #[command(after_help = "Example:
   fairhold grants downgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Downgrade {
         /// Its secret id
         id: String,
     },
-    /// Give a grant back, or leave the queue; to do so twice does no harm
+    /// Release a grant, or leave the queue; you can safely repeat this
     #[command(after_help = "Example:
   fairhold grants release 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Release {
         /// Its secret id
         id: String,
-        /// The id of the session that was to own it: for an id that you took with a session, and got no answer for
+        /// The id of the session that should own it: needed if you got no answer to an acquire with a session
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },

@@ -51,11 +51,11 @@ enum Waited {
 /// Waits, runs and ends as the command does.
 pub(crate) fn main(args: &LockArgs) -> ExitCode {
     if args.names.len() + args.and_shared.len() > 1 && (args.limit.is_some() || args.permits != 1) {
-        let why = "several locks are taken with one permit each: leave out --limit and --permits, or name one lock";
+        let why = "a request for several locks takes one permit of each: leave out --limit and --permits, or name one lock";
         return crate::failed(crate::EXIT_USAGE, &Failure::Usage(why.to_owned()));
     }
     if let Err(error) = descendants::check() {
-        say(&format!("no command can be run under a lock here: {error}"));
+        say(&format!("cannot run a command under a lock here: {error}"));
         return ExitCode::from(EXIT_CANNOT_RUN);
     }
     // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
@@ -93,8 +93,8 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
             match tokio::time::timeout(args.connect.timeout, guard.release()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) if args.connect.quiet => {}
-                Ok(Err(error)) => say(&format!("{name} could not be given back: {error}")),
-                Err(_) => say(&format!("{name} could not be given back in time; it ends with its ttl")),
+                Ok(Err(error)) => say(&format!("{name} could not be released: {error}")),
+                Err(_) => say(&format!("{name} could not be released in time; it ends with its ttl")),
             }
             code
         }

@@ -30,13 +30,14 @@ enum LocksCommand {
   fairhold locks ls orders/ --state queued
   fairhold locks ls --sort longest_wait --limit 10")]
     Ls {
-        /// Only those whose name begins so
+        /// Only locks whose name has this prefix
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
-        /// Only those that are held, queued for, cooling or idle
+        /// Only locks that are held, queued for, cooling or idle
         #[arg(long, value_name = "held|queued|cooling|idle")]
         state: Option<String>,
-        /// By name; or first those with most waiters, the longest_wait now, the longest wait or hold in sum, most contention
+        /// By name; or first the locks with the most waiters, the longest current wait, the most total wait or hold time, or the
+        /// most contention
         #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
         sort: Option<String>,
         /// The page to show.
@@ -46,7 +47,7 @@ enum LocksCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show who holds a lock, and how many wait
+    /// Show the holders of a lock, and how many wait for it
     #[command(after_help = "Examples:
   fairhold locks show deploy
   fairhold locks show deploy --wait 1m     when it changes next")]
@@ -60,7 +61,7 @@ enum LocksCommand {
         #[command(flatten)]
         news: NewsArgs,
     },
-    /// Show everybody who stands in a lock, in order, holders first
+    /// Show the queue of a lock, in order, holders first
     #[command(after_help = "Example:
   fairhold locks queue deploy")]
     Queue {
@@ -73,7 +74,7 @@ enum LocksCommand {
         #[command(flatten)]
         news: NewsArgs,
     },
-    /// Check a fencing token: 0 where a held grant has it, 1 where it is stale
+    /// Check a fencing token: exits with 0 if a held grant has it, 1 if it is stale
     #[command(after_help = "Example:
   fairhold locks fence deploy 42")]
     Fence {
@@ -81,21 +82,21 @@ enum LocksCommand {
         name: String,
         /// The token
         token: u64,
-        /// The secret id of the grant that must have it, to be exact among readers
+        /// The secret id of the grant that must have it, to tell readers apart
         #[arg(long, value_name = "ID")]
         grant: Option<String>,
         /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show who held a lock, the newest first, and how that ended
+    /// Show the history of a lock: who held it, newest first, and how each hold ended
     #[command(after_help = "Examples:
   fairhold locks history deploy
   fairhold locks history deploy --at 2026-11-21T14:03:27Z     who held it then")]
     History {
         /// The lock
         name: String,
-        /// Only who held it then: a revision, or a time like 2026-11-21T14:03:27Z
+        /// Show only the holders at this moment: a revision, or a time like 2026-11-21T14:03:27Z
         #[arg(long, value_name = "TIME|REVISION")]
         at: Option<String>,
         /// The page to show.
@@ -105,39 +106,39 @@ enum LocksCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Ask those who hold a lock to give it back; nothing ends by it (for administrators)
+    /// Ask the holders of a lock to release it; nothing ends by that (for administrators)
     #[command(after_help = "Example:
   fairhold locks revoke deploy --reason 'an upgrade' --auth-token-file admin")]
     Revoke {
         /// The lock
         name: String,
-        /// Why, for those who hold it
+        /// The reason, for the holders
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Set what a lock allows; what is not named stays as it is (for administrators)
+    /// Change the settings of a lock; settings that you leave out stay as they are (for administrators)
     #[command(group = clap::ArgGroup::new("what").required(true).multiple(true), after_help = "Example:
   fairhold locks set gpu --limit 8 --max-waiters 100 --max-hold 2h --auth-token-file admin")]
     Set {
         /// The lock
         name: String,
-        /// How many permits it has; those who hold keep theirs
+        /// How many permits it has; holders keep theirs
         #[arg(long, value_name = "N", group = "what")]
         limit: Option<u32>,
         /// How many may wait for it
         #[arg(long, value_name = "N", group = "what")]
         max_waiters: Option<u64>,
-        /// How long it may be held from now on; 0: as long as one likes
+        /// How long new grants may hold it; 0 for no limit
         #[arg(long, value_name = "DURATION", group = "what")]
         max_hold: Option<String>,
     },
-    /// Take a lock away from all who hold it (for administrators)
+    /// Take a lock away from all its holders (for administrators)
     #[command(after_help = "Example:
   fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin")]
     Break {
         /// The lock
         name: String,
-        /// Why, for those who look at the history
+        /// The reason, for the history
         #[arg(long)]
         reason: Option<String>,
     },

@@ -33,13 +33,13 @@ pub(crate) enum MemberError {
         fault: Fault,
     },
     /// One number for two.
-    #[error("--member {id}=… is given twice: give every node a number of its own, and name it once")]
+    #[error("--member {id}=… is given twice: list every node once, with its own number")]
     Duplicate {
         /// The number.
         id: NodeId,
     },
     /// One address for two purposes.
-    #[error("{address} stands for node {first} and again for node {second}: every node needs two addresses of its own")]
+    #[error("{address} is the address of node {first} and of node {second}: every node needs two addresses of its own")]
     Shared {
         /// The address.
         address: String,
@@ -50,8 +50,8 @@ pub(crate) enum MemberError {
     },
     /// A list without this node.
     #[error(
-        "node {id} is not among the members {known:?}: every node is started with the same list, which has itself in it. \
-         Add --member {id}=http://HOST:7171,HOST:7271, or correct --id"
+        "node {id} is not among the members {known:?}: start every node with the same list, which includes the node itself. Add \
+         --member {id}=http://HOST:7171,HOST:7271, or correct --id"
     )]
     OwnMissing {
         /// This node.
@@ -65,16 +65,16 @@ pub(crate) enum MemberError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// No number, or not one from 1 on.
-    #[error("it does not begin with a number from 1 on and `=`")]
+    #[error("it does not begin with a number, at least 1, and `=`")]
     Number,
     /// No comma.
-    #[error("it has one address, and two are needed, parted by a comma")]
+    #[error("it has one address, but needs two, separated by a comma")]
     OneAddress,
     /// Not `http://`.
-    #[error("its URL does not begin with http:// (fairhold speaks no TLS itself)")]
+    #[error("its URL does not begin with http:// (fairhold does not support TLS itself)")]
     Scheme,
     /// More than scheme, host and port.
-    #[error("its URL is more than http://HOST:PORT")]
+    #[error("its URL has more than http://HOST:PORT")]
     UrlTail,
     /// Not host and port.
     #[error("{0}")]
@@ -83,7 +83,7 @@ pub(crate) enum Fault {
 
 /// Why a text is no `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
+#[error("`{0}` is not a HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
 pub(crate) struct AddressFault(pub(crate) String);
 
 /// Reads and checks the whole list. One text may hold several members, parted by white space, as an environment variable does.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_this_node_says_who_is_in_it() {
+    fn a_list_without_this_node_names_its_members() {
         assert!(complaint(3, &["1=http://a:1,a:2", "2=http://b:1,b:2"]).contains("node 3 is not among the members [1, 2]"));
         assert!(complaint(3, &[]).contains("--member 3=http://HOST:7171,HOST:7271"));
     }
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn what_is_given_twice_is_refused() {
         assert!(complaint(1, &["1=http://a:1,a:2", "1=http://b:1,b:2"]).contains("--member 1=… is given twice"));
-        assert!(complaint(1, &["1=http://a:1,a:2", "2=http://b:1,a:2"]).contains("a:2 stands for node 1 and again for node 2"));
-        assert!(complaint(1, &["1=http://a:1,a:1"]).contains("a:1 stands for node 1 and again for node 1"));
+        assert!(complaint(1, &["1=http://a:1,a:2", "2=http://b:1,a:2"]).contains("a:2 is the address of node 1 and of node 2"));
+        assert!(complaint(1, &["1=http://a:1,a:1"]).contains("a:1 is the address of node 1 and of node 1"));
     }
 
     #[test]
@@ -187,17 +187,17 @@ mod tests {
             ("-1=http://a:1,a:2", "begin with a number"),
             ("x=http://a:1,a:2", "begin with a number"),
             ("1=http://a:1", "one address"),
-            ("1=https://a:1,a:2", "no TLS"),
+            ("1=https://a:1,a:2", "not support TLS"),
             ("1=a:1,a:2", "http://"),
             ("1=http://a:1/x,a:2", "more than http://HOST:PORT"),
             ("1=http://u@a:1,a:2", "more than http://HOST:PORT"),
-            ("1=http://a,a:2", "`a` is no HOST:PORT"),
-            ("1=http://a:0,a:2", "`a:0` is no HOST:PORT"),
-            ("1=http://a:1,a:65536", "`a:65536` is no HOST:PORT"),
-            ("1=http://a:1,a:+2", "`a:+2` is no HOST:PORT"),
-            ("1=http://a:1,::1:2", "`::1:2` is no HOST:PORT"),
-            ("1=http://a:1,:2", "`:2` is no HOST:PORT"),
-            ("1=http://a:1,a:2,a:3", "`a:2,a:3` is no HOST:PORT"),
+            ("1=http://a,a:2", "`a` is not a HOST:PORT"),
+            ("1=http://a:0,a:2", "`a:0` is not a HOST:PORT"),
+            ("1=http://a:1,a:65536", "`a:65536` is not a HOST:PORT"),
+            ("1=http://a:1,a:+2", "`a:+2` is not a HOST:PORT"),
+            ("1=http://a:1,::1:2", "`::1:2` is not a HOST:PORT"),
+            ("1=http://a:1,:2", "`:2` is not a HOST:PORT"),
+            ("1=http://a:1,a:2,a:3", "`a:2,a:3` is not a HOST:PORT"),
         ] {
             let text = complaint(1, &[entry]);
             assert!(text.starts_with(&format!("--member {entry}: ")) && text.contains(fault), "{entry}: {text}");

@@ -42,7 +42,7 @@ enum NodeCommand {
         #[command(flatten)]
         news: NewsArgs,
     },
-    /// Set a node's value; it is created where it does not exist
+    /// Set a node's value; creates the node if it does not exist
     #[command(after_help = "Examples:
   fairhold node put /app/config --parents v1
   fairhold node put /app/config --version 3 --fence deploy=42 v2")]
@@ -58,7 +58,7 @@ enum NodeCommand {
         /// Create a child of PATH with a number at the end of its name, and print its path
         #[arg(long)]
         sequential: bool,
-        /// What the name of a sequential node begins with
+        /// The prefix of a sequential node's name
         #[arg(long, requires = "sequential", value_name = "PREFIX")]
         name: Option<String>,
     },
@@ -74,7 +74,7 @@ enum NodeCommand {
         /// Only if it has this version
         #[arg(long)]
         version: Option<i32>,
-        /// Only while this fencing token is that of a holder; with ;grant=ID behind it, exact among readers
+        /// Only while a holder has this fencing token; append ;grant=ID to tell readers apart
         #[arg(long, value_name = "LOCK=TOKEN")]
         fence: Option<String>,
     },
@@ -122,7 +122,7 @@ enum NodeCommand {
     Watch {
         /// Its path
         path: String,
-        /// From this revision on, inclusive
+        /// Start at this revision, inclusive
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
     },
@@ -134,7 +134,7 @@ struct PutArgs {
     path: String,
     /// The value; - or none reads standard input
     value: Option<String>,
-    /// Create what is missing above it
+    /// Create missing parents
     #[arg(long)]
     parents: bool,
     /// Only if it has this version
@@ -143,16 +143,16 @@ struct PutArgs {
     /// Only if it exists
     #[arg(long, conflicts_with = "version")]
     exists: bool,
-    /// Only while this fencing token is that of a holder; with ;grant=ID behind it, exact among readers
+    /// Only while a holder has this fencing token; append ;grant=ID to tell readers apart
     #[arg(long, value_name = "LOCK=TOKEN")]
     fence: Option<String>,
-    /// Let it live and die with this session
+    /// Make it ephemeral: it ends with this session
     #[arg(long, value_name = "ID", conflicts_with_all = ["ttl", "container"])]
     session: Option<String>,
-    /// Let it go when it was not changed for so long
+    /// Remove it after it was unchanged for this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "container")]
     ttl: Option<Duration>,
-    /// Let it go some time after its last child
+    /// Make it a container: the server removes it some time after its last child is gone
     #[arg(long)]
     container: bool,
 }
@@ -172,7 +172,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
         NodeCommand::Put(put) => write(api, put, Request::change(Method::PUT, node_path(&put.path)), asked).await,
         NodeCommand::Create { put, sequential: true, name } => {
             if put.version.is_some() || put.exists || put.container {
-                let why = "a node with a number in its name is always new, and is no container: leave out --version, --exists, \
+                let why = "a sequential node is always new and cannot be a container: leave out --version, --exists and \
                            --container";
                 return Err(Failure::Usage(why.to_owned()));
             }
@@ -181,7 +181,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
         }
         NodeCommand::Create { put, sequential: false, .. } => {
             if put.version.is_some() || put.exists {
-                let why = "what is created must not exist: leave out --version and --exists, or use put";
+                let why = "create needs a path that does not exist: leave out --version and --exists, or use put";
                 return Err(Failure::Usage(why.to_owned()));
             }
             let request = Request::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Writes all of it at once, and at once to whoever reads.
+/// Writes all of it in one call, and flushes it to the reader.
 pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
     write_bytes(text.as_bytes())
 }

@@ -15,7 +15,7 @@ use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "The cluster")]
 pub(crate) struct ConnectArgs {
-    /// A node's URL for clients; several, each after -e or with commas in between, are asked in turn
+    /// A node's URL for clients; repeat -e, or separate several with commas, to try them in turn
     #[arg(
         short,
         long,
@@ -27,7 +27,7 @@ pub(crate) struct ConnectArgs {
     )]
     pub(crate) endpoint: Vec<String>,
 
-    /// Speak to the cluster with this id alone [default: to the first one that answers]
+    /// Accept only the cluster with this id [default: the first cluster that answers]
     #[arg(long, global = true, value_name = "ID", env = "FAIRHOLD_CLUSTER_ID")]
     pub(crate) cluster_id: Option<ClusterId>,
 
@@ -35,15 +35,15 @@ pub(crate) struct ConnectArgs {
     #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: Duration,
 
-    /// Show the token in this file, as administrators do
+    /// The file with the administrators' token
     #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<PathBuf>,
 
-    /// Say nothing on stderr but errors
+    /// Print only errors on stderr
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say more on stderr
+    /// Print more on stderr
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) struct RemoteArgs {
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// How to write the answer [default: table on a terminal, else plain]
+    /// The output format [default: table on a terminal, otherwise plain]
     #[arg(short, long, global = true, value_enum)]
     pub(crate) output: Option<form::Form>,
 }
@@ -77,10 +77,10 @@ pub(crate) struct RemoteArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The answer")]
 pub(crate) struct ReadArgs {
-    /// Take what the node that is asked has, without asking the leader: it may be a little old
+    /// Read the node's own state without asking the leader: it may be slightly out of date
     #[arg(long)]
     pub(crate) local: bool,
-    /// Wait until the node that is asked has this revision, as an earlier answer had it
+    /// Wait until the node has this revision, from an earlier answer
     #[arg(long, value_name = "REVISION")]
     pub(crate) min_revision: Option<u64>,
 }
@@ -100,10 +100,10 @@ impl ReadArgs {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The answer")]
 pub(crate) struct NewsArgs {
-    /// Wait for something newer than there is now, for at most so long; 1 is the exit code where nothing came
+    /// Wait at most this long for a change; exits with 1 if there is none
     #[arg(short, long, value_name = "DURATION", value_parser = fairhold_types::duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Newer than this revision, as an earlier answer had it
+    /// Wait for a change after this revision, from an earlier answer
     #[arg(long, value_name = "REVISION")]
     pub(crate) after: Option<u64>,
     #[command(flatten)]

@@ -58,7 +58,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),
-            "an even number of members survives no more failures than one member less"
+            "an even number of members survives no more failures than one member fewer"
         );
     }
     let admin = admin_token::load(config.admin_token_file.as_deref())?;
@@ -80,7 +80,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         tokio::select! {
             biased;
             reason = asked_to_end(&mut signals, parent_gone.clone()) => {
-                tracing::info!("{reason}: ending in good order; once more ends at once");
+                tracing::info!("{reason}: shutting down cleanly; a second signal ends the process at once");
                 tokio::select! {
                     biased;
                     again = signals.received() => end_at_once(again),
@@ -108,7 +108,7 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
     builder.thread_name(name).thread_keep_alive(IDLE_THREAD_KEPT).enable_all().build()
 }
 
-/// Whoever asks twice does not want to wait. It loses nothing that was acknowledged, as no crash does.
+/// A second signal means that the operator does not want to wait. Like a crash, it loses nothing that was acknowledged.
 fn end_at_once(signal: &str) -> ! {
     tracing::warn!("{signal} again: ending at once");
     std::process::exit(EXIT_AT_ONCE)

@@ -51,8 +51,8 @@ enum SessionsCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Open a session and print its secret id and its number: it owns what is taken in its name, and all of that ends with it
-    #[command(after_help = "Keep it alive well within its ttl: it ends when it was not heard of for so long.
+    /// Open a session and print its secret id and its number: it owns the grants and nodes that name it, and they end with it
+    #[command(after_help = "Keep the session alive well within its ttl: otherwise it expires.
 
 Example:
   fairhold sessions open --ttl 1m --name worker-3 --meta host=n7")]
@@ -63,11 +63,11 @@ Example:
         /// Its name, for people
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// A pair of text, for people; repeatable
+        /// A key and a value, for people; repeatable
         #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
         meta: Vec<(String, String)>,
     },
-    /// Keep sessions alive; 1 is the exit code where one of them has ended
+    /// Keep sessions alive; exits with 1 if one of them has ended
     #[command(after_help = "Example:
   fairhold sessions keepalive 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Keepalive {
@@ -75,14 +75,14 @@ Example:
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
-    /// Close a session of yours: all that it owns is released, in one step
+    /// Close your session: this releases everything that it owns, in one step
     #[command(after_help = "Example:
   fairhold sessions close 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Close {
         /// Its secret id
         id: String,
     },
-    /// End a session, with all that it owns (for administrators)
+    /// End a session and everything that it owns (for administrators)
     #[command(after_help = "Example:
   fairhold sessions end 41 --reason 'its host is gone' --auth-token-file admin")]
     End {
@@ -122,7 +122,9 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
         SessionsCommand::Close { id } => {
             // A number is an administrator's word for it, and another command.
             if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
-                return Err(Failure::Usage(format!("close takes the secret id; by its number it is: sessions end {id}")));
+                return Err(Failure::Usage(format!(
+                    "close takes the secret id; to end a session by its number, use: sessions end {id}"
+                )));
             }
             let request = Request::unkeyed(Method::DELETE, format!("/v1/sessions/{}", encode(id)));
             api.call(&request.done_by(Code::SessionNotFound)).await.map(|_| ())

@@ -26,7 +26,7 @@ const QUEUE_MAX: usize = 100;
 
 /// What `top` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: up and down choose the lock whose queue is shown; q quits.
+#[command(after_help = "Keys: up and down select the lock whose queue is shown; q quits.
 
 Example:
   fairhold top -e http://n2:7171")]
@@ -49,7 +49,7 @@ struct Look {
 /// Shows it until it is stopped.
 pub(crate) fn main(args: &TopArgs) -> ExitCode {
     if !io::stdout().is_terminal() {
-        let why = "top needs a terminal; `fairhold locks ls --sort longest_wait` is for pipes";
+        let why = "top needs a terminal; in a pipe, use `fairhold locks ls --sort longest_wait`";
         return Failure::Usage(why.to_owned()).exit(false);
     }
     match show(args) {

@@ -18,7 +18,7 @@ const EXIT_ELSE: u8 = 1;
 
 /// What `txn` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (what stands in `else` was done) or it was refused.
+#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (`else` was run) or the transaction was refused.
 
 Example:
   fairhold txn -f change.json

@@ -1,4 +1,4 @@
-//! The versions of all that this program writes and says, for whoever upgrades node by node.
+//! The versions of the formats that this program uses on disk and between nodes, for operators who upgrade node by node.
 
 /// As `version` prints it.
 pub(crate) fn text() -> String {

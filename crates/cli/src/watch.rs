@@ -37,7 +37,7 @@ pub(crate) struct WatchArgs {
     /// One lock
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
-    /// All locks below that of --lock too
+    /// Also all locks below that of --lock
     #[arg(long, requires = "lock")]
     below: bool,
     /// One session, by its number, and what becomes of its grants
@@ -46,10 +46,10 @@ pub(crate) struct WatchArgs {
     /// All sessions
     #[arg(long)]
     sessions: bool,
-    /// From this revision on, inclusive
+    /// Start at this revision, inclusive
     #[arg(long, value_name = "REVISION", conflicts_with = "initial")]
     from: Option<u64>,
-    /// Begin with what is there
+    /// Start with the current state
     #[arg(long)]
     initial: bool,
     #[command(flatten)]

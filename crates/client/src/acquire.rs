@@ -159,7 +159,7 @@ impl Acquire {
         Acquire { reentrant: true, ..self }
     }
 
-    /// Before those of lower priority; 0 if not set. Whoever holds is never pushed out.
+    /// Before waiters of lower priority; 0 if not set. A holder never loses the lock to it.
     pub fn priority(self, priority: i32) -> Acquire {
         Acquire { priority, ..self }
     }
@@ -230,19 +230,19 @@ impl Acquire {
             return Err(Error::Invalid(format!("a lock delay is at most {LOCK_DELAY_MAX:?}")));
         }
         if !self.others.is_empty() && (self.limit.is_some() || self.permits != 1) {
-            return Err(Error::Invalid("several locks at once are taken with one permit each, and without a limit".to_owned()));
+            return Err(Error::Invalid("a request for several locks takes one permit of each, and has no limit".to_owned()));
         }
         if !self.others.is_empty() && self.value.is_some() {
-            return Err(Error::Invalid("an election is one name: it is not taken together with others".to_owned()));
+            return Err(Error::Invalid("an election has one name: you cannot combine it with others".to_owned()));
         }
         if self.max_hold.is_some_and(|max_hold| !(MAX_HOLD_MIN..=MAX_HOLD_MAX).contains(&max_hold)) {
             return Err(Error::Invalid(format!("a lock is held for at most {MAX_HOLD_MIN:?} to {MAX_HOLD_MAX:?}")));
         }
         if self.reentrant && (self.session.is_none() || self.owner.is_none()) {
-            return Err(Error::Invalid("a further hold is its owner's in a session: name both, for every hold".to_owned()));
+            return Err(Error::Invalid("a further hold needs the session and the owner: pass both for every hold".to_owned()));
         }
         if self.reentrant && (!self.others.is_empty() || self.value.is_some()) {
-            return Err(Error::Invalid("a further hold is of one lock, and not of an election".to_owned()));
+            return Err(Error::Invalid("a further hold is only for one lock, not for several or for an election".to_owned()));
         }
         let others = self.others.iter().map(|(name, mode)| Ok((LockName::parse(name)?, *mode))).collect::<Result<_, _>>();
         let others = others.map_err(|error: ParsePathError| Error::Invalid(format!("a lock's name: {error}")))?;
@@ -295,7 +295,7 @@ async fn pursue(
                     Until::Held | Until::Now(_) => Error::Unavailable { last: why.to_owned() },
                 });
             }
-            Pursued::Again(why) => tracing::info!(why, "the place in the queue is gone; it is claimed again"),
+            Pursued::Again(why) => tracing::info!(why, "the place in the queue is lost; the client queues again"),
         }
         if let Some(session) = session {
             session.lease().check().map_err(Error::Lost)?;

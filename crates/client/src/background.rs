@@ -89,7 +89,7 @@ impl Background {
             // It is over already: that is what was wanted.
             Ok(()) | Err(Error::Lost(_)) => Ok(()),
             Err(error) => {
-                tracing::warn!(%error, "something could not be given back; its timeout will end it");
+                tracing::warn!(%error, "a grant or session could not be released; it ends with its timeout");
                 Err(error)
             }
         }

@@ -25,7 +25,7 @@ impl Backoff {
         let pause = jitter(self.bound, 0.0);
         self.bound = (self.bound * 2).min(LONGEST);
         match asked {
-            // Those who were turned away together must not come back together.
+            // Clients that were refused together must not come back together.
             Some(asked) => asked.min(ASKED_MAX) + pause,
             None => pause,
         }

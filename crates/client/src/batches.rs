@@ -121,7 +121,7 @@ async fn run(connections: Connections, runtime: Handle, endpoint: Endpoint, mut 
     while queue.recv_many(&mut batch, BATCH_CALLS_MAX).await > 0 {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // Whoever was woken by the same answer as the first one comes too.
+        // Tasks woken by the same answer as the first one join too.
         yield_now().await;
         while batch.len() < BATCH_CALLS_MAX
             && let Ok(waiting) = queue.try_recv()

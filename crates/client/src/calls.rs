@@ -130,7 +130,7 @@ impl Calls {
         let reply = self.send(&call, Patience::within(TRY_MAX)).await;
         match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
             Ok(cluster) => self.endpoints.learned(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
-            Err(error) => tracing::debug!(%error, "the members of the cluster could not be asked for"),
+            Err(error) => tracing::debug!(%error, "the members of the cluster could not be read"),
         }
     }
 }

@@ -153,7 +153,7 @@ impl Observer {
                         return Ok(seen);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "a line of an election is not understood, and passed over"),
+                Err(error) => tracing::warn!(%error, "a line of an election is not valid and is ignored"),
             }
         }
     }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_comes_first_and_who_failed_last() {
+    fn the_leader_comes_first_and_failed_endpoints_last() {
         let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
         let a = Endpoint::parse("http://a:1").unwrap();
         for _ in 0..3 {

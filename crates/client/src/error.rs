@@ -36,7 +36,7 @@ impl From<EndReason> for Lost {
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Lost::Expired => "it has ended: it was not kept alive in time, or was held for as long as it may",
+            Lost::Expired => "it has ended: it was not kept alive in time, or reached its maximum hold time",
             Lost::Broken => "an administrator took it away",
             Lost::CutOff => "no keepalive was acknowledged in time, so it may have ended",
             Lost::Released => "this program gave it back",
@@ -60,8 +60,8 @@ pub enum Error {
         /// Who holds it.
         holder: Option<Box<Contender>>,
     },
-    /// The lock was not free in the time that the caller waited. It stands in no queue any more.
-    #[error("the lock {lock} was not free within {waited:?}{}", by(.holder))]
+    /// The lock did not become free in the time that the caller waited. The caller has left the queue.
+    #[error("the lock {lock} did not become free within {waited:?}{}", by(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
@@ -111,14 +111,14 @@ pub enum Error {
     },
     /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
     /// have been asked for is being taken back. Try again later.
-    #[error("no answer from the cluster in the time given: {}", harmless(.last))]
+    #[error("no answer from the cluster in time: {}", harmless(.last))]
     #[non_exhaustive]
     Unavailable {
         /// What the last try met.
         last: String,
     },
     /// The cluster takes no more of this now, and did nothing. Try again later, or less often.
-    #[error("the cluster takes no more now: {}", harmless(.detail))]
+    #[error("the cluster is at a limit: {}", harmless(.detail))]
     #[non_exhaustive]
     Busy {
         /// What there is too much of.
@@ -136,7 +136,7 @@ pub enum Error {
     },
     /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
     /// the same key. Look at the state before you ask again.
-    #[error("it may have happened: no answer in the time given: {}", harmless(.last))]
+    #[error("it may have happened: no answer in time: {}", harmless(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
         /// The key under which it was asked, where it has one.
@@ -157,7 +157,7 @@ pub enum Error {
     },
     /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. What was asked for
     /// may have been done.
-    #[error("the answer is not understood: {}", harmless(.why))]
+    #[error("the answer is not valid: {}", harmless(.why))]
     #[non_exhaustive]
     NotUnderstood {
         /// What is wrong with it.
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_cannot_move_a_cursor() {
+    fn text_from_others_cannot_move_a_cursor() {
         let bad = "\u{1b}]0;pwned\u{7}\r\nFAKE\u{9b}A".to_owned();
         let holder: Contender = serde_json::from_value(serde_json::json!({ "number": 7, "owner": bad })).unwrap();
         let lock = LockName::parse("a").unwrap();

@@ -177,7 +177,7 @@ impl Lines {
     }
 }
 
-/// Who asks, as every request says it.
+/// How every request identifies this client: its program name, and its token if it has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) program: String,
@@ -213,7 +213,8 @@ impl Connections {
         let mut headers = header::HeaderMap::new();
         if let Some(AuthToken(token)) = &caller.auth_token {
             let bearer = header::HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut bearer = bearer.map_err(|_| Error::Invalid("the token holds what cannot stand in a header".to_owned()))?;
+            let mut bearer =
+                bearer.map_err(|_| Error::Invalid("the token has characters that a header cannot contain".to_owned()))?;
             bearer.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, bearer);
         }
@@ -369,7 +370,7 @@ pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
 /// An error with its causes, and without the URL: it may hold a secret id.
 fn chain(error: &reqwest::Error) -> String {
     let kind = if lacks_descriptors(error) {
-        "this program may open no more files and connections"
+        "this program has reached its limit on open files and connections"
     } else if error.is_timeout() {
         "no answer in time"
     } else if error.is_connect() {

@@ -130,8 +130,8 @@ impl Held {
         self.0.ended.borrow().unwrap_or(lost)
     }
 
-    /// A fence refused that token. Whoever is refused holds no longer, whatever his clock says, unless it was upgraded while the
-    /// write was under way.
+    /// A fence refused that token. A refused holder no longer holds the lock, whatever its clock says, unless it was upgraded
+    /// while the write was under way.
     pub(crate) fn fenced_out(&self, token: FencingToken) {
         if self.0.terms.is_surely(token) {
             self.end(Lost::Fenced);
@@ -235,7 +235,10 @@ impl Guard {
             Ok(Err(_)) => Err(Error::OutcomeUnknown { key: None, last: "this program's runtime ends".to_owned() }),
             Err(_) => Err(Error::OutcomeUnknown {
                 key: None,
-                last: format!("no answer within {timeout:?}; it is tried further, and ends with its ttl in any case"),
+                last: format!(
+                    "no answer within {timeout:?}; the client keeps trying, and the grant ends with its ttl in any \
+                               case"
+                ),
             }),
         }
     }

@@ -117,7 +117,7 @@ impl Identity {
     fn tell_once(&self, endpoint: &Endpoint, why: &str) {
         let mut strangers = self.0.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         if strangers.len() < STRANGERS_MAX && !strangers.contains(endpoint) {
-            tracing::warn!("{why}; its answers are passed over");
+            tracing::warn!("{why}; the client ignores its answers");
             strangers.push(endpoint.clone());
         }
     }

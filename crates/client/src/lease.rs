@@ -1,6 +1,5 @@
 //! What keeps a grant or a session alive, and knows until when it may be believed in.
-//!
-//! Whoever asks, gets the answer from this client's own clock: no network is needed to find that a lease is over, and one that
+//! The answer comes from this client's own clock: no network is needed to find that a lease is over, and one that
 //! was found over never comes back, whatever is acknowledged later.
 //!
 //! A renewal is proved by an answer that names what was renewed and says how long it lives, and by nothing else.
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_are_told_at_once() {
+    fn all_waiters_are_woken_at_once() {
         in_one_thread(async {
             let lease = Lease::new(TTL * 60, Proof { sent: Moment::now(), ttl: TTL * 60 });
             let waiting: Vec<_> = (0..3)

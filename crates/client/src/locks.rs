@@ -224,7 +224,7 @@ impl ListLocks {
         self.query.iter().fold("/v1/locks".to_owned(), |path, pair| with_query(&path, pair))
     }
 
-    /// Only those whose name begins so.
+    /// Only locks whose name has this prefix.
     pub fn prefix(self, prefix: &str) -> ListLocks {
         self.with("prefix", prefix)
     }

@@ -156,7 +156,7 @@ impl Known {
     /// Tells who waits for it, or keeps it for who is about to. That of one that waits is kept too: its guard comes next.
     fn tell(&mut self, number: GrantNumber, news: News) {
         if let Some(waiting) = self.waiting.remove(&number) {
-            // Who waited is gone: then nobody needs it.
+            // The waiting task is gone: then nobody needs it.
             waiting.send(news).ok();
         }
         self.early.push_back((number, news));
@@ -205,7 +205,7 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
             Ok(watching) => break watching,
             Err(error) if error.is_retryable() => sleep(backoff.next(None)).await,
             Err(error) => {
-                tracing::warn!(%error, "broken grants are noticed late: their session cannot be watched");
+                tracing::warn!(%error, "the client will notice broken grants late: it cannot watch their session");
                 return;
             }
         }
@@ -225,7 +225,8 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
             }
             Ok(Tidings::Reset { .. }) => look(&client, session, &lookout, &lease).await,
             Ok(Tidings::Bookmark(_) | Tidings::InitialAgain) => {}
-            Err(error) => tracing::warn!(%error, "broken grants are noticed late: the watch of their session has ended"),
+            Err(error) => tracing::warn!(%error, "the client will notice broken grants late: the watch of their session has \
+                                                  ended"),
         }
     }
 }
@@ -240,7 +241,7 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
         let reply = match inner.renewals.send(&call, Patience::within(inner.timeout)).await {
             Ok(reply) => reply,
             Err(error) => {
-                tracing::debug!(%error, "the grants of a session could not be asked for");
+                tracing::debug!(%error, "the grants of a session could not be read");
                 sleep(backoff.next(None)).await;
                 continue;
             }
@@ -270,7 +271,7 @@ pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lo
             Ok(_) => return,
             Err(Error::Lost(lost)) => return lookout.ended(number, lost),
             Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return lookout.ended(number, Lost::Expired),
-            Err(error) => tracing::debug!(%error, "the state of a grant could not be asked for"),
+            Err(error) => tracing::debug!(%error, "the state of a grant could not be read"),
         }
         sleep(backoff.next(None)).await;
     }
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listed_any_more_has_ended_and_who_came_meanwhile_has_not() {
+    fn a_grant_that_is_no_longer_listed_has_ended_and_a_new_one_has_not() {
         let (lookout, ended, lives, new) = (Lookout::default(), guard(), guard(), guard());
         lookout.add(GrantNumber(1), &ended, terms(1));
         lookout.add(GrantNumber(2), &lives, terms(2));

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuePlace {
-    /// Those ahead, holders counted, and 1.
+    /// Its position: the number of grants ahead, including holders, plus 1.
     pub position: u64,
     /// The one that it waits for: whose leaving makes it the holder.
     pub waits_for: Option<Contender>,

@@ -21,7 +21,7 @@ pub use once::{Claimed, Once};
 use crate::client::Client;
 
 impl Client {
-    /// A barrier: whoever comes waits while it is up.
+    /// A barrier: tasks that arrive wait while it is up.
     #[must_use]
     pub fn barrier(&self, name: &str) -> Barrier {
         Barrier::new(self.clone(), name)
@@ -33,13 +33,13 @@ impl Client {
         DoubleBarrier::new(self.clone(), name, size)
     }
 
-    /// A count-down latch: whoever comes waits until it was counted down to 0.
+    /// A count-down latch: tasks wait until it is counted down to 0.
     #[must_use]
     pub fn latch(&self, name: &str) -> Latch {
         Latch::new(self.clone(), name)
     }
 
-    /// A queue of values: what came first is taken first, by whoever waits longest.
+    /// A queue of values: first in, first out, and the consumer that waits longest takes the next value.
     #[must_use]
     pub fn fair_queue(&self, name: &str) -> FairQueue {
         FairQueue::new(self.clone(), name)

@@ -176,9 +176,12 @@ impl Session {
         let timeout = self.0.client.inner().timeout;
         match tokio::time::timeout(timeout, self.0.close()).await {
             Ok(Ok(closed)) => closed,
-            Ok(Err(_)) | Err(_) => {
-                Err(Error::OutcomeUnknown { key: None, last: "the session was not seen closed; it ends with its ttl".to_owned() })
-            }
+            Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown {
+                key: None,
+                last: "the close of the session was not confirmed; it ends with its \
+                                                              ttl"
+                .to_owned(),
+            }),
         }
     }
 

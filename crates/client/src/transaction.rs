@@ -136,7 +136,7 @@ impl Transaction {
         self.at(path, |path| Operation::Create(txn::Create { path, value, value_base64, session, ..create() }))
     }
 
-    /// Writes the value of a node that exists.
+    /// Writes the value of an existing node.
     pub fn set(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
         let (value, value_base64) = text_or_base64(value.into());
         self.at(path, |path| Operation::Set(txn::Set { path, value, value_base64, version: None }))

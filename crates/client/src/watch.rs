@@ -134,7 +134,7 @@ impl Watch {
             return Err(Error::Invalid(why));
         }
         if self.below && self.without_below {
-            let why = "a node without what is below it, beside locks with all below them, is for two watches";
+            let why = "use two watches for a node without its descendants and locks with theirs";
             return Err(Error::Invalid(why.to_owned()));
         }
         if self.below {

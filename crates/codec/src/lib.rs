@@ -37,7 +37,7 @@ pub enum EncodeError {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Fewer bytes than the envelope alone needs.
-    #[error("only {length} bytes: cut off")]
+    #[error("truncated: only {length} bytes")]
     Truncated {
         /// How many there are.
         length: usize,
@@ -57,7 +57,7 @@ pub enum DecodeError {
         found: u32,
     },
     /// Written by another version of Fairhold.
-    #[error("format version {found}, this program knows {expected}")]
+    #[error("the format version is {found}, but this program supports {expected}")]
     Version {
         /// What this program knows.
         expected: u8,
@@ -65,7 +65,7 @@ pub enum DecodeError {
         found: u8,
     },
     /// Intact bytes that are no such value.
-    #[error("the bytes are no such value")]
+    #[error("the bytes cannot be decoded")]
     Format(#[source] bincode::error::DecodeError),
     /// A value, and then more.
     #[error("{count} bytes too many after the value")]

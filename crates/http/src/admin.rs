@@ -1,4 +1,4 @@
-//! Who may do what is for administrators: whoever shows the token; everybody, where none is set.
+//! Authorization of calls for administrators: they require the token, if one is set.
 
 use crate::{error::Problem, headers};
 use fairhold_types::Code;
@@ -58,7 +58,7 @@ impl Admin {
         if shown.trim().as_bytes().ct_eq(token.as_bytes()).into() {
             Ok(())
         } else {
-            Err(Problem::new(Code::Denied, "the token is not that of this server's administrators"))
+            Err(Problem::new(Code::Denied, "the token is not this server's administrator token"))
         }
     }
 }

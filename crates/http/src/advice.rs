@@ -1,9 +1,9 @@
-//! What a refused caller can do, in words that fit a request, a command and a program alike.
+//! Advice for refused callers, in words that fit a request, a command and a program alike.
 
 use crate::error::Asked;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
-/// A text that names what others chose, cut where it is too long.
+/// A text with names from others, truncated if it is too long.
 pub(crate) fn bounded(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES_MAX {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
@@ -12,28 +12,30 @@ pub(crate) fn bounded(mut detail: String) -> String {
     detail
 }
 
-/// What to do about a refusal, where what happened does not say it.
+/// The advice for a refusal, if the message itself does not already have it.
 pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
     match code {
-        Code::LockHeld => Some("to stand in line for it, say how long with wait, like 30s"),
-        Code::SessionOwned => Some("keep that session alive, and the grant lives on"),
-        Code::LimitMismatch => Some("name that limit or none; an administrator may set another"),
-        Code::NotHeld => Some("wait until it is held, by a look at the grant with wait"),
-        Code::NotEmpty => Some("remove them first, or all in one step with recursive"),
-        Code::VersionMismatch => Some("read it, decide anew, and write with the version that it has"),
-        Code::IdempotencyMismatch => Some("a key is for one request; take a new one"),
-        Code::Forgotten => Some("take a new key"),
-        Code::QueueFull => Some("ask again later"),
+        Code::LockHeld => Some("to queue for it, pass wait=30s"),
+        Code::SessionOwned => Some("keep the session alive: that keeps the grant alive too"),
+        Code::LimitMismatch => Some("pass that limit or leave it out; an administrator can change it"),
+        Code::NotHeld => Some("wait until it is held: get the grant with wait=30s"),
+        Code::NotEmpty => Some("remove them first, or remove everything in one step with recursive"),
+        Code::VersionMismatch => Some("read it again, and write with its current version"),
+        Code::IdempotencyMismatch => Some("use a new key for each request"),
+        Code::Forgotten => Some("use a new key"),
+        Code::QueueFull => Some("try again later"),
         Code::StateFull => Some(
-            "remove nodes, release grants or end sessions, all of which still works; /v1/cluster shows state_bytes, and \
-             serve --state-bytes-max on every node sets the most",
+            "remove nodes, release grants or end sessions, which all still work; /v1/cluster shows state_bytes, and serve \
+             --state-bytes-max on every node sets the limit",
         ),
-        Code::DiskLow => Some("make room on the servers' disks, or delete what is not needed; releases and deletes go on"),
-        Code::SessionNotFound | Code::SessionExpired => Some("open a new one; what it owned ended with it"),
-        Code::GrantNotFound => Some("it was never taken, or is forgotten; take a new one"),
-        Code::NotLeader => Some("another one may lead by now; stand again"),
-        Code::StaleToken => Some("the lock was lost, given back or taken away; stop what is done under it"),
-        Code::WrongCluster => Some("look at the addresses that you ask"),
+        Code::DiskLow => {
+            Some("free space on the servers' disks, or delete what you do not need; releases and deletes still work")
+        }
+        Code::SessionNotFound | Code::SessionExpired => Some("open a new one; everything that it owned ended with it"),
+        Code::GrantNotFound => Some("it never existed, or was forgotten; acquire a new one"),
+        Code::NotLeader => Some("another candidate may lead by now; stand for election again"),
+        Code::StaleToken => Some("the lock was lost, released or broken; stop all work under it"),
+        Code::WrongCluster => Some("check the addresses of your servers"),
         Code::BadRequest
         | Code::Unauthenticated
         | Code::Denied
@@ -60,13 +62,13 @@ pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
     }
 }
 
-/// What happened, where it may have happened, with how to ask again.
+/// The message for an unknown outcome, with the way to retry.
 pub(crate) fn ask_again(detail: String, asked: Asked) -> String {
     match asked {
         Asked::Acquire { id, .. } | Asked::Write { key: id } => {
-            format!("{detail}; it may have happened: ask again with Idempotency-Key: {id}")
+            format!("{detail}; it may have happened: retry with Idempotency-Key: {id}")
         }
-        Asked::Change => format!("{detail}; it may have happened, and it is safe to ask again"),
+        Asked::Change => format!("{detail}; it may have happened, and it is safe to retry"),
         Asked::Read => detail,
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
     // Most answers fit, so that it does not grow step by step.
     let mut bytes = Vec::with_capacity(512);
     serde_json::to_writer(&mut bytes, body)
-        .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be written as JSON: {error}")))?;
+        .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cools_neither_holds_nor_waits() {
+    fn a_cooling_grant_neither_holds_nor_waits() {
         let item = |token: Option<u64>, cooling| QueueItem {
             number: GrantNumber(41),
             session: SessionNumber(40),

@@ -123,7 +123,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         .collect::<Result<_, _>>()?;
     let room = received.room().map(|room| room.answer(calls.iter().map(Understood::answer_bytes_max).sum()));
     let room = room.transpose().map_err(|NoRoom| {
-        Problem::new(Code::Overloaded, "too many large answers wait for their readers: send it again after a pause")
+        Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: try again after a pause")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })
     })?;
     let deadline = RT::Instant::now() + received.timeout;
@@ -160,11 +160,11 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     body
 }
 
-/// Writes an answer in so many bytes. One that is longer goes without what is for people alone.
+/// Writes an answer within this many bytes. A longer answer leaves out the texts that are only for people.
 fn write(mut answer: Answer, bytes_max: usize) -> Vec<u8> {
     let json = |answer: &Answer| {
         serde_json::to_vec(answer).unwrap_or_else(|error| {
-            tracing::error!(%error, "an answer of a batch could not be written as JSON");
+            tracing::error!(%error, "an answer of a batch could not be encoded as JSON");
             b"null".to_vec()
         })
     };
@@ -176,7 +176,7 @@ fn write(mut answer: Answer, bytes_max: usize) -> Vec<u8> {
     json(&answer)
 }
 
-/// Leaves out of an answer what is for people alone, and may be long.
+/// Removes from an answer the texts that are only for people and may be long.
 fn shorten(answer: &mut Answer) {
     let bare = |contender: &mut Contender| contender.meta = Meta::new();
     match &mut answer.body {
@@ -229,7 +229,7 @@ fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
         return Ok(calls);
     }
     let length = calls.len();
-    Err(Problem::bad_request(format!("\"calls\" has {length} entries: 1 to {BATCH_CALLS_MAX} fit into a batch")))
+    Err(Problem::bad_request(format!("\"calls\" has {length} entries: a batch has 1 to {BATCH_CALLS_MAX}")))
 }
 
 fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
@@ -251,7 +251,7 @@ fn misunderstood(index: usize, problem: Problem) -> Problem {
 
 async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: Understood) -> Done {
     let done = match call {
-        _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the calls before it with this id took all the time")
+        _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the earlier calls with this id took all the time")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })),
         Understood::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
         Understood::Release(id, session) => release(node, timeout, id, session).await,
@@ -293,7 +293,7 @@ fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Prob
             let acquire = Acquire { id_given: true, ..call.acquire };
             Ok(AcquireCall { acquire, respond_async: queue, ..call })
         }
-        Claimant::Anonymous { .. } => Err(expected("session", "the id of the session that is to own it")),
+        Claimant::Anonymous { .. } => Err(expected("session", "the id of the session to own it")),
     }
 }
 

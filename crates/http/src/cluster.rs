@@ -114,8 +114,9 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
     let to = received.params(body, &LEADER)?.integer("to", 1..=NodeId::MAX)?;
-    let to =
-        to.ok_or_else(|| Problem::bad_request("the parameter \"to\" is missing: say which node is to lead, as in {\"to\":2}"))?;
+    let to = to.ok_or_else(|| {
+        Problem::bad_request("the parameter \"to\" is missing: name the node that is to lead, as in {\"to\":2}")
+    })?;
     let key = received.key()?;
     node.hand_over(to, key, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     let view = node.cluster();

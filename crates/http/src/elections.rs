@@ -59,7 +59,7 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let (key, _) = received.key_or_new(&node)?;
     let mut params = received.params(body, &PROCLAIM)?;
     let grant = params.parsed::<GrantId>("grant")?.ok_or_else(|| expected("grant", "the id of the leader's grant"))?;
-    let value = value(&mut params)?.ok_or_else(|| expected("value", "what to proclaim, a text"))?;
+    let value = value(&mut params)?.ok_or_else(|| expected("value", "the text to proclaim"))?;
     let call = ProclaimCall {
         key,
         election: election.clone(),
@@ -81,14 +81,14 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
     if let Some(form) = Form::asked_for(received.headers())? {
         if poll.is_some() {
-            return Err(Problem::bad_request("wait and after are for one answer; a stream goes on from a revision by from"));
+            return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
         }
         let from = headers::last_event_id(received.headers())?.map(Revision::next).or(from);
         let observation = node.observe(&election, from, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
         return Ok(stream(observation, form));
     }
     if from.is_some() {
-        return Err(Problem::bad_request("from is for streams: ask with Accept: application/x-ndjson or text/event-stream"));
+        return Err(Problem::bad_request("from is only for streams: send Accept: application/x-ndjson or text/event-stream"));
     }
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Leader(election.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
@@ -96,8 +96,8 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let found = node.leader(&election, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
     let Some(leader) = found.value else {
         let mut response =
-            axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "nobody leads this election"));
-        // Whoever waits for a leader goes on from here.
+            axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "this election has no leader"));
+        // A client that waits for a leader continues from here.
         answer::stamp(&mut response, found.revision);
         return Ok(response);
     };
@@ -142,7 +142,7 @@ fn render(form: Form, seen: At<Sight>) -> Bytes {
     out.into()
 }
 
-/// The door takes texts alone, so a value is one.
+/// The API accepts only texts, so a value is one.
 fn text(value: &Value) -> String {
     String::from_utf8_lossy(value).into_owned()
 }

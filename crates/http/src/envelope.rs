@@ -1,4 +1,4 @@
-//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect, where asked for.
+//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect, if requested.
 
 use crate::{
     answer,
@@ -105,7 +105,7 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         Err(problem) => problem.into_response(),
     };
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
-        tracing::error!(request = ?id, "a request failed for a defect of the server");
+        tracing::error!(request = ?id, "a request failed because of a defect in the server");
     }
     let headers = response.headers_mut();
     headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
@@ -124,7 +124,7 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
 fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
     match (request.headers().get(headers::CLUSTER), cluster) {
         (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
-            let detail = "the request is for another cluster than that of this node, which Fairhold-Cluster names";
+            let detail = "the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node";
             Err(Problem::new(Code::WrongCluster, detail))
         }
         (Some(_) | None, _) => Ok(()),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_asks_for_it_is_sent_to_the_leader() {
+    fn only_a_request_for_a_redirect_is_sent_to_the_leader() {
         for (route, uri, wants) in [
             (None, "/v1/locks/a", false),
             (Some("redirect"), "/v1/locks/a", true),

@@ -66,29 +66,29 @@ pub(crate) enum Asked {
 /// Status, title, and whether the same request may succeed if it is simply repeated, for each code.
 fn standing(code: Code) -> (StatusCode, &'static str, bool) {
     match code {
-        Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is wrong", false),
-        Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Who asks is not known", false),
+        Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is not valid", false),
+        Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Authentication required", false),
         Code::Denied => (StatusCode::FORBIDDEN, "Not allowed", false),
         Code::WrongCluster => (StatusCode::MISDIRECTED_REQUEST, "This is another cluster", false),
         Code::NotFound => (StatusCode::NOT_FOUND, "No such resource", false),
-        Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "No such method here", false),
+        Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", false),
         Code::NoNode => (StatusCode::NOT_FOUND, "No such node", false),
         Code::GrantNotFound => (StatusCode::NOT_FOUND, "No such grant", false),
         Code::SessionNotFound => (StatusCode::NOT_FOUND, "No such session", false),
         Code::LockHeld => (StatusCode::CONFLICT, "The lock is held", true),
-        Code::WaitTimeout => (StatusCode::CONFLICT, "The lock was not free in the time waited", true),
+        Code::WaitTimeout => (StatusCode::CONFLICT, "The lock did not become free in time", true),
         Code::SessionOwned => (StatusCode::CONFLICT, "The grant belongs to a session", false),
-        Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would close a circle of waiters", true),
+        Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would cause a deadlock", true),
         Code::LimitMismatch => (StatusCode::CONFLICT, "The lock has another limit", false),
-        Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead", false),
+        Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead the election", false),
         Code::NotHeld => (StatusCode::CONFLICT, "The grant is not held yet", true),
-        Code::NotCaughtUp => (StatusCode::CONFLICT, "The node is not up to it yet", true),
-        Code::AlreadyLeader => (StatusCode::CONFLICT, "The node leads already", false),
-        Code::NoLeader => (StatusCode::NOT_FOUND, "Nobody leads the election", true),
-        Code::KindMismatch => (StatusCode::CONFLICT, "The name is used for something else", false),
+        Code::NotCaughtUp => (StatusCode::CONFLICT, "The node has not caught up", true),
+        Code::AlreadyLeader => (StatusCode::CONFLICT, "The node is already the leader", false),
+        Code::NoLeader => (StatusCode::NOT_FOUND, "The election has no leader", true),
+        Code::KindMismatch => (StatusCode::CONFLICT, "The name is in use for something else", false),
         Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
-        Code::NodeExists => (StatusCode::CONFLICT, "The node exists", false),
-        Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node has no children", false),
+        Code::NodeExists => (StatusCode::CONFLICT, "The node already exists", false),
+        Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node cannot have children", false),
         Code::StaleToken => (StatusCode::CONFLICT, "The fencing token is stale", false),
         Code::GrantGone => (StatusCode::GONE, "The grant has ended", false),
         Code::SessionExpired => (StatusCode::GONE, "The session has ended", false),
@@ -96,16 +96,16 @@ fn standing(code: Code) -> (StatusCode, &'static str, bool) {
         Code::Compacted => (StatusCode::GONE, "The events are no longer kept", false),
         Code::VersionMismatch => (StatusCode::PRECONDITION_FAILED, "The node has another version", false),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Too large", false),
-        Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key belongs to another request", false),
+        Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key was used with another request", false),
         Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
         Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
-        Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "Too much at once", true),
-        Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server has too much to do", true),
+        Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "The cluster is at a limit", true),
+        Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server is overloaded", true),
         Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
-        Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority could be asked", true),
+        Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority can be reached", true),
         Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
-        Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in the time given", true),
-        Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "A defect of the server", false),
+        Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in time", true),
+        Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", false),
     }
 }
 
@@ -197,9 +197,9 @@ impl Problem {
             CallError::FutureRevision { .. } => Problem::bad_request(detail),
             CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
             CallError::Detached => {
-                // The one 503 that is not "surely nothing": the place in the queue is kept, for whoever has the key.
+                // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
                 let detail = match asked {
-                    Asked::Acquire { id, .. } => format!("{detail}: ask again at another node with Idempotency-Key: {id}"),
+                    Asked::Acquire { id, .. } => format!("{detail}: retry at another node with Idempotency-Key: {id}"),
                     Asked::Change | Asked::Write { .. } | Asked::Read => detail,
                 };
                 Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()))
@@ -301,7 +301,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         Rejection::NotLeader => (Code::NotLeader, Facts::default()),
         Rejection::OtherUse { election } => {
             let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
-            let detail = format!("{detail}: ask at /v1/{collection}/…, or take another name for the {other}");
+            let detail = format!("{detail}: use /v1/{collection}/…, or choose another name for the {other}");
             return Problem::new(Code::KindMismatch, detail);
         }
         Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
@@ -380,7 +380,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status;
         let bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
-            tracing::error!(%error, "a problem could not be written as JSON");
+            tracing::error!(%error, "a problem could not be encoded as JSON");
             Vec::new()
         });
         let mut response = Response::new(Bytes::from(bytes).into());
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_in_vain_is_told_who_holds() {
+    fn a_wait_timeout_names_the_holder() {
         use serde_json::json;
         let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
         // With a key of the caller's own the same request would name the ended grant.

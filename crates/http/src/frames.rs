@@ -1,4 +1,4 @@
-//! What a watch tells, as frames of a bounded length: however much one revision changed, a reader that takes nothing pins little.
+//! A watch as frames of bounded length: however much one revision changed, a reader that takes nothing pins little memory.
 
 use crate::{
     error::Problem,
@@ -69,7 +69,8 @@ impl Frames {
     }
 
     fn cut_off(&mut self) -> Bytes {
-        let detail = "this watch leaves too much unread while others do too: go on from its last line, perhaps at another node";
+        let detail = "this watch has too much unread data, and so have others: continue from its last line, or watch at another \
+                      node";
         let problem: fairhold_types::problem::Problem = Problem::new(Code::Overloaded, detail).into();
         let (mut out, what) = (Vec::new(), What::Error(Box::new(problem.into())));
         self.form.write(&Line { revision: self.last, what }, None, &mut out);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_frames_are_short_and_who_takes_none_of_them_is_cut_off_at_its_last_line() {
+    fn without_room_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
         let (room, others) = room(FRAME_BYTES_MAX);
         let mut frames = Frames::new(Form::Lines, Some(Arc::clone(&room)), Revision(6));
         frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_cut_off_before_a_revision_is_told_the_one_before() {
+    fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
         let (room, _others) = room(FRAME_BYTES_MAX);
         room.took(ANSWER_BYTES_FREE);
         let mut frames = Frames::new(Form::Lines, Some(room), Revision(6));

@@ -159,10 +159,10 @@ pub(crate) fn call_of(
     let limit = params.count("limit", 1..=PERMITS_MAX)?;
     let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
     if limit.is_some_and(|limit| permits > limit) {
-        return Err(Problem::bad_request("the parameter \"permits\" is over the parameter \"limit\""));
+        return Err(Problem::bad_request("the parameter \"permits\" must not exceed the parameter \"limit\""));
     }
     if mode == Mode::Shared && limit.is_some_and(|limit| limit > 1) {
-        return Err(Problem::bad_request("the parameter \"mode\": shared needs a lock with a limit of 1"));
+        return Err(Problem::bad_request("the parameter \"mode\": shared is only for locks with a limit of 1"));
     }
     let reentrant = params.flag("reentrant")?;
     let (mut call, manner) = common_call(received, &mut params, vec![Want { lock, mode }], grant)?;
@@ -241,7 +241,7 @@ fn manner(params: &mut Params<'_>, claimant: &Claimant) -> Result<Manner, Proble
         (None, _) => Ok(Manner::Answer),
         (Some("stream"), Claimant::Anonymous { .. }) => Ok(Manner::Stream),
         (Some("stream"), Claimant::Session(_)) => Err(Problem::bad_request(
-            "the parameter \"hold\" cannot stand beside \"session\": with hold=stream the connection is the session",
+            "pass either \"hold\" or \"session\", not both: with hold=stream the connection is the session",
         )),
         (Some(_), _) => Err(expected("hold", "stream")),
     }
@@ -251,7 +251,7 @@ fn claimant(params: &mut Params<'_>) -> Result<Claimant, Problem> {
     let ttl = params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
     match (params.parsed::<SessionId>("session")?, ttl) {
         (Some(_), Some(_)) => {
-            Err(Problem::bad_request("the parameter \"ttl\" cannot stand beside \"session\": the session has its own"))
+            Err(Problem::bad_request("pass either \"ttl\" or \"session\", not both: the session has its own ttl"))
         }
         (Some(session), None) => Ok(Claimant::Session(session)),
         (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: millis(ttl.unwrap_or(SESSION_TIMEOUT_DEFAULT)) }),

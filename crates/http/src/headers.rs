@@ -113,7 +113,7 @@ pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Pr
         }
         (None, Some("*")) => Ok(Some(Precondition::Absent(path.clone()))),
         (None, Some(_)) => Err(Problem::bad_request("the header If-None-Match: * is expected for a write")),
-        (Some(_), Some(_)) => Err(Problem::bad_request("If-Match and If-None-Match exclude each other")),
+        (Some(_), Some(_)) => Err(Problem::bad_request("pass either If-Match or If-None-Match, not both")),
     }
 }
 

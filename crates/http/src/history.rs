@@ -73,14 +73,14 @@ fn cursor(params: &mut Params<'_>) -> Result<Option<HistoryKey>, Problem> {
     let key = text
         .split_once('-')
         .and_then(|(ended, grant)| Some(HistoryKey { ended: Revision(number(ended)?), number: GrantNumber(number(grant)?) }));
-    key.map(Some).ok_or_else(|| expected("cursor", "the next_cursor of a page of the same history"))
+    key.map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same history"))
 }
 
 fn as_lines(revision: Revision, items: &[dto::Holding]) -> Result<Response, Problem> {
     let mut lines = Vec::new();
     for item in items {
         serde_json::to_writer(&mut lines, item)
-            .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be written as JSON: {error}")))?;
+            .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
         lines.push(b'\n');
     }
     let mut response = Response::new(Bytes::from(lines).into());

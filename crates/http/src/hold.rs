@@ -126,7 +126,7 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
         HoldEvent::GoAway => Line::Goaway { id },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
-        tracing::error!(%error, "a line could not be written as JSON");
+        tracing::error!(%error, "a line could not be encoded as JSON");
         Vec::new()
     });
     bytes.resize(bytes.len().max(shortest), b'\t');

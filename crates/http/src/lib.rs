@@ -1,4 +1,4 @@
-//! The HTTP/JSON door: routes, parameters, and the one mapping from error to status.
+//! The HTTP/JSON API: routes, parameters, and the one mapping from error to status.
 //!
 //! - `router`: which path is which call; `envelope`: what every answer has; `admin`: who may do what is for administrators.
 //! - `params`, `headers`, `request`: from text to the node's own types, once; `paging`: where the next page is.
@@ -7,9 +7,9 @@
 //! - `cluster_header`: how clients tell a node of their cluster from anything else that answers.
 //! - `origin`: what a web page may call.
 //! - `delivery`: what is done where an answer was lost. `hold`: the answer that lasts as long as its grant.
-//! - `watch`, `frames`, `stream`: what is told for as long as its caller listens.
+//! - `watch`, `frames`, `stream`: streams, which last as long as the client reads them.
 //! - `waiting`: what is answered in the place of a node that cannot start yet.
-//! - `metrics`: what the door measures, and `/metrics`, which shows what the whole node does.
+//! - `metrics`: the metrics of the API, and `/metrics`, which shows those of the whole node.
 //! - `workbench`: what benchmarks measure of the hot routes.
 //! - `listener`: sockets; `shares`: what all of them share, and none may take alone; `room`: the memory that one may pin;
 //!   `places`: whose turn it is to connect. The rest runs under a simulator too.

@@ -44,8 +44,8 @@ fn of(session: Option<SessionId>, ttl: Option<Duration>, container: bool) -> Res
         (None, Some(ttl), false) => Ok(Lifetime::Ttl { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) }),
         (None, None, true) => Ok(Lifetime::Container),
         (_, _, _) => Err(Problem::bad_request(
-            "of session, ttl and container at most one is expected: a node lives as long as a session, or until it has been \
-             idle for a while, or until its last child went",
+            "pass at most one of session, ttl and container: a node lives as long as a session, until it has been idle for its \
+             ttl, or until its last child is gone",
         )),
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Valu
             Problem::bad_request(format!("the field \"value_base64\": base64 with padding is expected ({error})"))
         })?,
         (Some(_), Some(_)) => {
-            return Err(Problem::bad_request("the fields \"value\" and \"value_base64\" exclude each other"));
+            return Err(Problem::bad_request("pass either \"value\" or \"value_base64\", not both"));
         }
     };
     if bytes.len() > VALUE_BYTES_MAX {

@@ -206,7 +206,7 @@ impl Listener {
         }
         drop(socket);
         if tokio::time::timeout(patience.drain, graceful.shutdown()).await.is_err() {
-            tracing::warn!(connections = connections.len(), "requests still ran at the end, and were cut off");
+            tracing::warn!(connections = connections.len(), "requests were still running at the end and were aborted");
         }
         connections.shutdown().await;
     }
@@ -223,7 +223,7 @@ async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, 
     tracing::debug!(%peer, "too many connections");
     match stream.try_write(&refusal::too_many_connections(&cluster)) {
         Ok(_) => paced::part(&stream).await,
-        Err(error) => tracing::debug!(%peer, %error, "a connection could not be told that there are too many"),
+        Err(error) => tracing::debug!(%peer, %error, "the answer to a connection over the limit could not be sent"),
     }
 }
 
@@ -424,14 +424,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_says_nothing_after_connecting_is_hung_up_on() {
+    async fn a_connection_that_sends_nothing_is_closed() {
         let patience = Patience { first: Duration::from_millis(10), ..PATIENCE };
         let server = serve(patience, Router::new().route("/", get(|| async { "ok" })));
         assert_eq!(read_all(&mut send(&server, "").await).await, "");
     }
 
     #[tokio::test]
-    async fn who_does_not_read_its_answer_is_hung_up_on() {
+    async fn a_client_that_does_not_read_its_answer_is_disconnected() {
         struct Endless(mpsc::UnboundedSender<&'static str>);
         impl Drop for Endless {
             fn drop(&mut self) {
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_read_in_two_ways_is_refused_and_its_connection_closed() {
+    async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
         let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
         for (head, status) in [
             ("GET / HTTP/1.1\r\nHost: x", 200),
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_a_socket_has_a_bound_whatever_was_called() {
+    async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
         let (news, mut heard) = mpsc::unbounded_channel();
         let handler = move |method: http::Method| async move {
             let lost = Undelivered::then(move || news.send("lost").unwrap());

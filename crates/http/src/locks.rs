@@ -103,10 +103,10 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
         timeout: received.timeout,
     };
     if call.limit.is_none() && call.max_waiters.is_none() && call.max_hold.is_none() {
-        return Err(Problem::bad_request("nothing is set: name limit, max_waiters or max_hold"));
+        return Err(Problem::bad_request("pass at least one of limit, max_waiters and max_hold"));
     }
     if call.max_hold.is_some_and(|most| most > Duration::ZERO && most < MAX_HOLD_MIN) {
-        return Err(expected("max_hold", "0, for as long as one likes, or 1s at least"));
+        return Err(expected("max_hold", "0 for no limit, or at least 1s"));
     }
     let set = node.set_lock(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
     answer::json(StatusCode::OK, set.revision, &lock_dto(lock, set.value, node.wall_now()))

@@ -1,4 +1,4 @@
-//! What the door measures: requests by route, connections, bytes; and the page on which a node shows all that it measures.
+//! The metrics of the API: requests by route, connections, bytes; and `/metrics`, which shows all metrics of a node.
 
 use crate::{
     Listener,
@@ -28,7 +28,7 @@ const OTHER_ROUTES: &str = "other";
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What the door of one node counts. Clones are handles of the same.
+/// The metrics of one node's API. Clones are handles of the same.
 #[derive(Debug, Clone, Default)]
 pub struct HttpMetrics(Arc<Inner>);
 
@@ -168,13 +168,13 @@ impl HttpMetrics {
 
     fn register(&self, registry: &mut Registry) {
         let inner = &self.0;
-        registry.register("http_requests_in_flight", "Requests that are being worked on", inner.in_flight.clone());
-        let help = "Requests whose callers had gone before they were answered";
+        registry.register("http_requests_in_flight", "Requests in progress", inner.in_flight.clone());
+        let help = "Requests whose clients disconnected before the answer";
         registry.register("http_requests_dropped", help, inner.dropped.clone());
-        registry.register("http_connections_open", "Open connections of clients", inner.connections.clone());
-        registry.register("http_connections_accepted", "Connections of clients that were accepted", inner.accepted.clone());
+        registry.register("http_connections_open", "Open client connections", inner.connections.clone());
+        registry.register("http_connections_accepted", "Client connections accepted", inner.accepted.clone());
         let reasons = [("all", inner.turned_away_all.clone()), ("address", inner.turned_away_address.clone())];
-        let help = "Connections of clients that were one too many: in all, or from one address";
+        let help = "Client connections refused because of a limit: in total, or for one address";
         registry.register("http_connections_turned_away", help, ByLabel::new("limit", reasons));
         registry.register("http_received_bytes", "Bytes from clients", inner.received.clone());
         registry.register("http_sent_bytes", "Bytes to clients", inner.sent.clone());
@@ -193,12 +193,12 @@ impl Routes {
                 })
             })
         });
-        scrape.family("http_requests", "Requests that were answered, by route, method and class of status", requests)?;
+        scrape.family("http_requests", "Requests answered, by route, method and status class", requests)?;
         let answered = self.used().map(|route| ([("route", &*route.template)], &route.answered));
-        let help = "Time to the answer of requests that neither wait (wait=) nor stream, by route";
+        let help = "Time to answer of requests that neither wait (wait=) nor stream, by route";
         scrape.family("http_request_seconds", help, answered)?;
         let waited = self.used().map(|route| ([("route", &*route.template)], &route.waited));
-        let help = "Time to the answer of requests that wait (wait=), and to the first line of streams, by route";
+        let help = "Time to answer of requests that wait (wait=), and to the first line of streams, by route";
         scrape.family("http_waiting_request_seconds", help, waited)
     }
 }
@@ -210,7 +210,7 @@ pub struct Exposition {
     pub(crate) http: HttpMetrics,
 }
 
-/// Of the door alone.
+/// Of the API alone.
 impl Default for Exposition {
     fn default() -> Self {
         Exposition::new(fairhold_metrics::registry())
@@ -218,7 +218,7 @@ impl Default for Exposition {
 }
 
 impl Exposition {
-    /// Takes what the other parts of the node have registered, and adds the door's own.
+    /// Takes the metrics that the other parts of the node have registered, and adds the API's own.
     #[must_use]
     pub fn new(mut registry: Registry) -> Exposition {
         let http = HttpMetrics::default();
@@ -226,7 +226,7 @@ impl Exposition {
         Exposition { registry: Arc::new(registry), http }
     }
 
-    /// What the door counts.
+    /// The metrics of the API.
     #[must_use]
     pub fn http(&self) -> HttpMetrics {
         self.http.clone()

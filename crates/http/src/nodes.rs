@@ -125,12 +125,12 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let mut params = received.query(&POST)?;
     if !params.flag("sequential")? {
         return Err(Problem::bad_request(
-            "POST makes a node with a number in its name: add ?sequential; one with a name of your own is made by PUT, with \
-             If-None-Match: * where it must be new",
+            "POST creates a node with a number in its name: add ?sequential. To create a node with your own name, use PUT, with \
+             If-None-Match: * if it must be new",
         ));
     }
     if headers::precondition(received.headers(), &parent)?.is_some() {
-        return Err(Problem::bad_request("If-Match and If-None-Match have no meaning here: the node is always new"));
+        return Err(Problem::bad_request("leave out If-Match and If-None-Match: the node is always new"));
     }
     let prefix = lifetime::sequential_prefix(&parent, params.text("name", PATH_BYTES_MAX)?)?;
     let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
@@ -151,7 +151,7 @@ pub(crate) async fn delete<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let recursive = received.query(&DELETE)?.flag("recursive")?;
     let precondition = match headers::precondition(received.headers(), &path)? {
         Some(Precondition::Absent(_)) => {
-            return Err(Problem::bad_request("the header If-None-Match has no meaning here: what is removed exists"));
+            return Err(Problem::bad_request("leave out the header If-None-Match: a node that you delete must exist"));
         }
         precondition => precondition,
     };
@@ -198,7 +198,7 @@ impl Listing {
             return match (limit, cursor) {
                 (None, None) => Ok(None),
                 (Some(_), _) | (_, Some(_)) => {
-                    Err(Problem::bad_request("limit and cursor are for a listing: add ?children or ?recursive"))
+                    Err(Problem::bad_request("limit and cursor are only for a listing: add ?children or ?recursive"))
                 }
             };
         }

@@ -32,14 +32,13 @@ use std::sync::OnceLock;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-const ABOUT: &str = "Fair locks, sessions and a tree of nodes, agreed upon by three or five servers.\n\n\
-    Any server takes any request. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), \
-    times are RFC 3339 in UTC. The parameters of a POST may stand in the query or in a JSON body, each in one of them; `null` \
-    stands for one that is not given. A flag is bare, `=true` or `=false`. An unknown parameter or field is 400 and is \
-    named.\n\n\
-    Errors are problems (RFC 9457) with a stable `code`. `503` means that surely nothing was done: ask again freely. `504` with \
-    `\"outcome\":\"unknown\"` means that it may have happened: ask again with the same `Idempotency-Key`.\n\n\
-    Limits named in bytes (`x-max-bytes`) count UTF-8.";
+const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\n\
+    You can send any request to any server. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), times \
+    are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
+    given. Write a flag bare, as `=true` or as `=false`. The answer to an unknown parameter or field is 400 and names \
+    it.\n\nErrors are problems (RFC 9457) with a stable `code`. `503` means that nothing was done: retry freely. `504` with \
+    `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \
+    (`x-max-bytes`) count UTF-8.";
 
 /// `GET /openapi.json`
 pub(crate) async fn serve() -> Response {
@@ -81,15 +80,15 @@ fn document() -> Value {
             "description": ABOUT,
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
-        "servers": [{ "url": "/", "description": "The server that this page came from; any other does as well." }],
+        "servers": [{ "url": "/", "description": "The server that sent this page; you can use any other." }],
         "tags": [
-            { "name": "locks", "description": "Locks, as everybody may see them, and what administrators do with them." },
-            { "name": "grants", "description": "Grants: taken, looked at, renewed and given back." },
+            { "name": "locks", "description": "Locks: what everybody may see, and the calls for administrators." },
+            { "name": "grants", "description": "Grants: acquire, get, renew and release them." },
             { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
             { "name": "nodes", "description": "The tree of nodes." },
             { "name": "watch", "description": "What happens, as it happens." },
-            { "name": "cluster", "description": "The cluster, and this server." },
+            { "name": "cluster", "description": "The cluster and this server." },
         ],
         "paths": paths,
         "components": {
@@ -97,8 +96,8 @@ fn document() -> Value {
             "schemas": describe.schemas(),
             "headers": {
                 headers::CLUSTER: {
-                    "description": "The id of the cluster that answers, once it has formed. An answer without it, or with \
-                        another one, is not of this cluster.",
+                    "description": "The id of the cluster that answers, once the cluster has formed. An answer without it, or \
+                                    with another id, is not from this cluster.",
                     "schema": { "type": "string", "pattern": id_pattern::CLUSTER_ID },
                 },
                 headers::REVISION: {
@@ -107,11 +106,11 @@ fn document() -> Value {
                     "schema": { "type": "integer", "minimum": 0 },
                 },
                 headers::LEADER: {
-                    "description": "Where clients reach the leader, when it is known.",
+                    "description": "The leader's address for clients, if known.",
                     "schema": { "type": "string" },
                 },
                 headers::REQUEST_ID: {
-                    "description": "The request's own name, in the server's log too.",
+                    "description": "The id of the request, as in the server's log.",
                     "required": true,
                     "schema": { "type": "string" },
                 },
@@ -120,7 +119,7 @@ fn document() -> Value {
                 "admin": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "The token of the server's --admin-token-file; where none is set, no call needs it.",
+                    "description": "The token of the server's --admin-token-file; if the server has none, no call needs it.",
                 },
             },
         },

@@ -1,7 +1,7 @@
-//! What a web page may call: a browser carries strangers' pages too, and sends what they ask for from inside the network.
+//! Which web pages may call: a browser inside the network also runs other sites' pages, and sends their requests.
 //!
-//! A browser says with `Origin` whose page calls, with every call but a plain read, and over TLS and to its own machine with
-//! `Sec-Fetch-Site` too. Programs say neither. So a program is asked nothing, and a page must be this server's own; see
+//! With every call except a plain read, a browser names the page's site in `Origin`; over TLS and to its own machine it sends
+//! `Sec-Fetch-Site` too. Programs send neither. So a program may call anything, and a page must be this server's own; see
 //! `docs/decisions/0032-web-pages-and-names.md`.
 
 use crate::{error::Problem, headers};
@@ -11,7 +11,7 @@ use std::{net::Ipv6Addr, sync::Arc};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 const SEC_FETCH_MODE: &str = "sec-fetch-mode";
-/// The option that names a host as this server's own.
+/// The option that allows another host name.
 const OPTION: &str = "--allowed-host";
 
 /// The names by which clients reach this server. Clones share them.
@@ -20,14 +20,14 @@ pub struct Hosts(Arc<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
-    /// The members', without their ports.
+    /// The members' hosts, without their ports.
     members: Vec<String>,
-    /// Those that the operator added. Where there are any, every request must name one of all these.
+    /// Hosts that the operator allowed. If there are any, every request must name one of the known hosts.
     allowed: Vec<String>,
 }
 
 impl Hosts {
-    /// The members' hosts, as their URLs have them, and those that the operator added.
+    /// The members' hosts, from their URLs, and the hosts that the operator allowed.
     #[must_use]
     pub fn new(members: impl IntoIterator<Item = String>, allowed: impl IntoIterator<Item = String>) -> Hosts {
         let bare = |host: String| host_of(&host).to_ascii_lowercase();
@@ -35,7 +35,7 @@ impl Hosts {
         Hosts(Arc::new(Names { members, allowed }))
     }
 
-    /// Passes what a program sends, and what a page of this server's own sends. Nothing of the body is read before.
+    /// Accepts requests of programs and of this server's own pages. It runs before the body is read.
     pub(crate) fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let origin = headers.get(header::ORIGIN);
         let site = headers.get(SEC_FETCH_SITE);
@@ -62,8 +62,8 @@ impl Hosts {
         }
     }
 
-    /// The page's own host must be the one that is called, and that must be ours: a name that somebody else made point here is
-    /// the same in both.
+    /// The page's own host must be the host that it calls, and that must be ours: with DNS rebinding both are the attacker's
+    /// name.
     fn check_origin(&self, origin: &str, host: Option<&str>) -> Result<(), Problem> {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         match authority {
@@ -92,7 +92,7 @@ impl Hosts {
     }
 }
 
-/// What a page of another site may look at: a person followed a link, or it asks whether the process lives.
+/// What a page of another site may request: a link that a person follows, and `/livez`.
 fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
@@ -107,7 +107,7 @@ fn host_of(authority: &str) -> &str {
     if port.is_empty() || port.strip_prefix(':').is_some_and(is_port) { host } else { authority }
 }
 
-/// A name that a stranger chose, short enough for a message.
+/// A name from outside, short enough for a message.
 fn shown(name: &str) -> String {
     name.chars().filter(char::is_ascii_graphic).take(100).collect()
 }
@@ -115,9 +115,7 @@ fn shown(name: &str) -> String {
 fn foreign_page(who: &str) -> Problem {
     Problem::new(
         Code::Denied,
-        format!(
-            "{who} may not call this server; if its host is another name of this cluster, start the servers with {OPTION} NAME"
-        ),
+        format!("{who} may not call this server; if its host is a name of this cluster, start the servers with {OPTION} NAME"),
     )
 }
 
@@ -126,7 +124,7 @@ fn foreign_host(host: Option<&str>) -> Problem {
     Problem::new(
         Code::Denied,
         format!(
-            "the request names {asked}, which this server does not know as its own; if it is one, start the servers with \
+            "the request names the host {asked}, which is not a known name of this server; if it is one, start the servers with \
              {OPTION} NAME"
         ),
     )
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_asked_nothing_whatever_it_calls_this_server() {
+    fn a_program_may_use_any_host_name() {
         for host in ["fairhold.default.svc:7171", "n1.example:7171", "10.0.0.1", "x"] {
             for method in ["GET", "POST", "DELETE", "PATCH"] {
                 assert_eq!(check(&plain(), method, "/v1/locks/a", &[("host", host)]), Ok(()), "{method} {host}");
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_calls_its_own_server_and_no_other() {
+    fn a_page_may_call_only_its_own_server() {
         for (host, origin, passes) in [
             ("n1.example:7171", "http://n1.example:7171", true),
             ("N1.example:7171", "http://n1.EXAMPLE:7171", true),
@@ -175,7 +173,7 @@ mod tests {
             ("127.0.0.1:7171", "https://evil.example", false),
             ("127.0.0.1:7171", "null", false),
             ("127.0.0.1:7171", "", false),
-            // A name of a stranger that he made point here.
+            // An attacker's name that points here.
             ("rebound.example:7171", "http://rebound.example:7171", false),
             ("n1.example.evil:7171", "http://n1.example.evil:7171", false),
             // What begins as an address, and is none.
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_operator_added_is_this_server_by_all_means() {
+    fn an_allowed_host_is_this_server_in_every_check() {
         for (host, origin, passes) in [
             ("locks.example", Some("https://locks.example"), true),
             // A proxy in front that writes another host.
@@ -223,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_browser_says_of_another_site_is_believed() {
+    fn sec_fetch_site_of_another_site_is_refused() {
         let from = |site: &str, method: &str, uri: &str, mode: &str| {
             let given = [("host", "127.0.0.1:7171"), ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
             check(&plain(), method, uri, &given).is_ok()

@@ -45,7 +45,7 @@ pub(crate) fn page<K>(params: &mut Params<'_>, after: Option<K>) -> Result<PageQ
 /// The cursor of a listing, where one was given, as the place that it was made of.
 fn cursor<K>(params: &mut Params<'_>, bytes_max: usize, read: impl FnOnce(&str) -> Option<K>) -> Result<Option<K>, Problem> {
     let Some(cursor) = params.text("cursor", bytes_max)? else { return Ok(None) };
-    read(&cursor).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of a page of the same listing"))
+    read(&cursor).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
 }
 
 /// `Link: <…>; rel="next"`: the same listing from that cursor on.

@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// The parameters of one call.
 #[derive(Debug)]
 pub(crate) struct Known {
-    /// Those that this version understands.
+    /// The parameters that this version supports.
     pub(crate) now: &'static [&'static str],
     /// Those of the contract that it does not do yet.
     pub(crate) later: &'static [&'static str],
@@ -257,7 +257,7 @@ fn check_plain(name: &str, text: &str) -> Result<(), Problem> {
     match first_not_plain(text) {
         None => Ok(()),
         Some(c) => {
-            let what = "a text without control characters, and without those that are invisible or change its direction,";
+            let what = "a text without control characters, and without characters that are invisible or change its direction,";
             Err(expected(name, &format!("{what} not one with U+{:04X},", u32::from(c))))
         }
     }
@@ -293,8 +293,8 @@ fn unknown(name: &str, known: &[&str]) -> String {
         Some((distance, other)) if distance <= SUGGESTION_DISTANCE_MAX && distance < other.len() => {
             format!("there is no parameter \"{name}\" here; did you mean \"{other}\"?")
         }
-        Some(_) => format!("there is no parameter \"{name}\" here; there are: {}", known.join(", ")),
-        None => format!("there is no parameter \"{name}\" here; this call takes none"),
+        Some(_) => format!("there is no parameter \"{name}\" here; the parameters are: {}", known.join(", ")),
+        None => format!("there is no parameter \"{name}\" here; this call has no parameters"),
     }
 }
 
@@ -323,16 +323,16 @@ fn decode_form(text: &str) -> Result<Cow<'_, str>, Problem> {
     decode(text)
 }
 
-/// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are no UTF-8.
+/// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are not UTF-8.
 pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
     let bytes = text.as_bytes();
     let broken = |(index, byte): (usize, &u8)| {
         *byte == b'%' && !bytes.get(index + 1..index + 3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     };
     if bytes.iter().enumerate().any(broken) {
-        return Err(Problem::bad_request("the URL is broken: % must be followed by two hexadecimal digits (% itself is %25)"));
+        return Err(Problem::bad_request("the URL is not valid: two hexadecimal digits must follow % (write % itself as %25)"));
     }
-    percent_decode(bytes).decode_utf8().map_err(|_| Problem::bad_request("the URL is broken: its bytes are no UTF-8"))
+    percent_decode(bytes).decode_utf8().map_err(|_| Problem::bad_request("the URL is not valid: its bytes are not UTF-8"))
 }
 
 /// The fields of a JSON object in order, repeated names included, so that they can be refused.
@@ -407,15 +407,15 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (query, body, says) in [
             ("wiat=3", "", "there is no parameter \"wiat\" here; did you mean \"wait\"?"),
-            ("colour=3", "", "there is no parameter \"colour\" here; there are: wait, limit,"),
+            ("colour=3", "", "there is no parameter \"colour\" here; the parameters are: wait, limit,"),
             ("", r#"{"Wait":3}"#, "did you mean \"wait\"?"),
             ("reentrant", "", "the parameter \"reentrant\": this version does not support it yet"),
             ("wait=1&wait=2", "", "\"wait\" is given twice"),
             ("wait=1", r#"{"wait":1}"#, "\"wait\" is given twice"),
             ("", r#"{"wait":1,"wait":1}"#, "\"wait\" is given twice"),
-            ("wait=%zz", "", "% must be followed"),
-            ("wait=%f", "", "% must be followed"),
-            ("owner=%ff", "", "no UTF-8"),
+            ("wait=%zz", "", "must follow %"),
+            ("wait=%f", "", "must follow %"),
+            ("owner=%ff", "", "not UTF-8"),
             ("", "[]", "one JSON object"),
             ("", "3", "one JSON object"),
             ("", "{}{}", "one JSON object"),
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_for_people_has_nothing_that_moves_hides_or_turns() {
+    fn a_text_for_people_has_no_control_invisible_or_direction_characters() {
         for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
             let query = format!("owner={bad}&meta={{\"a\":\"{bad}\"}}");
             let refused = detail(parse(&query, "").unwrap().words("owner", 256).unwrap_err());

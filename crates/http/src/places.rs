@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_is_refused_until_another_is_given_back() {
+    fn a_connection_over_the_limit_is_refused_until_another_closes() {
         let places = Places::new(5, 3);
         let mut first = take(&places, 1, 4);
         assert_eq!(first.len(), 3, "one address has its share");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_gets_the_place_of_the_youngest_that_idles_where_most_are() {
+    fn a_late_connection_replaces_the_newest_idle_one_of_the_address_with_most() {
         let places = Places::new(100, 60);
         let (most, other) = (take(&places, 1, 60), take(&places, 2, 60));
         assert_eq!((most.len(), other.len()), (60, 35), "a part is kept for those who have few");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_do_what_must_be_answered_those_who_come_late_have_a_reserve() {
+    fn when_no_connection_can_be_replaced_late_addresses_have_a_reserve() {
         let places = Places::new(100, 95);
         let busy = take(&places, 1, 95);
         assert!(busy.iter().all(|place| place.seat.begin(false)));

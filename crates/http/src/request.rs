@@ -46,7 +46,7 @@ pub(crate) struct Received {
     pub(crate) timeout: Duration,
 }
 
-/// The body of a request, with its room. Who has read it drops it: a request may wait for minutes, and its body need not.
+/// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes, but its body need not.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     /// Empty where there is none.
@@ -205,7 +205,7 @@ impl Received {
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
         match self.parts.extensions.get::<Admin>() {
             Some(admin) => admin.check(self.headers()),
-            None => Err(Problem::new(Code::Internal, "nobody has said who is an administrator")),
+            None => Err(Problem::new(Code::Internal, "the administrators were never set")),
         }
     }
 
@@ -218,7 +218,7 @@ impl Received {
         &self.parts.uri
     }
 
-    /// Who asks, in words: `curl@127.0.0.1`.
+    /// The client, as text: `curl@127.0.0.1`.
     pub(crate) fn caller(&self) -> String {
         let program = headers::program(self.headers());
         match self.parts.extensions.get::<PeerAddress>() {
@@ -261,10 +261,10 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
         }
     }
     if length > bytes_max {
-        return Err(Problem::new(Code::TooLarge, format!("at most {bytes_max} bytes fit")));
+        return Err(Problem::new(Code::TooLarge, format!("the limit is {bytes_max} bytes")));
     }
     if !has_room {
-        return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: send it again after a pause")
+        return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: try again after a pause")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() }));
     }
     Ok(if more.is_empty() { first } else { more.freeze() })
@@ -277,8 +277,8 @@ fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::bad_request(format!(
-        "the header Content-Type is {essence}, and the body must be JSON: send it with \"Content-Type: application/json\", \
-         or put the parameters into the query"
+        "the header Content-Type is {essence}, but the body must be JSON: send \"Content-Type: application/json\", or put the \
+         parameters into the query"
     )))
 }
 

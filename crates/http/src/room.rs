@@ -17,7 +17,7 @@ use std::{
 pub(crate) struct Room {
     /// Bytes of bodies.
     bodies: Arc<Shares>,
-    /// Bytes of answers that wait for their sockets.
+    /// Bytes of answers that sockets have not taken yet.
     answers: Arc<Shares>,
     address: IpAddr,
     /// Bytes of answers that this connection's socket has not taken yet.

@@ -43,7 +43,7 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
         .with_state(node)
 }
 
-/// What a node says of its own state, for a listener that nothing else can fill: `/livez`, `/readyz` and `/metrics`.
+/// The status of a node, for a separate listener that clients cannot fill: `/livez`, `/readyz` and `/metrics`.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
     let envelope = Envelope::new(node.clone(), exposition.http());
     state_routes(Routes::new(), info)
@@ -55,7 +55,7 @@ pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposit
         .with_state(node)
 }
 
-/// The paths of a listener for the state alone.
+/// The paths of the status listener.
 fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) -> Routes<Node<RT>> {
     let show_metrics =
         move |Extension(exposition): Extension<Exposition>, headers: HeaderMap| async move { exposition.answer(&headers) };
@@ -104,7 +104,7 @@ fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
 async fn no_such_resource(uri: Uri) -> Problem {
     let named = ["/v1/locks/", "/v1/elections/"].iter().any(|above| uri.path().starts_with(above));
     let detail = if named {
-        "there is nothing at this path; a / within a lock's or an election's name is written %2F"
+        "there is nothing at this path; write a / in the name of a lock or election as %2F"
     } else {
         "there is nothing at this path"
     };
@@ -112,9 +112,12 @@ async fn no_such_resource(uri: Uri) -> Problem {
 }
 
 async fn no_such_state() -> Problem {
-    Problem::new(Code::NotFound, "this listener has /livez, /readyz and /metrics alone; everything else is at that for clients")
+    Problem::new(
+        Code::NotFound,
+        "this listener serves only /livez, /readyz and /metrics; use the listener for clients for everything else",
+    )
 }
 
 async fn no_such_method() -> Problem {
-    Problem::new(Code::MethodNotAllowed, "the resource does not have this method; Allow says which it has")
+    Problem::new(Code::MethodNotAllowed, "the resource does not support this method; Allow lists the methods it supports")
 }

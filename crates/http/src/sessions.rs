@@ -57,12 +57,12 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     received.params(body, &KEEPALIVE)?;
     received.key()?;
     let SessionRef::Id(id) = which(&received.segment()?)? else {
-        return Err(Problem::new(Code::Denied, "a session is kept alive by its secret id, not by its number"));
+        return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
     };
     let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
     match kept.value.first().copied().flatten() {
         Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
-        None => Err(Problem::new(Code::SessionExpired, "the session has ended, or was never opened")),
+        None => Err(Problem::new(Code::SessionExpired, "the session has ended or never existed")),
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {
                 return Err(Problem::bad_request(
-                    "the parameter \"reason\" is for administrators, who name the session by its number",
+                    "the parameter \"reason\" is only for administrators, who name the session by its number",
                 ));
             }
             node.close_session(id, received.timeout).await
@@ -152,9 +152,7 @@ fn which(text: &str) -> Result<SessionRef, Problem> {
         return Ok(SessionRef::Id(id));
     }
     let number = digits(text).map(|number| SessionRef::Number(SessionNumber(number)));
-    number.ok_or_else(|| {
-        Problem::bad_request("the session: its id (32 hexadecimal digits in lower case) or its number is expected")
-    })
+    number.ok_or_else(|| Problem::bad_request("the session: expected its id (32 hexadecimal digits in lower case) or its number"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What all connections share of something that is scarce: memory for bodies and for answers. No address can take all of it.
+//! A scarce resource that all connections share: memory for bodies and for answers. No address can take all of it.
 
 use fairhold_types::address::share_key;
 use std::{
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_is_refused_until_another_is_given_back() {
+    fn a_connection_over_the_limit_is_refused_until_another_closes() {
         let shares = Shares::new(5, 3);
         let take = |last: u8, count: usize| -> Vec<Share> {
             (0..count).map(|_| Shares::take(&shares, address(last), 1).unwrap()).collect()

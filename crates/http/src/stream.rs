@@ -56,7 +56,7 @@ impl Form {
             out.extend_from_slice(b"data: ");
         }
         if let Err(error) = serde_json::to_writer(&mut *out, line) {
-            tracing::error!(%error, "a line could not be written as JSON");
+            tracing::error!(%error, "a line could not be encoded as JSON");
         }
         out.extend_from_slice(match self {
             Form::Lines => b"\n",
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_sent_events_are_for_those_who_ask_for_them() {
+    fn server_sent_events_need_an_accept_header() {
         for (accept, form) in [
             (None, None),
             (Some("*/*"), None),

@@ -108,7 +108,7 @@ fn operation(asked: txn::Operation) -> Result<Operation, Problem> {
                 }
                 (false, None) => Operation::Create { path, value, parents, lifetime },
                 (false, Some(_)) => {
-                    return Err(Problem::bad_request("the field \"name\" is for a create with \"sequential\": true"));
+                    return Err(Problem::bad_request("the field \"name\" is only for a create with \"sequential\": true"));
                 }
             }
         }

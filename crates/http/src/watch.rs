@@ -60,7 +60,7 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
     let (recursive, children) = (params.flag("recursive")?, params.flag("children")?);
     if recursive && children {
-        return Err(Problem::bad_request("recursive and children exclude each other: all below a node, or one level"));
+        return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
     }
     let path = match params.text("path", PATH_BYTES_MAX)? {
         Some(path) => Some(tree_path(&path)?),
@@ -68,7 +68,7 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
     };
     let lock = params.text("lock", usize::MAX)?.map(|name| lock_name(&name)).transpose()?;
     if (recursive && path.is_none() && lock.is_none()) || (children && path.is_none()) {
-        return Err(Problem::bad_request("recursive needs a path or a lock, and children needs a path"));
+        return Err(Problem::bad_request("recursive needs path or lock, and children needs path"));
     }
     let of_path = path.map(|path| match (recursive, children) {
         (true, _) => Scope::Subtree(path),
@@ -79,7 +79,7 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
     let locks = params.flag("locks")?.then_some(Scope::Locks);
     let session = params.integer("session", 0..=u64::MAX)?.map(|number| Scope::Session(SessionNumber(number)));
     let sessions = params.flag("sessions")?.then_some(Scope::Sessions);
-    // One that is within another would have what is there told twice.
+    // A scope within another one would send the initial state twice.
     let of_lock = of_lock.filter(|_| locks.is_none());
     let session = session.filter(|_| sessions.is_none());
     let scopes: Vec<Scope> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
@@ -89,7 +89,7 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
 fn tree_path(text: &str) -> Result<Path, Problem> {
     let path = Path::parse(text).map_err(|error| Problem::bad_request(format!("the parameter \"path\": {error}")))?;
     if path.is_under_locks() {
-        return Err(Problem::bad_request("locks are watched by name: lock=NAME, or locks for all of them"));
+        return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
     }
     Ok(path)
 }
@@ -100,7 +100,7 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem>
     let initial = params.flag("initial")?;
     if initial && from.is_some() {
         return Err(Problem::bad_request(
-            "from and initial exclude each other: go on from a revision, or begin with what is there now",
+            "pass either from or initial, not both: continue from a revision, or start with the current state",
         ));
     }
     let last = headers::last_event_id(headers)?;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_cut_off_is_told_why_and_from_where_it_can_go_on() {
+    fn a_watcher_that_is_cut_off_learns_why_and_where_to_continue() {
         let failed = Tidings::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
         let json: serde_json::Value = serde_json::from_str(&text_of(Form::Lines, failed)).unwrap();
         assert_eq!((&json["type"], &json["code"]), (&"error".into(), &"compacted".into()), "{json}");

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn openmetrics_is_for_those_who_ask_for_it() {
+    fn openmetrics_needs_an_accept_header() {
         for (accept, format) in [
             (None, Format::Plain),
             (Some("*/*"), Format::Plain),

@@ -1,4 +1,4 @@
-//! What only an administrator may ask for. Who is one is decided at the door; who asked, and why, is logged here.
+//! The calls for administrators. The HTTP layer checks the token; this module logs who asked, and why.
 
 use crate::{
     api::{At, BreakCall, CallError, LockInfo, RevokeCall, SetLockCall},
@@ -13,7 +13,7 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Takes a lock from all who hold it; where nobody does, nothing changes. The same key again does nothing, whoever holds it
+    /// Takes a lock from all its holders; if there are none, nothing changes. The same key again does nothing, whoever holds it
     /// by then.
     pub async fn break_lock(&self, call: BreakCall) -> Result<Revision, CallError> {
         let BreakCall { key, lock, by, reason, timeout } = call;
@@ -63,7 +63,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         let order = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
         let answer = self.0.replica.propose(Command::Revoke(order), deadline).await?;
         answer.result?;
-        tracing::info!(lock = lock.as_str(), revision = answer.revision.0, by, reason, "an administrator asked for a lock back");
+        tracing::info!(
+            lock = lock.as_str(),
+            revision = answer.revision.0,
+            by,
+            reason,
+            "an administrator asked the holders to release a lock"
+        );
         Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
 

@@ -1,4 +1,4 @@
-//! What `http` asks of a node and what it gets: the boundary between the door and the behaviour.
+//! The calls of `http` to a node and their answers: the boundary between the API and the behaviour.
 
 mod ahead;
 mod orders;
@@ -58,7 +58,7 @@ pub enum CallError {
         in_the_way: Box<InTheWay>,
     },
     /// The wait is over, and the withdrawal is committed.
-    #[error("the lock was not free within the time waited")]
+    #[error("the lock did not become free within `wait`")]
     WaitTimeout {
         /// Who holds it, as far as this node knows.
         holder: Option<HolderFacts>,
@@ -66,7 +66,7 @@ pub enum CallError {
         in_the_way: Box<InTheWay>,
     },
     /// Another request with the same key took this one's place over.
-    #[error("another request with the same key took over")]
+    #[error("a newer request with the same Idempotency-Key took over")]
     Superseded,
     /// No such node of the tree.
     #[error("there is no node {path}")]
@@ -78,13 +78,13 @@ pub enum CallError {
     #[error(transparent)]
     Handover(#[from] HandoverError),
     /// The events from there on are no longer kept here.
-    #[error("the events before revision {oldest} are no longer kept by this node: begin again with the state as it is now")]
+    #[error("this node no longer keeps events before revision {oldest}: start again from the current state")]
     Compacted {
         /// The oldest revision from which they are.
         oldest: Revision,
     },
     /// A revision that nothing has reached.
-    #[error("revision {from} is in the future: the cluster is at {revision}, and at most the next one can be waited for")]
+    #[error("revision {from} is in the future: the cluster is at {revision}, and you can wait for the next revision at most")]
     FutureRevision {
         /// The revision that was asked for.
         from: Revision,
@@ -92,13 +92,13 @@ pub enum CallError {
         revision: Revision,
     },
     /// A watcher that took too long to read what was there.
-    #[error("what was there at the beginning was not read within {} s: begin again, and read faster", INITIAL_WITHIN.as_secs())]
+    #[error("you did not read the initial state within {} s: start again, and read faster", INITIAL_WITHIN.as_secs())]
     WatcherTooSlow,
     /// The server stops, and surely did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
     /// The server stops while the request waits; the grant keeps its place.
-    #[error("the server is shutting down, and the place in the queue is kept")]
+    #[error("the server is shutting down; your place in the queue is kept")]
     Detached,
 }
 
@@ -200,7 +200,7 @@ impl Silence {
 /// What happens to a grant while its caller listens. After `Lost`, `Failed` and `GoAway` comes nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldEvent {
-    /// It waits.
+    /// It waits in the queue.
     Queued {
         /// The grant, with its place.
         view: Box<GrantView>,
@@ -232,7 +232,7 @@ pub struct GrantView {
     pub others: Vec<Want>,
     /// How many holds its owner has of it.
     pub holds: u64,
-    /// An administrator asks to give it back.
+    /// An administrator asks the holder to release it.
     pub revoked: Option<Revocation>,
     /// Its session's public number.
     pub session: SessionNumber,
@@ -242,9 +242,9 @@ pub struct GrantView {
     pub token: Option<FencingToken>,
     /// Alone or shared.
     pub mode: Mode,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
     /// Pairs of text, for people.
     pub meta: Meta,
@@ -295,9 +295,9 @@ pub struct LockInfo {
     pub limit: u32,
     /// How many may wait, where an administrator said so.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, where an administrator said so.
+    /// How long a grant may hold it, if an administrator set a limit.
     pub max_hold: Option<Duration>,
-    /// The token that was given out last.
+    /// The last token issued.
     pub last_token: Option<FencingToken>,
     /// What is counted of it.
     pub statistics: Option<Statistics>,
@@ -306,7 +306,7 @@ pub struct LockInfo {
 /// A page of a lock's queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueView {
-    /// Those who stand there, in order.
+    /// The entries, in order.
     pub items: Vec<QueueItem>,
     /// The place behind which the next page begins; none after the last.
     pub next: Option<QueueKey>,
@@ -316,7 +316,7 @@ pub struct QueueView {
     pub waiting: u64,
 }
 
-/// One who stands in a queue, as everybody may see it.
+/// An entry of a queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueItem {
     /// The grant's number.
@@ -325,15 +325,15 @@ pub struct QueueItem {
     pub session: SessionNumber,
     /// Those ahead and 1.
     pub position: u64,
-    /// Its token, while it holds.
+    /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
     /// Whether its session expired while it held, and its lock delay runs.
     pub cooling: bool,
     /// Alone or shared.
     pub mode: Mode,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
     /// Pairs of text, for people.
     pub meta: Meta,

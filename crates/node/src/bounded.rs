@@ -46,7 +46,7 @@ impl<I: Instant> BoundedHolds<I> {
         }
     }
 
-    /// Those that have held for as long as they may, and no more than so many.
+    /// The grants that have reached their `max_hold`, at most this many.
     pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<(GrantNumber, FencingToken)> {
         let due = self.deadlines.due_at_most(now, most).into_iter();
         due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()

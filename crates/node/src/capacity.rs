@@ -1,4 +1,4 @@
-//! Says to the cluster how large a state this node can hold: the least of what all nodes say is the state's budget.
+//! Reports to the cluster how large a state this node can hold: the smallest number of all nodes is the state's budget.
 //!
 //! It is a command in the log, because every node must refuse the same. This node looks again and again whether the state has its
 //! number: an older one may arrive late, from before a restart.
@@ -34,8 +34,8 @@ impl<RT: AsyncRuntime> Node<RT> {
             if replica.read(|state| state.cluster().is_some() && state.capacity_of(id) != Some(bytes)) {
                 let said = replica.propose(Command::NoteCapacity { node: id, bytes }, RT::Instant::now() + SAY_WITHIN).await;
                 match said {
-                    Ok(_) => tracing::info!(bytes, "this node can hold a state of so many bytes"),
-                    Err(error) => tracing::debug!(%error, "the cluster was not told how large a state this node can hold"),
+                    Ok(_) => tracing::info!(bytes, "this node reported how large a state it can hold"),
+                    Err(error) => tracing::debug!(%error, "this node could not report how large a state it can hold"),
                 }
             }
             let is_there = replica.read(|state| state.capacity_of(id) == Some(bytes));

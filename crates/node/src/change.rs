@@ -54,7 +54,7 @@ pub enum Change {
     LockSet {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: Arc<str>,
     },
     /// An administrator asks a holder to give the lock back.
@@ -63,12 +63,12 @@ pub enum Change {
         lock: LockName,
         /// The grant.
         number: GrantNumber,
-        /// Who asks, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: Arc<str>,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: Arc<str>,
     },
-    /// A lock delay is over.
+    /// A lock delay has ended.
     Cooled {
         /// The lock.
         lock: LockName,
@@ -79,9 +79,9 @@ pub enum Change {
     Broken {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: Arc<str>,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: Arc<str>,
     },
     /// An election has a leader with that value: a new one where the version is 0.
@@ -95,7 +95,7 @@ pub enum Change {
         /// The value, which the state and all who are told of it share.
         value: Value,
     },
-    /// One who led an election does so no more.
+    /// The leader of an election no longer leads it.
     Vacated {
         /// The election.
         lock: LockName,
@@ -136,7 +136,7 @@ pub struct Claim {
     pub number: GrantNumber,
     /// Its session.
     pub session: SessionNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: Arc<str>,
 }
 

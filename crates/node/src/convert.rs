@@ -198,7 +198,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             answered = gives_up => answered,
         };
         if let Err(error) = answered {
-            tracing::warn!(%error, "a caller went away and its upgrade could not be ended; it ends with its grant");
+            tracing::warn!(%error, "a client disconnected and its upgrade could not be ended; it ends with its grant");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Elections: who leads, what it proclaims, and telling both to whoever observes.
+//! Elections: the leader, the values that it proclaims, and the observers of both.
 
 use crate::{
     api::{At, CallError, ReadOptions},
@@ -25,7 +25,7 @@ pub struct LeaderView {
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: Arc<str>,
     /// Since when it leads, where that is known here.
     pub held_since: Option<WallMillis>,
@@ -33,7 +33,7 @@ pub struct LeaderView {
     pub token: FencingToken,
     /// What it proclaims.
     pub value: Value,
-    /// How often it has proclaimed another value than the one it came with.
+    /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// Since which revision that value stands.
     pub value_since: Revision,

@@ -205,7 +205,7 @@ struct Decided {
 fn decide<RT: AsyncRuntime>(clock: &LeaderClock<RT>, due: &Due, now: RT::Instant, late: Duration) -> Option<Decided> {
     clock.with(|verdicts| {
         if late >= TICK_LATE && !planted::has(Bug::PauseIsCounted) {
-            tracing::debug!(?late, "the clock was held up, all deadlines move");
+            tracing::debug!(?late, "this node was paused: all deadlines move by the pause");
             verdicts.was_deaf(late);
         }
         Decided { condemned: verdicts.execute(now), judged: verdicts.judge(now), chores: verdicts.chores(due, now) }
@@ -267,8 +267,8 @@ async fn carry_out<RT: AsyncRuntime>(
         Err(_) => Err(NotProposed::NoLeader.into()),
     };
     if let Err(error) = &answer {
-        // Nothing is lost: whoever leads then reaches the same verdict again.
-        tracing::debug!(%error, ?chore, "a verdict of the clock was not committed");
+        // Nothing is lost: the next leader reaches the same verdict again.
+        tracing::debug!(%error, ?chore, "a command of the leader's clock was not committed");
     }
     if answer.is_ok() {
         RT::sleep(asked.elapsed().min(PAUSE_MAX)).await;

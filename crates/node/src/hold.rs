@@ -103,7 +103,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
         };
         let end = match gone {
             // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
-            // later: then whoever stands there now is left alone.
+            // later: then the grant that stands there now is left alone.
             true if standing.attempt > 1 => End::Told,
             true => End::Gone { held: false },
             false => self.follow(standing, begun, deadline).await.unwrap_or_else(|error| {
@@ -167,7 +167,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
                     told = self.tell_held(self.request.withdraw(standing, open.proved(), deadline).await?);
                 }
                 () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
-                    // Cut off from the others, this node cannot know: whoever asks another one learns it.
+                    // Cut off from the others, this node cannot know: another node can tell.
                     if open.doubtful_from() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }

@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Who waits here, and what the leader's clock must know.
+/// The waiters of this node, and what the leader's clock must know.
 pub(crate) struct Hub<RT: AsyncRuntime> {
     parked: Mutex<Parked>,
     clock: Arc<LeaderClock<RT>>,

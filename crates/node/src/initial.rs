@@ -28,7 +28,7 @@ pub enum There {
         /// Its version.
         version: i32,
     },
-    /// One who stands in a lock.
+    /// A holder or waiter of a lock.
     Contender(ThereContender),
     /// A session.
     Session {
@@ -41,7 +41,7 @@ pub enum There {
     },
 }
 
-/// One who stands in a lock.
+/// A holder or waiter of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThereContender {
     /// The lock.
@@ -50,11 +50,11 @@ pub struct ThereContender {
     pub number: GrantNumber,
     /// Whether it holds, waits or cools.
     pub standing: Standing,
-    /// Its token, while it holds.
+    /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
     /// Its session.
     pub session: SessionNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
 }
 

@@ -33,7 +33,7 @@ const KEEPALIVE_FORMAT: u8 = 1;
 const WAITING_MAX: usize = 65_536;
 /// Keepalives in one message to the leader.
 const BATCH_MAX: usize = 8_192;
-/// How long one message to the leader may take before it is sent again, to whoever leads then.
+/// How long one message to the leader may take before it is sent again, to the leader at that time.
 const MESSAGE_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// How long to wait before asking again where the leader could not answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ pub(crate) enum Renewed {
         /// How, where it was a grant that is remembered.
         reason: Option<EndReason>,
     },
-    /// The grant belongs to a named session, which is what must be renewed.
+    /// The grant belongs to a named session: the session must be kept alive instead.
     SessionOwned {
         /// That session.
         session: SessionNumber,
@@ -189,7 +189,7 @@ async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal
     let reply = match replica.call_leader(request, RT::Instant::now() + MESSAGE_TIMEOUT).await {
         Ok(reply) => reply,
         Err(error) => {
-            tracing::debug!(%error, "the leader did not take the keepalives");
+            tracing::debug!(%error, "the leader did not accept the keepalives");
             return None;
         }
     };

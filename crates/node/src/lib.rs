@@ -1,6 +1,6 @@
 //! One node's behaviour: what a request does here, who is woken when, and the leader's clock.
 //!
-//! - `acquire`, `abandon`, `hold`, `reads`, `writes`, `tree`: what a door may ask (`api` has the words for it). `view`,
+//! - `acquire`, `abandon`, `hold`, `reads`, `writes`, `tree`: the calls of the API (`api` has their types). `view`,
 //!   `positions`: what it is shown; `turns`: how a long walk lets others run.
 //! - `elections`: who leads, and telling it.
 //! - `watch`, `scope`, `change`: what a watch tells, and of what. `watchers`, `ring`: whom a change concerns, and what is kept.

@@ -1,4 +1,4 @@
-//! Whether this process is short of memory. Outside of it is measured; here it decides what this node still begins.
+//! Whether this process is short of memory. The caller measures it; here it decides which requests the node still accepts.
 
 use crate::node::Node;
 use openraft_rt::AsyncRuntime;

@@ -230,12 +230,12 @@ impl<I: Instant> NodeMetrics<I> {
             ("failed", acquires.failed.clone()),
             ("caller_gone", acquires.caller_gone.clone()),
         ];
-        let help = "Requests for a grant that this node took, by what came of them";
+        let help = "Requests for a grant that this node received, by result";
         registry.register("acquires", help, ByLabel::new("outcome", outcomes));
-        registry.register("grants_queued", "Grants that took a place in a queue, at once granted or not", self.queued.clone());
-        registry.register("grants_attached", "Requests that came again for a live grant", self.attached.clone());
-        registry.register("grants_given", "Grants that were given", self.granted.clone());
-        let help = "Grants that were given to somebody who had waited, when somebody else let go";
+        registry.register("grants_queued", "Grants that entered a queue, granted at once or not", self.queued.clone());
+        registry.register("grants_attached", "Repeated requests for a live grant", self.attached.clone());
+        registry.register("grants_given", "Grants that were granted", self.granted.clone());
+        let help = "Grants that were granted after a wait, when another holder released the lock";
         registry.register("grants_handed_over", help, self.handed_over.clone());
         let ended = [
             ("released", self.ended.released.clone()),
@@ -245,17 +245,17 @@ impl<I: Instant> NodeMetrics<I> {
         ];
         let help = "Grants that ended, held or queued, by reason";
         registry.register("grants_ended", help, ByLabel::new("reason", ended));
-        registry.register("grants_cooled", "Lock delays that were over", self.cooled.clone());
-        let help = "Time in the queue of those who were granted; nearly 0 where nobody stood there";
+        registry.register("grants_cooled", "Lock delays that ended", self.cooled.clone());
+        let help = "Time in the queue of grants that were granted; nearly 0 if the queue was empty";
         registry.register("grant_wait_seconds", help, self.waited.clone());
-        registry.register("grant_hold_seconds", "Time for which grants were held that have ended", self.held.clone());
+        registry.register("grant_hold_seconds", "Holding time of grants that have ended", self.held.clone());
         registry.register("sessions_opened", "Sessions that were opened", self.sessions.opened.clone());
-        let help = "Sessions that ended because nothing was heard of their owners";
+        let help = "Sessions that expired because they were not kept alive";
         registry.register("sessions_expired", help, self.sessions.expired.clone());
-        registry.register("sessions_closed", "Sessions that their owners ended", self.sessions.closed.clone());
-        let help = "Keepalives asked for at this node, its own for open requests among them";
+        registry.register("sessions_closed", "Sessions that their owners closed", self.sessions.closed.clone());
+        let help = "Keepalives at this node, including its own for open requests";
         registry.register("keepalives", help, self.keepalives.asked.clone());
-        let help = "Messages to the leader in which this node's keepalives went";
+        let help = "Messages to the leader that carried this node's keepalives";
         registry.register("keepalive_batches", help, self.keepalives.batches.clone());
         registry.register("waiters_woken", "Waiting requests that were woken at this node", self.wakeups.clone());
         registry.register("streams_open", "Streams (hold=stream) that are open at this node", self.streams.clone());
@@ -292,15 +292,16 @@ impl Drop for OpenStream {
 /// Registers all that the node counts, and what its state has at a scrape.
 pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut Registry) {
     parts.hub.metrics.register(registry);
-    let help = "Watches that this node ended because their watchers were too slow, or because its history broke off";
+    let help = "Watches that this node ended because their readers were too slow, or because its event history had a gap";
     registry.register("watchers_cut", help, parts.hub.watchers.cut.clone());
     let parts = Arc::clone(parts);
     collect(registry, move |scrape| {
         let (census, totals) = parts.replica.read(|state| (state.census(), state.totals().clone()));
         let (bytes, max) = parts.replica.read(|state| (state.bytes(), state.bytes_max()));
         write_census(scrape, census)?;
-        scrape.gauge("state_bytes", "Bytes of the state, as its budget counts them", bytes)?;
-        let help = "The state's budget: the least that a node can hold; 0 before one has said it";
+        scrape.gauge("state_bytes", "Size of the state in bytes, as counted against its budget", bytes)?;
+        let help = "The state's budget in bytes: the smallest amount that any node can hold; 0 until a node has reported its \
+                    amount";
         scrape.gauge("state_bytes_max", help, max.unwrap_or(0))?;
         write_totals(scrape, &totals)?;
         scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
@@ -311,30 +312,30 @@ pub(crate) fn register<RT: AsyncRuntime>(parts: &Arc<Parts<RT>>, registry: &mut 
 fn write_watching(scrape: &mut Scrape<'_>, watchers: &Watchers) -> fmt::Result {
     let (bytes, revisions) = watchers.ring.kept();
     scrape.gauge("watchers_open", "Watches and long polls that are open at this node", watchers.count())?;
-    scrape.gauge("watch_ring_bytes", "Bytes of the newest events, kept for those who watch", bytes)?;
+    scrape.gauge("watch_ring_bytes", "Bytes of recent events, kept for watches", bytes)?;
     scrape.gauge("watch_ring_revisions", "Revisions whose events are kept", revisions)
 }
 
 /// What the state itself counts: unlike this node's counters it goes on over restarts.
 fn write_totals(scrape: &mut Scrape<'_>, totals: &Statistics) -> fmt::Result {
     let lost = totals.expired + totals.broken + totals.abandoned;
-    scrape.counter("history_grants_lost", "Held grants that were not given back, since the cluster began", lost)?;
-    let help = "Grants to somebody who had waited, since the cluster began";
+    scrape.counter("history_grants_lost", "Held grants that ended without a release, since the cluster was formed", lost)?;
+    let help = "Grants that were granted after a wait, since the cluster was formed";
     scrape.counter("history_hand_overs", help, totals.hand_overs)?;
     let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
-    let help = "Time that those waited who were granted, since the cluster began";
+    let help = "Total waiting time of grants that were granted, since the cluster was formed";
     scrape.counter_of_seconds("history_wait_seconds", help, seconds(totals.waited.sum_ms))?;
-    let help = "Time for which grants were held that have ended, since the cluster began";
+    let help = "Total holding time of grants that have ended, since the cluster was formed";
     scrape.counter_of_seconds("history_hold_seconds", help, seconds(totals.held.sum_ms))
 }
 
 fn write_census(scrape: &mut Scrape<'_>, census: Census) -> fmt::Result {
-    scrape.gauge("locks", "Locks in which somebody stands", census.locks)?;
+    scrape.gauge("locks", "Locks that have a holder or a waiter", census.locks)?;
     let grants = [("held", census.held), ("queued", census.waiting), ("cooling", census.cooling)];
     let grants = grants.map(|(state, count)| (state.to_owned(), count));
-    scrape.gauges("grants", "Grants, by what they do", "state", grants)?;
-    scrape.gauge("history_entries", "Times of holding that the history keeps", census.history)?;
-    scrape.gauge("sessions", "Open sessions, those that were made for one grant among them", census.sessions)?;
-    scrape.gauge("tree_nodes", "Nodes of the tree, those of locks and grants among them", census.nodes)?;
-    scrape.gauge("tree_value_bytes", "Bytes of all nodes' values together", census.value_bytes)
+    scrape.gauges("grants", "Grants, by state", "state", grants)?;
+    scrape.gauge("history_entries", "Entries in the history of locks", census.history)?;
+    scrape.gauge("sessions", "Open sessions, including those made for a single grant", census.sessions)?;
+    scrape.gauge("tree_nodes", "Nodes of the tree, including those of locks and grants", census.nodes)?;
+    scrape.gauge("tree_value_bytes", "Total size of all node values in bytes", census.value_bytes)
 }

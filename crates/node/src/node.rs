@@ -1,4 +1,4 @@
-//! A node: the parts that run behind every door, started and stopped together.
+//! A node: the parts that run behind every API, started and stopped together.
 
 use crate::{
     api::{At, CallError, ClusterView, Freshness, ReadOptions},
@@ -31,7 +31,7 @@ use std::{
 /// How long the proof may take that a leader leads, when a node is asked whether it is ready.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Percent of its budget from which on the state is said to be nearly full.
+/// The percentage of its budget from which on the node warns that the state is nearly full.
 const STATE_WARN_PERCENT: u64 = 80;
 /// What to do about it.
 const STATE_ADVICE: &str = "Remove nodes, end sessions, or give every node more memory (serve --state-bytes-max)";
@@ -56,7 +56,7 @@ impl<RT: AsyncRuntime> Prelude<RT> {
         Prelude { hub: Arc::new(Hub::new(Arc::clone(&clock), event_ring_bytes)), clock }
     }
 
-    /// Who is to hear of every applied change.
+    /// The receiver of every applied change.
     #[must_use]
     pub fn audience(&self) -> Arc<dyn Audience> {
         Arc::clone(&self.hub) as Arc<dyn Audience>
@@ -75,7 +75,7 @@ impl<RT: AsyncRuntime> std::fmt::Debug for Prelude<RT> {
     }
 }
 
-/// What a warning is about: of each there is one at a time.
+/// The topic of a warning: at most one warning for each at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
     /// The room on the disk.
@@ -84,11 +84,14 @@ pub enum Concern {
     Memory,
 }
 
-/// Says that the state is nearly full, where it is.
+/// Warns if the state is nearly full.
 fn fullness(bytes: u64, max: u64) -> Option<String> {
     let nearly = bytes >= max / 100 * STATE_WARN_PERCENT;
     nearly.then(|| {
-        format!("the state has {bytes} of {max} bytes, and what creates something is refused when it is full. {STATE_ADVICE}")
+        format!(
+            "the state uses {bytes} of {max} bytes; when it is full, the cluster refuses requests that create something. \
+             {STATE_ADVICE}"
+        )
     })
 }
 
@@ -103,7 +106,7 @@ pub(crate) struct Parts<RT: AsyncRuntime> {
     pub(crate) stop: Stop,
     pub(crate) walks: Walks,
     pub(crate) memory: MemoryShortage,
-    /// What needs attention, by what it is about.
+    /// The current warnings, by topic.
     warnings: Mutex<BTreeMap<Concern, String>>,
 }
 
@@ -165,7 +168,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Hands the leadership to a member, from whichever node leads. With a key it is done once: when the same request comes
-    /// again, whoever leads goes on.
+    /// again, the current leader stays.
     pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
         let key = write_key(key, &("lead", to))?;
         Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)

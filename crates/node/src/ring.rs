@@ -1,6 +1,5 @@
 //! The events that a node keeps for those who watch: the newest, as many as fit into a bound of bytes.
-//!
-//! Apply adds to it and waits for nobody. Whoever watches has a position in it and comes to fetch; a position that is no longer
+//! Apply adds to it and waits for nobody. A watcher has a position in it and fetches from there; a position that is no longer
 //! kept is an error, never a gap.
 
 use crate::change::Changes;
@@ -61,7 +60,7 @@ impl Ring {
             dropped.push(oldest);
         }
         drop(kept);
-        // Freed only now: whoever reads need not wait for it.
+        // Freed only now: readers need not wait for it.
         drop(dropped);
     }
 
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stood_before_a_snapshot_is_told_so_wherever_he_stood() {
+    fn a_watcher_from_before_a_snapshot_learns_of_it_at_any_position() {
         let ring = filled(usize::MAX, 1..=4);
         let at_the_end = ring.end();
         ring.reset(Revision(9));

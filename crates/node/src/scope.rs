@@ -12,7 +12,7 @@ pub enum Scope {
     Children(Path),
     /// A node and all below it.
     Subtree(Path),
-    /// A lock, whether it was used or not.
+    /// A lock, whether it was ever used or not.
     Lock(LockName),
     /// Who leads an election, and nothing else of it.
     Leader(LockName),
@@ -54,7 +54,7 @@ impl Scope {
         }
     }
 
-    /// All scopes that cover it: as many as it has levels, and a few. So whoever watches it is found without asking everybody.
+    /// All scopes that cover it: as many as it has levels, and a few. So its watchers are found without asking everybody.
     pub(crate) fn of(subject: Subject<'_>) -> Vec<Scope> {
         match subject {
             Subject::Node(path) => {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_are_found_for_a_subject_are_exactly_those_whose_scope_covers_it() {
+    fn a_subject_finds_exactly_the_watchers_whose_scope_covers_it() {
         let paths: Vec<Path> = ["/", "/a", "/ab", "/a/b", "/a/b/c", "/a-b"].map(|path| Path::parse(path).unwrap()).into();
         let locks: Vec<LockName> = ["a", "ab", "a/b", "a/b/c", "a-b"].map(|lock| LockName::parse(lock).unwrap()).into();
         let sessions = [SessionNumber(1), SessionNumber(2)];

@@ -124,7 +124,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn work_brings_its_result_to_who_drives_it_and_goes_on_without_him() {
+    async fn work_brings_its_result_to_its_driver_and_continues_without_it() {
         let (tasks, (first, mut brought), (go, gone), (last, done)) =
             (Tasks::default(), oneshot::channel(), oneshot::channel::<()>(), oneshot::channel());
         let mut work = tasks.begin::<TokioRuntime>(async move {

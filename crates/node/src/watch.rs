@@ -1,7 +1,6 @@
 //! Watching: the events of what one asked for, from a revision on, each once and in order, or the news that some are gone.
-//!
-//! A watch is asked for what comes next by whoever writes it out, so a slow reader is not written to and costs nothing: it comes
-//! back to a position in the ring, or to find that the position is gone.
+//! The task that writes a watch to its connection fetches the next events, so a slow reader is not written to and costs nothing:
+//! it comes back to a position in the ring, or to find that the position is gone.
 
 use crate::{
     api::{CallError, Freshness, ReadOptions},
@@ -53,7 +52,7 @@ pub struct Watch<RT: AsyncRuntime> {
     initial: Option<Initial>,
     /// Where it began now or with what is there: the revision after which changes come, which is said before the first of them.
     begun_at: Option<Revision>,
-    /// Everything up to this revision was told.
+    /// All events up to this revision were sent.
     told: Revision,
     /// When a bookmark is due; `None`: as soon as all that is known was told.
     bookmark_at: Option<RT::Instant>,

@@ -1,4 +1,4 @@
-//! Those who watch at this node, found by what they watch: one change wakes only those whom it concerns.
+//! The watchers of this node, indexed by what they watch: a change wakes only the watchers that it concerns.
 //!
 //! Apply does not look for them. It adds to the ring and rings a bell; a task of its own, the crier, goes through what is new,
 //! marks whom it concerns with the position of the first such change, and wakes them. So a watcher costs apply nothing, has no
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 256;
 
 pub(crate) struct Watchers {
     pub(crate) ring: Ring,
-    /// Those that were told that they will not be told everything.
+    /// Watches that were cut off because events are missing.
     pub(crate) cut: Counter,
     bell: Notify,
     table: Mutex<Table>,
@@ -96,7 +96,7 @@ impl Watchers {
         loop {
             self.bell.notified().await;
             if let Err(error) = failpoint!(NodeWatchCry) {
-                tracing::debug!(%error, "changes are cried all the same: who watches waits for it");
+                tracing::debug!(%error, "watchers are waiting for changes and must be woken");
             }
             loop {
                 let (more, wake) = self.round();
@@ -169,7 +169,7 @@ impl Slot {
     }
 }
 
-/// One who watches; dropping it ends the watch.
+/// A watcher; dropping it ends the watch.
 pub(crate) struct Watcher {
     watchers: Arc<Watchers>,
     id: u64,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_watches_what_is_quiet_is_never_too_far_behind() {
+    fn a_watcher_of_something_quiet_is_never_too_far_behind() {
         let watchers = watchers(SMALL);
         let mut quiet = watch(&watchers, "/quiet");
         for revision in 1..1_000 {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_read_what_it_watches_is_told_that_it_is_gone() {
+    fn a_watcher_that_does_not_read_learns_that_events_are_gone() {
         let watchers = watchers(SMALL);
         let mut slow = watch(&watchers, "/busy");
         let woken: usize = (1..1_000)
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_cuts_off_all_who_were_there_before_it() {
+    fn a_snapshot_cuts_off_all_earlier_watchers() {
         let watchers = watchers(u64::MAX);
         let mut before = watch(&watchers, "/a");
         watchers.reset(Revision(50));

@@ -1,4 +1,4 @@
-//! Those who watch one node of the tree, for benchmarks: what it costs to tell them of a change. No server comes by here.
+//! Watchers of one node of the tree, for benchmarks: the cost of waking them. No server uses this.
 
 use crate::{
     change::{Change, Changes},

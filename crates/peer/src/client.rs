@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) const SHUTTING_DOWN: &str = "this node is shutting down";
 
-pub(crate) const NOT_READY: &str = "this node is not ready to speak to others";
+pub(crate) const NOT_READY: &str = "this node is not ready to connect to others";
 
 /// Speaks to other nodes over TCP.
 ///
@@ -113,7 +113,7 @@ impl TcpPeer {
             return Err(NOT_READY.to_owned());
         }
         if request.len() > PAYLOAD_BYTES_MAX {
-            return Err(format!("a request of {} bytes, more than {PAYLOAD_BYTES_MAX}", request.len()));
+            return Err(format!("the request has {} bytes, more than {PAYLOAD_BYTES_MAX}", request.len()));
         }
         let answered = self.lane(to, lane).push(request)?;
         // Dropped unanswered only at shutdown, when it may have been sent.
@@ -190,7 +190,7 @@ impl Shared {
         let before = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(to.id, refusal.clone());
         if before.is_none_or(|before| before != *refusal) {
             let (peer, address) = (to.id, &to.address);
-            tracing::warn!(peer, address, "this node and node {peer} do not speak to each other: {refusal}");
+            tracing::warn!(peer, address, "this node and node {peer} cannot communicate: {refusal}");
         }
     }
 

@@ -110,13 +110,13 @@ pub enum FrameError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Too short to be a frame.
-    #[error("a frame of {length} bytes, fewer than {FRAME_OVERHEAD}")]
+    #[error("a frame has {length} bytes, fewer than {FRAME_OVERHEAD}")]
     TooShort {
         /// What it announced.
         length: usize,
     },
     /// Longer than the sender may send.
-    #[error("a frame of {length} bytes, more than {max}")]
+    #[error("a frame has {length} bytes, more than {max}")]
     TooLarge {
         /// What it announced.
         length: usize,
@@ -124,7 +124,7 @@ pub enum FrameError {
         max: usize,
     },
     /// Not the bytes that were sent.
-    #[error("a frame with a wrong checksum: {found:08x} instead of {expected:08x}")]
+    #[error("a frame has the wrong checksum: {found:08x} instead of {expected:08x}")]
     Checksum {
         /// What the frame says.
         expected: u32,
@@ -132,22 +132,22 @@ pub enum FrameError {
         found: u32,
     },
     /// No kind of frame that this version knows.
-    #[error("a frame of unknown kind {0}")]
+    #[error("a frame has the unknown kind {0}")]
     UnknownKind(u8),
     /// A frame that has no place here.
-    #[error("a frame of kind {0:?} where none is expected")]
+    #[error("a frame of kind {0:?} is not expected here")]
     UnexpectedKind(Kind),
     /// An answer to nothing.
-    #[error("an answer to request {0}, which is not waiting for one")]
+    #[error("an answer to request {0}, which is not waiting for an answer")]
     UnexpectedAnswer(u64),
     /// It takes too long.
-    #[error("a frame that was not complete within {within:?}")]
+    #[error("a frame was not complete within {within:?}")]
     TooSlow {
         /// How long it may take.
         within: std::time::Duration,
     },
     /// Too much of other frames is on its way.
-    #[error("no room for a frame: unfinished frames have {max} bytes already")]
+    #[error("no memory for a frame: incomplete frames already take {max} bytes")]
     NoRoom {
         /// How many they may have together.
         max: usize,

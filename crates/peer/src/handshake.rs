@@ -1,4 +1,4 @@
-//! How two nodes meet: preambles, proofs, introductions, and who refuses whom, before any request.
+//! The handshake of two nodes: preambles, proofs, introductions and refusals, before any request.
 //!
 //! Neither says more than its number and what it wants before the other one has proved that it is a member (`key`). The preamble
 //! stays the same in all versions, so that nodes of different versions can tell each other which they are.
@@ -28,7 +28,7 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that does not take a connection within this time counts as unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Bytes that make one handshake another than all others.
+/// Random bytes that make each handshake unique.
 pub type Nonce = [u8; 32];
 
 /// What the dialler says first.
@@ -64,19 +64,19 @@ pub enum Purpose {
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// Not a node at all.
-    #[error("the other side is no fairhold node, or this is not its peer port")]
+    #[error("the other side is not a fairhold node, or this is not its peer port")]
     Stranger,
     /// It ended the connection.
     #[error("the other side closed the connection during the handshake")]
     Closed,
     /// It took too long.
-    #[error("no handshake within {0:?}")]
+    #[error("the handshake was not complete within {0:?}")]
     TimedOut(Duration),
-    /// Its sender should have proved itself and did not try.
-    #[error("the other side said something without a proof")]
+    /// Its sender should have proved itself, but sent no proof.
+    #[error("the other side sent a message without a proof")]
     Unproved,
-    /// It introduced itself as another one than it began as.
-    #[error("the other side gave two names: node {began} and node {introduced}")]
+    /// It introduced itself with another id than in its hello.
+    #[error("the other side gave two node ids: first {began}, then {introduced}")]
     TwoNames {
         /// In its hello.
         began: NodeId,
@@ -87,7 +87,7 @@ pub enum HandshakeError {
     #[error("{0}")]
     Frame(#[from] FrameError),
     /// A frame with something else in it.
-    #[error("an unreadable introduction: {0}")]
+    #[error("the introduction cannot be decoded: {0}")]
     Unreadable(#[from] DecodeError),
     /// This node's own introduction cannot be written.
     #[error("this node's introduction cannot be sent: {0}")]
@@ -106,9 +106,9 @@ impl From<io::Error> for HandshakeError {
 /// What became of an accepted connection.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// A member wanted to know who this node is, and was told.
+    /// A member asked for this node's identity and got it.
     Greeted,
-    /// It did not prove that it is a member, and was told nothing.
+    /// It did not prove that it is a member, and learned nothing.
     Unproved(KeyMismatch),
     /// A member that may send requests.
     Admitted { connection: Connection, from: NodeId, lane: Lane },
@@ -164,7 +164,7 @@ pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> R
     meeting::proved(Kind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
-/// What one side of a handshake goes by.
+/// The parameters of one side of a handshake.
 #[derive(Debug, Clone)]
 pub(crate) struct Manners {
     pub(crate) keys: PeerKeys,
@@ -299,7 +299,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
     if hello.to != own.id {
         return refuse(meeting, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
-    // Whoever asks: a node that would be refused must be able to learn why.
+    // From any member: a node that would be refused must be able to learn why.
     meeting.prove(Kind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {

@@ -1,4 +1,4 @@
-//! The keys that the members of a cluster share, and how a member proves that it has one without saying it.
+//! The keys that the members of a cluster share, and how a member proves that it has one without revealing it.
 //!
 //! A proof covers all that was said in the handshake so far, by both sides, and who proves: so it is worth nothing in another
 //! handshake, for another lane, or in the other direction.
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// The fewest bytes of a key: what cannot be guessed is not shorter.
+/// The fewest bytes of a key: a shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
 
 /// Keys that are accepted at a time: the one in use, the one before it, the one after it, and room.
@@ -21,10 +21,10 @@ pub const KEYS_MAX: usize = 8;
 /// Bytes of a proof.
 pub const PROOF_BYTES: usize = 32;
 
-/// No other use of a key makes the same bytes.
+/// Separates this use of a key from all others.
 const DOMAIN: &[u8] = b"fairhold peer handshake\0";
 
-/// What stands for the key where a cluster has none. It is no secret: whoever reaches the port can prove it.
+/// Takes the place of the key in a cluster without one. It is not secret: anyone who reaches the port can prove it.
 const NO_KEY: &[u8] = b"this cluster has no peer key";
 
 /// A proof that the sender has a key.
@@ -37,7 +37,7 @@ pub enum KeyError {
     #[error("is empty")]
     Empty,
     /// A line that is too short.
-    #[error("has a line of {length} bytes, and a key has at least {KEY_BYTES_MIN}")]
+    #[error("has a line of {length} bytes, but a key needs at least {KEY_BYTES_MIN}")]
     TooShort {
         /// How many bytes it has.
         length: usize,
@@ -50,7 +50,7 @@ pub enum KeyError {
     },
 }
 
-/// Who proves.
+/// The side that proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The node that dialled.
@@ -94,13 +94,13 @@ impl Key {
         mac
     }
 
-    /// Proves that the sender has this key, and has heard and said the same.
+    /// Proves that the sender has this key and saw the same handshake.
     #[must_use]
     pub fn prove(&self, by: Side, transcript: &Transcript) -> Proof {
         self.mac(by, transcript).finalize().into_bytes().into()
     }
 
-    /// Whether a proof is one. The time it takes does not depend on the proof.
+    /// Whether a proof is valid. The comparison takes constant time.
     #[must_use]
     pub fn verifies(&self, proof: &Proof, by: Side, transcript: &Transcript) -> bool {
         self.mac(by, transcript).verify_slice(proof).is_ok()
@@ -113,18 +113,18 @@ impl fmt::Debug for Key {
     }
 }
 
-/// All that was said in a handshake so far.
+/// The transcript of a handshake so far.
 #[derive(Debug, Clone)]
 pub struct Transcript(Sha256);
 
 impl Transcript {
-    /// Nothing was said but the version.
+    /// A transcript with only the version.
     #[must_use]
     pub fn new() -> Transcript {
         Transcript(Sha256::new_with_prefix(WIRE_VERSION.to_le_bytes()))
     }
 
-    /// Notes what one side said.
+    /// Adds what one side sent.
     pub fn note(&mut self, kind: Kind, value: &[u8]) {
         self.0.update([kind.byte()]);
         self.0.update((value.len() as u64).to_le_bytes());
@@ -138,7 +138,8 @@ impl Default for Transcript {
     }
 }
 
-/// The keys of a node: it proves itself by the first, and accepts all. A handle: what is replaced in one is replaced in all.
+/// The keys of a node: it proves itself with the first, and accepts all. A handle: replacing the keys in one replaces them in
+/// all.
 #[derive(Debug, Clone)]
 pub struct PeerKeys(Arc<RwLock<Arc<Keys>>>);
 
@@ -174,7 +175,7 @@ impl PeerKeys {
         PeerKeys(Arc::new(RwLock::new(Arc::new(keys))))
     }
 
-    /// From the next handshake on, these. Says whether they are others than before.
+    /// Replaces the keys for all further handshakes. Returns whether they differ from the old ones.
     #[must_use]
     pub fn replace(&self, by: &PeerKeys) -> bool {
         let new = by.now();
@@ -184,7 +185,7 @@ impl PeerKeys {
         changed
     }
 
-    /// Those that a handshake which begins now goes by.
+    /// The current keys, for a handshake that starts now.
     #[must_use]
     pub fn now(&self) -> Arc<Keys> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -192,7 +193,7 @@ impl PeerKeys {
 }
 
 impl Keys {
-    /// The one by which this node proves itself.
+    /// The key with which this node proves itself.
     #[must_use]
     pub fn own(&self) -> &Key {
         &self.first

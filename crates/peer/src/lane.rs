@@ -198,7 +198,7 @@ impl LaneTask {
         }
     }
 
-    /// Answers at once, with the failure, whoever asks before the next dial is due.
+    /// Answers requests that come before the next dial is due at once, with the failure.
     async fn fail_until(&mut self, due: Instant, error: &PeerError) {
         loop {
             tokio::select! {
@@ -231,11 +231,11 @@ impl LaneTask {
         };
         let reason = match ending {
             Ending::Abandoned | Ending::Idle => {
-                tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed a connection that is not needed");
+                tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed an unused connection");
                 return;
             }
             Ending::Broken(error) => error.to_string(),
-            Ending::Closed => "the other side closed it".to_owned(),
+            Ending::Closed => "the other side closed the connection".to_owned(),
         };
         tracing::info!(peer = self.to.id, lane = ?self.lane, "a connection broke: {reason}");
         in_flight.fail_all(&PeerError::Lost(reason.clone()));

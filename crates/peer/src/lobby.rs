@@ -1,6 +1,5 @@
-//! Connections that have not proved themselves yet. Anybody can make them, so they have room of their own: where it is full,
-//! the one that has waited longest makes room. A node, which proves itself at once, gets in through any crowd of those that do
-//! not.
+//! Connections that have not proved themselves yet. Anybody can open them, so they have a limit of their own: beyond it, the one
+//! that has waited longest is closed. A node proves itself at once, so it gets in through any crowd of strangers.
 
 use fairhold_types::address::share_key;
 use std::{
@@ -16,14 +15,14 @@ pub const STRANGERS_MAX: usize = 128;
 /// Of those, from one address.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = 32;
 
-/// Those who wait.
+/// The waiting connections.
 #[derive(Debug, Default)]
 pub(crate) struct Lobby(Mutex<VecDeque<Waiting>>);
 
 #[derive(Debug)]
 struct Waiting {
     address: IpAddr,
-    /// Dropped to show it the door.
+    /// Dropped to close the connection.
     place: oneshot::Sender<()>,
 }
 

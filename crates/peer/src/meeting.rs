@@ -1,4 +1,4 @@
-//! A connection in its handshake: what each side says and proves, and what is heard of the other.
+//! A connection during its handshake: what each side sends, proves and receives.
 
 use crate::{
     frame::{Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
@@ -91,7 +91,7 @@ impl Meeting {
         self.send(frame).await
     }
 
-    /// Says that the other side has proved nothing. That cannot be proved to it.
+    /// Refuses a side that has proved nothing. This refusal cannot have a proof.
     pub(crate) async fn refuse_key(&mut self, mismatch: KeyMismatch) -> Result<(), HandshakeError> {
         let value = sealed(&Refusal::Key(mismatch))?;
         self.send(Frame { kind: Kind::Refused, number: 0, payload: [&[0; PROOF_BYTES][..], &value].concat().into() }).await
@@ -120,7 +120,7 @@ impl Meeting {
         if self.keys.verify(&proof, by, &self.transcript) {
             return Ok(Ok(Heard { kind: frame.kind, value }));
         }
-        // Who has another key cannot prove that it says so.
+        // A node with another key cannot prove this refusal.
         if frame.kind == Kind::Refused
             && let Ok(Refusal::Key(mismatch)) = unsealed(&value)
         {
@@ -159,7 +159,7 @@ impl Meeting {
         self.write(&bytes).await
     }
 
-    /// Ends a connection so that the last words arrive: a socket that is closed with unread bytes in it sends a reset, which
+    /// Ends a connection so that the last message arrives: a socket that is closed with unread bytes in it sends a reset, which
     /// can overtake them. A peer that goes on sending, or does not hang up, is not waited for long.
     pub(crate) async fn part(mut self) -> Result<(), HandshakeError> {
         self.connection.writer.shutdown().await?;

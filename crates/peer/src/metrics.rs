@@ -100,12 +100,12 @@ impl PeerMetrics {
         let open = [("dialled", dialled.open.clone()), ("accepted", accepted.open.clone())];
         let help = "Open connections to other nodes, by who dialled";
         registry.register("peer_connections_open", help, ByLabel::new("side", open));
-        let help = "Connections to other nodes that were ever opened: what grows here while no node restarts are reconnects";
+        let help = "Connections to other nodes that were opened; growth without a restart of a node means reconnects";
         registry.register("peer_connections_opened", help, sides(&dialled.opened, &accepted.opened));
-        registry.register("peer_dials_failed", "Tries to reach another node that failed", self.dials_failed.clone());
+        registry.register("peer_dials_failed", "Failed attempts to reach another node", self.dials_failed.clone());
         let help = "Connections to the peer port that were closed for newer ones";
         registry.register("peer_connections_turned_away", help, self.turned_away.clone());
-        let help = "Connections to the peer port by something that is no node, or that broke during the handshake";
+        let help = "Connections to the peer port that were not from a node, or that broke during the handshake";
         registry.register("peer_strangers", help, self.strangers.clone());
         let help = "Frames from other nodes";
         registry.register("peer_frames_received", help, sides(&dialled.frames_in, &accepted.frames_in));
@@ -126,7 +126,7 @@ impl PeerMetrics {
             ("lost_entries", refused.lost_entries.clone()),
             ("key", refused.key.clone()),
         ];
-        let help = "Handshakes between nodes that one of the two refused, by reason";
+        let help = "Refused handshakes between nodes, by reason";
         registry.register("peer_handshakes_refused", help, ByLabel::new("reason", reasons));
     }
 }

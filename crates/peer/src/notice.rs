@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Between two lines of one sort at least this much passes.
+/// The shortest time between two lines of one kind.
 const NOTICE_EVERY: Duration = Duration::from_secs(10);
 
 /// Lets a log line pass now and then and counts the others.

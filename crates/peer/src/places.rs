@@ -1,5 +1,5 @@
-//! The connections of admitted nodes. Each node has a few for each lane; where it opens another one, the oldest of them ends: so
-//! a connection that the other side has forgotten takes the place of no new one.
+//! The connections of admitted nodes. Each node has a few for each lane; when it opens another one, the oldest ends: so a
+//! connection that the other side has forgotten does not keep out a new one.
 
 use crate::lobby::Visit;
 use fairhold_raft::peer::Lane;

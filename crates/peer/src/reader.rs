@@ -1,6 +1,6 @@
-//! Frames as they come from a socket: each within its time, and all that are under way within one budget.
+//! Reads frames from a socket: each within a time limit, and all incomplete frames within one budget of bytes.
 //!
-//! A frame takes of the budget what has come of it, whatever length it announced: to hold memory here, one has to send it.
+//! A frame counts the bytes that have arrived, whatever length it announced: to use memory here, a sender must send the bytes.
 
 use crate::frame::{Frame, FrameCodec, FrameError, WRITE_BYTES};
 use bytes::BytesMut;
@@ -146,7 +146,7 @@ impl FrameReader {
         }
     }
 
-    /// Nothing is read for a while, of this node's own accord: that is no time of the frame.
+    /// This node itself pauses reading: that time does not count for the frame.
     pub(crate) fn pause(&mut self) {
         if let Some(due) = self.due.take() {
             self.left = due.saturating_duration_since(Instant::now());

@@ -67,7 +67,7 @@ impl PeerServer {
         PeerServer { manners: Manners { time_limit, ..self.manners }, ..self }
     }
 
-    /// Nodes prove themselves by these keys. Without them, whoever comes is believed.
+    /// Nodes authenticate with these keys. Without keys, every connection is accepted.
     #[must_use]
     pub fn with_keys(self, keys: PeerKeys) -> Self {
         PeerServer { manners: Manners { keys, ..self.manners }, ..self }
@@ -106,7 +106,8 @@ impl PeerServer {
                         if another_left {
                             door.metrics.turned_away.inc();
                             door.crowd.say(|kept_back| {
-                                tracing::warn!(%from, kept_back, "too many connections that are no nodes: the oldest was closed");
+                                tracing::warn!(%from, kept_back, "too many unauthenticated connections to the peer port: the \
+                                                                  oldest was closed");
                             });
                         }
                         connections.spawn(attend(stream, from, door.clone(), visit));
@@ -176,13 +177,13 @@ async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: 
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &door).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
         Ok(Accepted::Unproved(mismatch)) => door.unproved.say(address.ip(), |kept_back| {
-            tracing::warn!(%address, kept_back, "a connection to the peer port was closed, and told nothing: {mismatch}");
+            tracing::warn!(%address, kept_back, "a connection to the peer port was refused without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
-            tracing::debug!(peer = from, %address, "put off until this node has started");
+            tracing::debug!(peer = from, %address, "deferred until this node has started");
         }
         Ok(Accepted::Refused { from, refusal }) => door.refusals.say(|kept_back| {
-            tracing::warn!(peer = from, %address, kept_back, "a peer and this node do not speak to each other: {refusal}");
+            tracing::warn!(peer = from, %address, kept_back, "this node and a peer cannot communicate: {refusal}");
         }),
         Err(error) => door.strangers.say(|kept_back| {
             tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");

@@ -40,7 +40,7 @@ impl Addresses {
             if here != *formed {
                 tracing::warn!(
                     node = id,
-                    "node {id} joined as {},{} and this node is configured with {},{} for it, which it uses. Start every node \
+                    "node {id} joined as {},{} but this node's configuration has {},{} for it, and uses that. Start every node \
                      with the same list of members",
                     formed.url,
                     formed.address,

@@ -50,7 +50,7 @@ impl Company {
     pub(crate) async fn gathers<RT: AsyncRuntime>(&self, wanted: usize) {
         self.wanted.store(wanted, SeqCst);
         let enough = async {
-            // Whoever came before that is counted; whoever comes after it tells.
+            // Callers before that are counted; later callers report themselves.
             while self.waiting.load(SeqCst) < wanted {
                 self.enough.notified().await;
             }
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_for_most_of_those_who_came_together_before() {
+    fn a_batch_waits_for_most_of_the_callers_that_came_together_before() {
         assert_eq!(company(1).wanted_after(64), Some(48));
         assert_eq!(company(48).wanted_after(64), None, "they are there already");
     }
 
     #[tokio::test]
-    async fn the_last_who_is_waited_for_ends_the_waiting() {
+    async fn the_last_expected_caller_ends_the_waiting() {
         let company = company(2);
         let mut gathers = std::pin::pin!(company.gathers::<TokioRuntime>(3));
         assert!(futures_util::poll!(&mut gathers).is_pending());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_come_is_not_waited_for_long() {
+    async fn a_missing_caller_is_not_waited_for_long() {
         let company = company(2);
         company.gathers::<TokioRuntime>(1_000).await;
         company.left();

@@ -1,4 +1,4 @@
-//! Log lines that another node can cause: one at a time, however often it asks.
+//! Log lines that another node can cause: limited in rate, however often it asks.
 
 use openraft::{AsyncRuntime, Instant};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-/// Between two lines of one sort at least this much passes.
+/// The shortest time between two lines of one kind.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
-/// Lets a log line pass now and then.
+/// Rate limit for a log line.
 pub(crate) struct Complaint<RT: AsyncRuntime>(Mutex<Option<RT::Instant>>);
 
 impl<RT: AsyncRuntime> Default for Complaint<RT> {

@@ -53,7 +53,7 @@ impl Leadership {
     }
 }
 
-/// Takes the messages that other nodes send to whoever leads.
+/// Takes the messages that other nodes send to the leader.
 pub trait Attendant: Send + Sync + 'static {
     /// Answers one message; called on the node that leads, as far as it knows.
     fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
@@ -110,7 +110,7 @@ pub(crate) enum CallError {
 
 impl<RT: AsyncRuntime> Core<RT> {
     /// Looks at openraft's metrics as they are now. `look` must not ask for metrics again: a second look within the first waits
-    /// for whoever writes them, who waits for the first.
+    /// for the task that writes them, which waits for the first.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&RaftMetrics<Types<RT>>) -> T) -> T {
         look(&self.raft.metrics().borrow_watched())
     }
@@ -127,7 +127,7 @@ impl<RT: AsyncRuntime> Core<RT> {
 
     /// Waits until something is seen of who leads and who is a member; `None` when Raft has stopped without it.
     ///
-    /// openraft tells its other metrics after every message that it handles: whoever waited on those would be woken some six
+    /// openraft tells its other metrics after every message that it handles: a task that waits on those would be woken some six
     /// times for each log entry.
     pub(crate) async fn until<T>(&self, mut look: impl FnMut(&Standing<RT>) -> Option<T>) -> Option<T> {
         let mut standing = self.raft.server_metrics();

@@ -65,7 +65,7 @@ pub struct Defect {
     pub kind: String,
     /// What the command asks for, as a number: the same for the same request. 0 until the second try.
     pub fingerprint: u64,
-    /// What the panic said.
+    /// The panic message.
     pub message: String,
     /// The version of this program in which it panicked.
     pub version: String,
@@ -161,7 +161,7 @@ impl Defects {
         (defect.kind, defect.fingerprint) = (kind(command), fingerprint(command));
         let (kind, fingerprint) = (&defect.kind, defect.fingerprint);
         let fingerprint = Hex(fingerprint);
-        tracing::warn!(index, position, kind, %fingerprint, "trying a command again at which this node panicked");
+        tracing::warn!(index, position, kind, %fingerprint, "retrying a command at which this node panicked");
         Place::Suspect
     }
 
@@ -170,8 +170,8 @@ impl Defects {
         tracing::error!(
             index,
             position,
-            "a command panicked once and not again: the memory of this machine may be failing. Test it, and compare this node's \
-             state with the others' (fairhold doctor)"
+            "a command panicked once but not when it was retried: the memory of this machine may be failing. Test it, and \
+             compare this node's state with the others' (fairhold doctor)"
         );
         self.change(index, position, |defect| defect.passed = true)
     }
@@ -214,7 +214,7 @@ impl Defects {
             });
             self.book.save(&noted)
         };
-        tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node starts again");
+        tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
         match saved {
             Ok(()) => self.book.start_again(),
             // Without the note it would panic at the same place for ever.
@@ -227,7 +227,7 @@ impl Defects {
         self.left_out.get() > 0
     }
 
-    /// The fingerprint of a command that would panic, as far as is known. Whoever leads does not propose it again: a client that
+    /// The fingerprint of a command that would panic, as far as is known. The leader does not propose it again: a client that
     /// repeats its request must not send all nodes down with each try.
     pub(crate) fn refuses(&self, command: &Command) -> Option<u64> {
         if !self.has_left_out() {

@@ -129,7 +129,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
         let core = &self.core;
         let won = core.look(|metrics| core.ballots.won_late(core.id, metrics.membership_config.membership()));
         let Some((vote, last_log_id)) = won else { return Some(()) };
-        tracing::info!(term = vote.leader_id.term, "the deciding vote came late: disks are slow");
+        tracing::info!(term = vote.leader_id.term, "the deciding vote was late: the disks are slow");
         // openraft takes a committed vote as that of a leader, and refuses it where its own has moved on.
         core.raft.vote(VoteRequest::new(vote, last_log_id)).await.ok().map(drop)
     }
@@ -145,8 +145,8 @@ impl<RT: AsyncRuntime> Elections<RT> {
         tracing::warn!(
             terms,
             wrote_ms,
-            "{terms} terms without a leader who lasted: see that the nodes reach one another, and that their disks are not too \
-             slow (the last vote took {wrote_ms} ms here)"
+            "no leader lasted in the last {terms} terms: check that the nodes reach each other and that their disks are not too \
+             slow (writing the last vote took {wrote_ms} ms here)"
         );
     }
 }

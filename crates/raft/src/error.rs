@@ -17,13 +17,13 @@ pub enum ProposeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum NotProposed {
     /// No leader is known, or none could be reached, within the time given.
-    #[error("no leader is known: a majority of the nodes must reach one another")]
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
     /// Too much is waiting to be proposed.
-    #[error("too much waits to be done already: ask again after a pause, or another node")]
+    #[error("too many commands are waiting: try again after a pause, or try another node")]
     Overloaded,
-    /// Too few disks have room, and the command would fill them further.
-    #[error("too few nodes have room on their disks: what writes more is refused")]
+    /// Too few nodes have space on their disks, and the command would need more of it.
+    #[error("too few nodes have space on their disks: the leader refuses writes that need more")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]

@@ -150,7 +150,7 @@ fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found
     match refusal {
         // It is about itself that it speaks, and knows nothing for sure.
         Refusal::Starting | Refusal::LostEntries(_) => Ok(Found::Nothing),
-        // Whoever says so has proved nothing; and keys are exchanged one node after the other.
+        // That answer has no proof; and during a key rotation the nodes change their keys one at a time.
         Refusal::Key(_) => Ok(Found::Nothing),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
@@ -184,7 +184,7 @@ async fn initialize<RT: AsyncRuntime>(
     }
 }
 
-/// Names the cluster as its first change: whoever leads does it, if nobody has. Runs until it has a name, or Raft stops.
+/// Names the cluster as its first change: the leader does it, if nobody has. Runs until it has a name, or Raft stops.
 pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     loop {
         if core.until(crate::core::leadership_in).await.is_none() {

@@ -29,7 +29,7 @@ const HANDOVER_LAG_MAX: u64 = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum HandoverError {
     /// No such member.
-    #[error("node {to} is no member of the cluster: its members are {}", list(members))]
+    #[error("node {to} is not a member of the cluster: the members are {}", list(members))]
     NotMember {
         /// The one asked for.
         to: NodeId,
@@ -45,19 +45,19 @@ pub enum HandoverError {
         voters: Vec<NodeId>,
     },
     /// There is nothing to hand over.
-    #[error("node {to} leads already")]
+    #[error("node {to} is already the leader")]
     LeadsAlready {
         /// The one asked for.
         to: NodeId,
     },
     /// It does not answer the leader.
-    #[error("node {to} does not answer the leader: see that it runs and can be reached, then ask again")]
+    #[error("node {to} does not answer the leader: check that it runs and can be reached, then try again")]
     Silent {
         /// The one asked for.
         to: NodeId,
     },
     /// It has too little of the log.
-    #[error("node {to} is {lag} log entries behind the leader: ask again when it has caught up")]
+    #[error("node {to} is {lag} log entries behind the leader: try again when it has caught up")]
     Behind {
         /// The one asked for.
         to: NodeId,
@@ -65,16 +65,16 @@ pub enum HandoverError {
         lag: u64,
     },
     /// No leader is known, or it could not be reached.
-    #[error("no leader is known: a majority of the nodes must reach one another")]
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
     /// The key was used before, for something else.
-    #[error("the idempotency key was used before with another request")]
+    #[error("the idempotency key was already used with another request")]
     OtherRequest,
     /// The cluster remembers as many keys as it can.
-    #[error("too many keys are remembered: ask again in a minute")]
+    #[error("too many idempotency keys are remembered: try again in a minute")]
     Full,
     /// It was begun, and the target did not lead in time. Another one may.
-    #[error("node {to} did not take the leadership in time; whoever leads now is in /v1/cluster")]
+    #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
     Unfinished {
         /// The one asked for.
         to: NodeId,
@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let Some(best) = best.filter(|_| leads) else { return };
         tracing::info!(node = best, "handing the leadership to node {best}");
         if !moved(core, best).await {
-            tracing::warn!(node = best, "node {best} did not take the leadership in time; the others will elect a leader");
+            tracing::warn!(node = best, "node {best} did not become the leader in time; the others will elect a leader");
         }
     }
 }
@@ -170,7 +170,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     {
         return Ok(HandedOver::Before);
     }
-    tracing::info!(node = to, "handing the leadership to node {to}, as asked");
+    tracing::info!(node = to, "handing the leadership to node {to}, as requested");
     match RT::timeout_at(deadline, moved(core, to)).await {
         Ok(true) => Ok(HandedOver::Now),
         Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn every_refusal_names_the_node_and_what_there_is() {
         let error = HandoverError::NotMember { to: 9, members: vec![1, 2, 3] };
-        assert_eq!(error.to_string(), "node 9 is no member of the cluster: its members are 1, 2, 3");
+        assert_eq!(error.to_string(), "node 9 is not a member of the cluster: the members are 1, 2, 3");
         assert!(HandoverError::Behind { to: 2, lag: 1_001 }.to_string().contains("1001 log entries behind"));
     }
 }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_no_snapshot_covers_is_given_up() {
+    fn entries_without_a_snapshot_are_kept() {
         let mut bytes = LogBytes::begin(None, MIB);
         (1..=100).for_each(|index| bytes.note(index, MIB));
         assert_eq!(bytes.take_excess(0, 0), None);

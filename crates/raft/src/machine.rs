@@ -144,7 +144,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                     }
                     Err(panic) => {
                         let error = self.shared.defects.give_up(index, answers.len() as u64, &*panic);
-                        tracing::error!(%error, "this node cannot start again by itself: it ends");
+                        tracing::error!(%error, "this node cannot restart by itself: it ends");
                         // With the state locked, so that nobody can read half a change.
                         resume_unwind(panic)
                     }
@@ -242,7 +242,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         let had_none = std::mem::replace(&mut self.has_no_room, !self.keeper.store.has_room_for(bytes));
         if self.has_no_room {
             if !had_none {
-                tracing::warn!(bytes, "there is no room on the disk for a snapshot: the log grows until there is");
+                tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
             }
             return None;
         }
@@ -267,7 +267,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             replaced
         };
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
-        tracing::info!(index = meta.last_log_id.map(|id| id.index), "took over a snapshot of the leader");
+        tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id),

@@ -98,9 +98,10 @@ impl ReplicaMetrics {
     }
 
     fn register(&self, registry: &mut Registry) {
-        registry.register("raft_elections", "Elections in which this node was seen to stand", self.elections.clone());
-        registry.register("raft_leader_changes", "New leaders that this node learnt of", self.leader_changes.clone());
-        let help = "Commands that the machine answered, counted where they were asked for and at the leader they were passed to";
+        registry.register("raft_elections", "Elections in which this node was a candidate", self.elections.clone());
+        registry.register("raft_leader_changes", "New leaders that this node learned of", self.leader_changes.clone());
+        let help = "Commands that the state machine answered, counted at the node that received them and at the leader that they \
+                    were forwarded to";
         registry.register("raft_proposals_accepted", help, self.accepted.clone());
         let refused = [
             ("no_leader", self.no_leader.clone()),
@@ -109,27 +110,27 @@ impl ReplicaMetrics {
             ("shutting_down", self.shutting_down.clone()),
             ("deposed", self.deposed.clone()),
         ];
-        let help = "Tries to propose a command that surely did nothing, by reason";
+        let help = "Proposals that failed without any effect, by reason";
         registry.register("raft_proposals_refused", help, ByLabel::new("reason", refused));
         let unknown = [
             ("deadline", self.unknown_deadline.clone()),
             ("connection_lost", self.unknown_connection.clone()),
             ("deposed", self.unknown_deposed.clone()),
         ];
-        let help = "Commands of which it is not known whether they were committed, by reason";
+        let help = "Proposals with an unknown outcome, by reason";
         registry.register("raft_proposals_unknown", help, ByLabel::new("reason", unknown));
-        let help = "Time from a command's arrival to the machine's answer, its way to the leader included";
+        let help = "Time from a command's arrival to the state machine's answer, including the way to the leader";
         registry.register("raft_proposal_seconds", help, self.proposal.clone());
-        let help = "Time from the append of a log entry to its being committed and applied, on the leader";
+        let help = "Time from appending a log entry to applying it, on the leader";
         registry.register("raft_commit_seconds", help, self.commit.clone());
-        let help = "Commands that went together, into one log entry or to the leader";
+        let help = "Commands in one batch, in a log entry or on the way to the leader";
         registry.register("raft_batch_commands", help, self.batch.clone());
-        let help = "Work of the commands that were applied, in steps of about a microsecond";
+        let help = "Work of the applied commands, in steps of about a microsecond";
         registry.register("raft_apply_steps", help, self.steps.clone());
         registry.register("raft_read_barriers", "Read barriers asked of the leader", self.barriers.clone());
-        registry.register("raft_barrier_reads", "Reads that were served by these barriers", self.barrier_reads.clone());
+        registry.register("raft_barrier_reads", "Reads served by these barriers", self.barrier_reads.clone());
         let snapshots = [("built", self.snapshots_built.clone()), ("installed", self.snapshots_installed.clone())];
-        let help = "Snapshots that were built here, or taken over from the leader";
+        let help = "Snapshots built here or installed from the leader";
         registry.register("raft_snapshots", help, ByLabel::new("origin", snapshots));
         registry.register("raft_snapshot_build_seconds", "Time to build and save a snapshot", self.snapshot_build.clone());
         let help = "Size of the last snapshot that was built or installed since the start";
@@ -159,7 +160,7 @@ pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 /// Registers what the replica counts, and what it knows of itself at a scrape.
 pub(crate) fn register<RT: AsyncRuntime>(core: &Arc<Core<RT>>, registry: &mut Registry) {
     core.shared.metrics.register(registry);
-    let help = "Commands that are left out because the machine panicked at them: a defect in fairhold";
+    let help = "Commands that are skipped because the state machine panicked at them: a defect in fairhold";
     registry.register("raft_commands_left_out", help, core.shared.defects.left_out.clone());
     let core = Arc::clone(core);
     collect(registry, move |scrape| {
@@ -173,14 +174,14 @@ fn write(scrape: &mut Scrape<'_>, status: &ReplicaStatus, committed: Option<u64>
     let count = |index: Option<u64>| index.map_or(0, |index| index + 1);
     let leads = status.role == Role::Leader;
     scrape.gauge("raft_term", "Raft's term", status.term)?;
-    scrape.gauge("raft_is_leader", "1 where this node leads, as far as it knows", u64::from(leads))?;
-    scrape.gauge("raft_leader_id", "Id of the node that leads, as far as this one knows; 0: none", status.leader.unwrap_or(0))?;
+    scrape.gauge("raft_is_leader", "1 if this node is the leader, as far as it knows", u64::from(leads))?;
+    scrape.gauge("raft_leader_id", "Id of the leader, as far as this node knows; 0 for none", status.leader.unwrap_or(0))?;
     scrape.gauge("raft_last_log_index", "Index of the last log entry", status.last_log_index.unwrap_or(0))?;
     scrape.gauge("raft_committed_index", "Index of the last log entry known to be committed", committed.unwrap_or(0))?;
     scrape.gauge("raft_applied_index", "Index of the last log entry in the state", status.applied.unwrap_or(0))?;
     scrape.gauge("raft_snapshot_index", "Index of the last log entry in the newest snapshot", status.snapshot.unwrap_or(0))?;
     let kept = count(status.last_log_index).saturating_sub(count(status.purged));
-    scrape.gauge("raft_log_entries", "Log entries that are kept", kept)?;
+    scrape.gauge("raft_log_entries", "Log entries kept", kept)?;
     scrape.gauge("state_revision", "Revision of the state: how many changes it has seen", status.revision.0)?;
     let others = status.members.iter().filter(|member| leads && member.id != status.id);
     let lags = others.filter_map(|member| Some((member.id.to_string(), member.lag?)));

@@ -129,15 +129,15 @@ pub enum Refusal {
         found: Incarnation,
     },
     /// Not the node that the address was thought to be.
-    #[error("it says that it is node {found}, node {expected} was expected: check the --member addresses and --id of both")]
+    #[error("it says that it is node {found}, but node {expected} was expected: check the --member addresses and --id of both")]
     Identity {
-        /// Who was dialled.
+        /// The node that was dialled.
         expected: NodeId,
         /// Who answered.
         found: NodeId,
     },
     /// The node is starting and does not know yet whom it may speak to.
-    #[error("it is starting: it will be asked again")]
+    #[error("it is starting: this node will retry")]
     Starting,
     /// No member of the cluster.
     #[error("node {id} is not a member of this cluster: add it first, or check its --member list")]
@@ -158,16 +158,18 @@ pub enum Refusal {
 pub enum KeyMismatch {
     /// Both have a key, and not the same.
     #[error(
-        "they have different peer keys: give all nodes of the cluster the same --peer-key-file, and while a key is exchanged, \
-         both lines"
+        "they have different peer keys: give all nodes of the cluster the same --peer-key-file; during a key rotation, the file \
+         needs both keys"
     )]
     Differ,
     /// The one that dials has none.
-    #[error("the node that dials has no peer key, and the other one has: give all nodes of the cluster the same --peer-key-file")]
+    #[error(
+        "the dialling node has no peer key, but the other node has one: give all nodes of the cluster the same --peer-key-file"
+    )]
     DiallerHasNone,
     /// The one that is dialled has none.
     #[error(
-        "the node that is dialled has no peer key, and the other one has: give all nodes of the cluster the same --peer-key-file"
+        "the dialled node has no peer key, but the other node has one: give all nodes of the cluster the same --peer-key-file"
     )]
     AcceptorHasNone,
 }

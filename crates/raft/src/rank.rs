@@ -38,8 +38,8 @@ pub(crate) fn goes_first(command: &Command) -> bool {
     }
 }
 
-/// Whether a command makes the state larger, or may: it is refused where the disk is nearly full. What ends or removes something
-/// makes room, once a snapshot without it takes the place of the log.
+/// Whether a command makes the state larger, or may: it is refused while the disk is nearly full. A command that ends or removes
+/// something frees space, once a snapshot without it replaces the log.
 pub(crate) fn needs_room(command: &Command) -> bool {
     command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_))
 }

@@ -65,7 +65,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Takes the messages that nodes send to whoever leads, from now on; `false` where there is an attendant already.
+    /// Takes the messages that nodes send to the leader, from now on; `false` where there is an attendant already.
     pub fn set_attendant(&self, attendant: Arc<dyn Attendant>) -> bool {
         self.core.attendant.set(attendant).is_ok()
     }
@@ -227,7 +227,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         metrics::register(&self.core, registry);
     }
 
-    /// Sends a message to whoever leads, and waits for its answer; on the leader itself without a detour. It is sent again
+    /// Sends a message to the leader, and waits for its answer; on the leader itself without a detour. It is sent again
     /// within the deadline as long as it surely did not arrive.
     pub async fn call_leader(&self, request: Vec<u8>, deadline: RT::Instant) -> Result<Vec<u8>, ProposeError> {
         loop {
@@ -275,7 +275,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         stop(&self.core).await;
     }
 
-    /// Resolves when the replica has stopped, and says why. Unless it was shut down, the process has to end.
+    /// Resolves when the replica has stopped, and says why. Unless the node was shut down, the process has to end.
     pub async fn stopped(&self) -> FatalReason {
         let refused = async {
             match self.formed().await {

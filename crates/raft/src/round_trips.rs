@@ -112,8 +112,8 @@ pub(crate) async fn watch<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Durat
         if verdict.too_long {
             tracing::warn!(
                 took_ms,
-                "a majority takes {took_ms} ms to answer a heartbeat, and there is one every {interval_ms} ms: near that, \
-                 leaders come and go, and nothing is served. Put the nodes closer together, or on faster machines"
+                "a majority takes {took_ms} ms to answer a heartbeat, and the interval is {interval_ms} ms: near that, no leader \
+                 lasts and the cluster serves nothing. Move the nodes closer together, or to faster machines"
             );
         } else {
             tracing::info!(took_ms, "a majority answers heartbeats within {took_ms} ms again");

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_on_until_the_last_has_ended() {
+    fn sending_lasts_until_the_last_snapshot_has_ended() {
         let sending = Sending::default();
         assert!(!sending.is_going_on());
         let (first, second) = (sending.begin(), sending.clone().begin());

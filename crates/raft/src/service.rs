@@ -45,7 +45,7 @@ pub struct Reception<RT: AsyncRuntime>(Arc<Inner<RT>>);
 struct Inner<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
-    /// Who may speak to this node until it knows a membership.
+    /// The nodes that may speak to this node until it knows a membership.
     configured: BTreeSet<NodeId>,
     /// Weak, because the core owns the transport, and the transport this.
     core: OnceLock<Weak<Core<RT>>>,
@@ -136,7 +136,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
         if matches!(refusal, Refusal::Starting | Refusal::LostEntries(_)) {
             return;
         }
-        // Who is no member may call itself anything: all of those share a place, or the list would grow as they please.
+        // A stranger may claim any id: all strangers share one entry, or they could grow the list at will.
         let stranger = !self.0.configured.contains(&other);
         let before = lock(&self.0.logged).insert(if stranger { NodeId::MAX } else { other }, refusal.clone());
         let known = before
@@ -197,7 +197,11 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         if let Some(term) = terms::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
             if self.0.far_terms.is_due() {
-                tracing::error!(node = from, "node {from} is not heard: {declined}. Is it a node, and is its memory sound?");
+                tracing::error!(
+                    node = from,
+                    "refused a request from node {from}: {declined}. Is it really a node of this cluster, and is its memory \
+                     sound?"
+                );
             }
             return ready(reply::<RT>(&Reply::Declined(declined))).boxed();
         }
@@ -301,7 +305,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
         if let Some(refusal) = commands.iter().find_map(|command| refusal(from, command))
             && self.improper.is_due()
         {
-            tracing::error!(node = from, "node {from} passes on what no node may: {refusal}");
+            tracing::error!(node = from, "node {from} forwarded a command that a node must not forward: {refusal}");
         }
         async move {
             if !matches!(core.route(), Route::Here) {

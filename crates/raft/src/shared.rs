@@ -67,7 +67,7 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
-    /// One that begins with a snapshot, or with nothing.
+    /// The state of a node that starts with a snapshot, or with nothing.
     pub(crate) fn new(state: State, applied: Option<u64>, snapshot_bytes: u64, log_kept_bytes: u64, defects: Defects) -> Self {
         let log_bytes = LogBytes::begin(applied, log_kept_bytes);
         let (revision, weight) = (state.revision(), state.snapshot_weight());

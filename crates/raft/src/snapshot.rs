@@ -79,7 +79,7 @@ pub(crate) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (done, result) = oneshot::channel();
-    // Whoever asked may be gone: then nobody needs what came of it.
+    // The caller may be gone: then nobody needs the result.
     store.aside(Box::new(move || drop(done.send(work())))).await?;
     result.await.map_err(io::Error::other)
 }

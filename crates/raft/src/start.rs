@@ -60,7 +60,7 @@ pub enum StartError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FatalReason {
     /// It was shut down.
-    #[error("it was shut down")]
+    #[error("the node was shut down")]
     Stopped,
     /// It cannot be part of its cluster.
     #[error(transparent)]
@@ -206,7 +206,7 @@ async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
         match leader {
             Some(leader) if leader == id => tracing::info!(term, "this node leads"),
             Some(leader) => tracing::info!(term, leader, "node {leader} leads"),
-            None => tracing::info!(term, "no leader is known"),
+            None => tracing::info!(term, "there is no known leader"),
         }
         last = (leader, term);
     }

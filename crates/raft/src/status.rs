@@ -33,9 +33,9 @@ pub struct ReplicaStatus {
     pub cluster: Option<ClusterId>,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     pub leader: Option<NodeId>,
-    /// What it does.
+    /// Its role.
     pub role: Role,
     /// The last entry of its log.
     pub last_log_index: Option<u64>,
@@ -47,7 +47,7 @@ pub struct ReplicaStatus {
     pub purged: Option<u64>,
     /// Its state's revision.
     pub revision: Revision,
-    /// The members; none before the cluster has formed.
+    /// The members; empty before the cluster has formed.
     pub members: Vec<MemberStatus>,
 }
 
@@ -60,15 +60,15 @@ pub struct MemberStatus {
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
-    /// The last entry that it is known to have, by what it says itself where it has lost some; only the leader knows.
+    /// The last entry that it is known to have; if it has lost entries, by its own report. Only the leader knows.
     pub matched: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
     pub lag: Option<u64>,
     /// How many entries its storage has lost that it had acknowledged. It takes no part until it has them again.
     pub lost_entries: Option<u64>,
-    /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
+    /// How long it has acknowledged nothing; only the leader knows, about the other members.
     pub silent: Option<Duration>,
-    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    /// How long it takes to answer a heartbeat, in milliseconds, rounded up; only the leader knows, about the other members.
     pub round_trip: Option<Duration>,
 }
 

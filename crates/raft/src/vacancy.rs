@@ -58,7 +58,7 @@ async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: 
     }
     tracing::info!(
         leader = dead,
-        "node {dead}, which led, has ended: its machine refuses connections. An election begins at once"
+        "the leader, node {dead}, has ended: its machine refuses connections. An election begins at once"
     );
     core.contact.suspects(led);
     // openraft sets the lease of this vote aside when its leader hands over to somebody else; nobody stands for it by that.

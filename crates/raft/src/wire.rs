@@ -125,19 +125,19 @@ pub(crate) enum Declined {
     #[error("the node does not lead")]
     NotLeader,
     /// Too many requests wait already.
-    #[error("too many requests wait already")]
+    #[error("too many requests are waiting")]
     Busy,
     /// The request could not be read.
     #[error("the request could not be read")]
     Malformed,
     /// A snapshot's parts came in the wrong order.
-    #[error("the parts of a snapshot came in the wrong order")]
+    #[error("the parts of a snapshot arrived in the wrong order")]
     OutOfOrder,
     /// The sender may not speak to this node.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The request has a term that no cluster reaches.
-    #[error("a term of {term} in a request to a node in term {own}: no cluster gets that far")]
+    /// The request has a term that no real cluster reaches.
+    #[error("a request has term {term}, but this node is in term {own}: no real cluster advances that far")]
     TermTooFar {
         /// The request's.
         term: u64,

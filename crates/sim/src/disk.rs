@@ -48,12 +48,12 @@ impl Waiter {
         match self {
             Waiter::Nobody => {}
             Waiter::Append(flushed) => flushed.io_completed(result),
-            // Whoever waited may be gone.
+            // The waiting task may be gone.
             Waiter::Vote(done) => drop(done.send(result)),
         }
     }
 
-    /// Who is told at once, and who after the flush.
+    /// The callers to answer at once, and after the flush.
     fn unless_planted(self) -> (Waiter, Waiter) {
         let early = match &self {
             Waiter::Nobody => false,
@@ -84,7 +84,7 @@ struct Platter {
     failed: Option<io::ErrorKind>,
 }
 
-/// Whoever waits for what stays pending.
+/// The callers that wait for pending writes.
 fn unheard(pending: &mut (Vec<Write>, Waiter)) -> (Vec<Write>, Waiter) {
     (Vec::new(), std::mem::replace(&mut pending.1, Waiter::Nobody))
 }

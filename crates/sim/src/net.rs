@@ -310,14 +310,14 @@ struct Connection {
 }
 
 impl Connection {
-    /// Carries a lane's messages in their order until the connection breaks. Those that are not answered then are lost.
+    /// Carries a lane's messages in their order until the connection breaks. Messages without an answer by then are lost.
     async fn run(self, mut messages: mpsc::UnboundedReceiver<Message>) {
         let (host, service) = match dial(&self.net, &self.own, self.from, self.to).await {
             Ok(dialled) => dialled,
             Err(error) => {
                 messages.close();
                 while let Some(message) = messages.recv().await {
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     message.answer.send(Err(error.clone())).ok();
                 }
                 return;
@@ -371,7 +371,7 @@ impl Connection {
             let Ok(bytes) = done.await else { return };
             if net.pass(to, from).await && (lane != Lane::Append || net.enter(to, from).await) {
                 trace::bytes(&bytes);
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 message.answer.send(Ok(bytes)).ok();
             }
         }));

@@ -44,7 +44,7 @@ pub(crate) enum Fact {
     Read { path: String, version: i64, value: String, revision: Revision },
     /// A grant was acknowledged as held.
     Held { lock: LockName, number: u64, token: FencingToken },
-    /// A write that names a token as its fence was acknowledged; `alone`: whoever had it excluded all others.
+    /// A write that names a token as its fence was acknowledged; `alone`: its holder excluded all others.
     Fenced { lock: LockName, token: FencingToken, alone: bool, revision: Revision },
     /// A renewal that was sent then was acknowledged.
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
@@ -115,7 +115,7 @@ impl Oracle {
         self.ask(|invariant| invariant.finished(state));
     }
 
-    /// Listens to a node, before the node itself does. One that is no member must not be told anything.
+    /// Listens to a node, before the node itself does. A node that is not a member must not learn anything.
     pub(crate) fn witness(&self, node: NodeId, member: bool, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
         Arc::new(Witness { oracle: self.clone(), node, member, begun: AtomicBool::new(false), audience })
     }

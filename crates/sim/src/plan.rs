@@ -21,7 +21,7 @@ const LASTS: Duration = Duration::from_secs(25);
 /// Whom a fault strikes: known when it strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whom {
-    /// Whoever leads then; the first node where nobody does.
+    /// The leader at that time; the first node if there is none.
     Leader,
     /// This node.
     Node(NodeId),

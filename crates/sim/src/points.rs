@@ -68,7 +68,7 @@ impl fmt::Display for ArmedPoint {
     }
 }
 
-/// Those that the simulator reaches.
+/// The failpoints that the simulator reaches.
 pub(crate) fn here() -> impl Iterator<Item = Point> {
     Point::ALL.iter().copied().filter(|point| !NOT_HERE.contains(point))
 }

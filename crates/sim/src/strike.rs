@@ -203,7 +203,7 @@ async fn pause(world: &World, kind: Kind, ids: &[NodeId], lasts: Duration) {
 async fn stay_awake(world: World, id: NodeId, led: Leadership, slept: Duration) {
     let until = trace::since_start();
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
-    // Who is cut off may not have heard of the one who was elected meanwhile.
+    // A node that is cut off may not have heard of the leader elected meanwhile.
     let is_followed = || world.ids().into_iter().filter_map(leadership).any(|other| other.term() > led.term());
     let leads = || leadership(id) == Some(led) && !is_followed();
     let mut led_until = until;

@@ -335,7 +335,7 @@ impl World {
                 () = answer.closed() => None,
             };
             if let Some(reply) = served {
-                // Whoever asked may have just gone.
+                // The caller may have just gone.
                 answer.send(reply).ok();
             }
         }));

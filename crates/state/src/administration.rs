@@ -12,9 +12,8 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Sets what is named. Nobody who holds is un-held; whoever waits and can no longer fit ends. Where anything stays as it
-    /// would
-    /// not be by itself, the lock is not forgotten.
+    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. Where anything stays as it
+    /// would not be by itself, the lock is not forgotten.
     pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
         // A contender's node is no lock, and a lock below one would outlive it.
         if order.lock.is_reserved() {

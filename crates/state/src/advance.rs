@@ -1,4 +1,4 @@
-//! Who comes next: grants are given, in order, to all whose turn has come.
+//! Granting: gives the lock, in order, to all waiters whose turn has come.
 
 use crate::{
     State,

@@ -1,4 +1,4 @@
-//! Priority with ageing: whoever waits longest for a lock lets a bounded number of later ones go before it.
+//! Priority with ageing: the longest waiter of a lock lets a bounded number of later ones go before it.
 //!
 //! Only the one that waits longest counts, by the number of those who were placed before it: so a newcomer costs one step however
 //! long the queue, and of so many grants one at least goes to who waits longest. From then on those of higher priority stand

@@ -1,12 +1,12 @@
-//! The state's budget, in bytes: so that it never takes more memory than the smallest node has for it.
+//! The state's budget in bytes: it keeps the state within the memory of the smallest node.
 //!
-//! Each node says what it can hold (`Command::NoteCapacity`), and the least of that is the budget of all. It is in the state, so
-//! every node refuses the same commands. Before the first node has said it there is none.
+//! Each node reports what it can hold (`Command::NoteCapacity`), and the smallest number is the budget of all. It is part of the
+//! state, so every node refuses the same commands. There is no budget until the first node has reported.
 //!
-//! **Over it,** a command is refused that would leave more behind than it found. What frees something passes always, and so does
-//! a request that was done before: it finds nothing to do. A transaction is judged as a whole. The last part of the budget is
-//! for what the state has to remember of requests: there writes that enlarge nothing go on when nothing can be created any more.
-//! Before it comes a part that is for locks and sessions alone, so that values do not stop them.
+//! **Over the budget,** a command that would make the state larger is refused. A command that frees something always passes, and
+//! so does the retry of a completed request: it changes nothing. A transaction is judged as a whole. The last part of the budget
+//! is only for the ids that the state remembers: so writes that enlarge nothing still work when nothing can be created any more.
+//! Before it comes a part for locks and sessions alone, so that values cannot stop them.
 
 use crate::{
     State,
@@ -57,10 +57,10 @@ impl Budget {
     }
 }
 
-/// How far a command may fill the state.
+/// How much of the budget a command may fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It frees something, or keeps what is there: nothing stops it.
+    /// It frees something, or keeps what is there: the budget does not stop it.
     Always,
     /// It creates nothing, and is remembered: it may use all of the budget.
     Remembered,
@@ -164,7 +164,7 @@ impl State {
         if used.saturating_add(words) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
     }
 
-    /// Undoes what there is no room for.
+    /// Reverts a command that exceeds the budget.
     pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
         let Judgement { before, room } = judgement;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };

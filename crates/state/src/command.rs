@@ -113,9 +113,9 @@ pub enum Command {
     EndSession {
         /// The session's public number.
         session: SessionNumber,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
         /// When the request was taken, or the verdict reached: what is granted by it is granted then.
         at: WallMillis,
@@ -186,7 +186,7 @@ pub enum Command {
         /// When the request was taken.
         at: WallMillis,
     },
-    /// A node says how large a state it can hold. The least of what all nodes say is the state's budget.
+    /// A node reports how large a state it can hold. The smallest number of all nodes is the state's budget.
     NoteCapacity {
         /// The node.
         node: NodeId,

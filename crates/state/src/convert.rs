@@ -1,6 +1,5 @@
 //! A holder changes its mode: exclusive to shared at once, shared to exclusive as soon as it is the only one.
-//!
-//! One who upgrades goes on holding shared, with the token that it has; as the only one it gets a new token. It stands before all
+//! An upgrading grant keeps its shared hold and its token; as the only holder it gets a new token. It stands before all
 //! who wait, and readers join no more: so it waits for those only who hold already.
 
 use crate::{

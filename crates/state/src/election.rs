@@ -23,7 +23,7 @@ pub struct Leading<'a> {
     pub token: FencingToken,
     /// What it proclaims.
     pub value: &'a Value,
-    /// How often it has proclaimed another value than the one it came with.
+    /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// Since when that value stands: its proclamation, or the grant.
     pub since: Revision,

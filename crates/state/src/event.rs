@@ -81,7 +81,7 @@ pub enum Event {
         /// The delay.
         delay_ms: u64,
     },
-    /// A lock delay is over.
+    /// A lock delay has ended.
     Cooled {
         /// The lock.
         lock: LockName,
@@ -92,9 +92,9 @@ pub enum Event {
     Broken {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
     },
     /// A lock without contenders was forgotten.
@@ -162,7 +162,7 @@ pub enum Event {
         /// The value.
         value: Value,
     },
-    /// One who led an election does so no more.
+    /// The leader of an election no longer leads it.
     Vacated {
         /// The election.
         lock: LockName,
@@ -182,7 +182,7 @@ pub enum Event {
     LockSet {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
     },
     /// An administrator asks a holder to give the lock back.
@@ -191,9 +191,9 @@ pub enum Event {
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
-        /// Who asks, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
     },
 }

@@ -1,6 +1,6 @@
 //! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
 //!
-//! A grant that changes its mode leaves one entry for each mode, so that whoever asks what was held then is told the mode and the
+//! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode and the
 //! token of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept
 //! grows old by the leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule
 //! reads one. A lock's history stays when its node goes.
@@ -47,7 +47,7 @@ pub struct Holding {
     pub owner: String,
     /// Alone or shared.
     pub mode: Mode,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
     /// Its fencing token.
     pub token: FencingToken,

@@ -21,7 +21,7 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// A point that is asked for. Who was granted at it holds then, who ended at it does not.
+/// The point in time of a query. A grant given at that point holds then; one that ended at it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// By the times that rode in the commands.
@@ -99,7 +99,7 @@ impl HistoryListing<'_> {
 }
 
 impl State {
-    /// One page of a lock's history. One who ends between two pages may be on both, as a holder and as one who held.
+    /// One page of a lock's history. A hold that ends between two pages may be on both, as a current and as a former one.
     #[must_use]
     pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
         let mut listing = self.history_listing(query);

@@ -40,10 +40,10 @@ impl Place {
     }
 }
 
-/// Those who stand in one lock.
+/// The contenders of one lock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Queue {
-    /// Those who hold it, and those who cool.
+    /// The holders and the cooling grants.
     pub(crate) holders: OrdSet<GrantNumber>,
     /// The permits of all of these together.
     pub(crate) permits: u64,
@@ -51,11 +51,11 @@ pub(crate) struct Queue {
     pub(crate) exclusive: usize,
     /// The same by token and by owner, where they are many.
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
-    /// Those who wait, in order.
+    /// The waiters, in order.
     pub(crate) waiting: OrdSet<Place>,
-    /// Those who wait, the one that waits longest first.
+    /// The waiters, the longest first.
     pub(crate) by_age: OrdSet<GrantNumber>,
-    /// Those who wait and may not be overtaken, in order.
+    /// The waiters that may not be overtaken, in order.
     pub(crate) barriers: OrdSet<Place>,
     /// The shared holder that waits to be the only one: there is never a second, for the two would wait for one another.
     pub(crate) upgrading: Option<GrantNumber>,
@@ -113,7 +113,7 @@ impl Queue {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
-    /// Locks in which somebody stands.
+    /// Locks that have a holder or a waiter.
     pub(crate) queues: OrdMap<LockName, Queue>,
     /// Locks in which somebody ever stood, as long as they have a node; those in which nobody stands are not forgotten yet.
     pub(crate) locks: OrdSet<LockName>,

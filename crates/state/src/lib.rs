@@ -12,7 +12,7 @@
 //! - A fencing token is the revision at which the grant was given.
 //! - The indexes (`index`) are caches of the tree; `State::check` compares them with it.
 //! - A command does a bounded number of steps. What is more is pending, in the state, and done by later commands (`pending`).
-//! - The state keeps to a budget of bytes: beyond it a command that creates something is refused (`budget`).
+//! - The state has a budget in bytes: beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
 //!

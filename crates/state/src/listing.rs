@@ -77,17 +77,17 @@ pub struct LockEntry {
     pub mode: Option<Mode>,
     /// Its limit.
     pub limit: u32,
-    /// The token that was given out last.
+    /// The last token issued.
     pub last_token: Option<FencingToken>,
-    /// Since when the first of those who hold it does.
+    /// The time since which its longest holder has held it.
     pub held_since: Option<WallMillis>,
-    /// Since when somebody waits.
+    /// The time since which its longest waiter has waited.
     pub waiting_since: Option<WallMillis>,
     /// How long those who were granted have waited, all together, in milliseconds.
     pub waited_ms: u64,
     /// How long those who have ended have held, all together, in milliseconds.
     pub held_ms: u64,
-    /// Grants to one who had to wait.
+    /// Grants that had to wait.
     pub hand_overs: u64,
 }
 
@@ -109,7 +109,7 @@ pub struct LockListing<'a> {
     /// How many were looked at, and the last of them.
     seen: usize,
     last_seen: Option<&'a LockName>,
-    /// Those that come first of what was looked at.
+    /// The first of the locks looked at so far.
     first: BTreeSet<(u64, &'a LockName)>,
 }
 

@@ -198,7 +198,7 @@ impl State {
     /// The limit that a new contender finds in force.
     fn limit_for(&self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
         let set = self.settings(&want.lock).and_then(LockSettings::limit_in_force);
-        // Those who stand in a lock without a limit took it for a mutex.
+        // The contenders of a lock without a limit use it as a mutex.
         let implied = self.index.queues.contains_key(&want.lock).then_some(1);
         let limit = match (set.or(implied), acquire.limit) {
             (Some(limit), Some(asked)) if limit != asked => return Err(Rejection::LimitMismatch { limit }),
@@ -231,7 +231,7 @@ impl State {
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
                 let room = u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany));
-                // Those who share it are from before it got a limit.
+                // Shared holders are from before it got a limit.
                 queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= room
             }
         }

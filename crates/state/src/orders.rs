@@ -4,16 +4,16 @@ use crate::command::WriteKey;
 use fairhold_types::{LockName, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
-/// Takes a lock from those who hold it; one that cools goes too. Those who wait stay, and get their turn in the same step.
+/// Takes a lock from its holders, and ends a lock delay too. The waiters stay, and get their turn in the same step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
     /// The caller's key, or the server's own: a repeated order must not hit those who hold next.
     pub key: WriteKey,
     /// The lock.
     pub lock: LockName,
-    /// Who asked for it, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
     /// When the request was taken.
     pub at: WallMillis,
@@ -32,7 +32,7 @@ pub struct SetLock {
     pub max_waiters: Option<u64>,
     /// How long a grant that is given from now on may hold it; 0: as long as it likes.
     pub max_hold_ms: Option<u64>,
-    /// Who asked for it, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// When the request was taken.
     pub at: WallMillis,
@@ -45,9 +45,9 @@ pub struct Revoke {
     pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
-    /// Who asks, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
     /// When the request was taken.
     pub at: WallMillis,

@@ -22,13 +22,13 @@ use std::{collections::BTreeSet, ops::Bound};
 pub(crate) enum Pending {
     /// The grants and nodes of a session that has ended.
     EndSession { session: SessionNumber, how: SessionEnd },
-    /// Those who hold a lock that an administrator broke.
+    /// The holders of a lock that an administrator broke.
     Break { lock: LockName, by: String, reason: String },
-    /// Those who hold a lock that an administrator asked back, from after that grant on.
+    /// The holders of a lock that an administrator revoked, from after that grant on.
     Revoke { lock: LockName, after: GrantNumber, word: Revocation },
-    /// Those who wait for a lock whose settings changed, from after that place on: those that can no longer fit end.
+    /// The waiters of a lock whose settings changed, from after that place on: waiters that can no longer fit end.
     Refit { lock: LockName, after: Option<Place>, by: String },
-    /// Those who wait for a lock and may be granted.
+    /// The waiters of a lock that may be granted.
     Advance { lock: LockName },
 }
 

@@ -50,7 +50,7 @@ pub struct LockSummary {
     pub limit: Option<u32>,
     /// How many may wait, where an administrator said so.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, where an administrator said so.
+    /// How long a grant may hold it, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
     /// The token that was given out last, as long as the lock's node lives.
     pub last_token: Option<FencingToken>,
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_holds_when_whoever_stood_there_has_gone() {
+    fn a_cursor_stays_valid_when_its_entry_has_gone() {
         let mut world = World::new(1);
         let grants: Vec<GrantId> = (0..9).map(|_| world.acquire(&[("a", Mode::Exclusive)], None, 0)).collect();
         let name = lock("a");

@@ -29,7 +29,7 @@ pub enum GrantStatus<'a> {
 /// Who stands in a lock.
 #[derive(Debug)]
 pub struct LockView<'a> {
-    /// Those who hold it, in the order in which they queued; those who cool among them.
+    /// The holders and cooling grants, in the order in which they queued.
     pub holders: Vec<&'a Contender>,
     /// How many wait.
     pub waiting: usize,
@@ -37,18 +37,18 @@ pub struct LockView<'a> {
     pub limit: Option<u32>,
     /// How many may wait, where an administrator said so.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, where an administrator said so.
+    /// How long a grant may hold it, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
     /// The token that was given out last, as long as the lock's node lives.
     pub last_token: Option<FencingToken>,
 }
 
-/// One who stands in a lock's queue.
+/// A contender in a lock's queue.
 #[derive(Debug)]
 pub struct QueueEntry<'a> {
     /// Who.
     pub contender: &'a Contender,
-    /// Those ahead, holders counted, and 1.
+    /// Its position: the number of grants ahead, including holders, plus 1.
     pub position: u64,
     /// The one whose end lets it go on; none for a holder.
     pub waits_for: Option<&'a Contender>,
@@ -57,7 +57,7 @@ pub struct QueueEntry<'a> {
 /// How many of everything there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
-    /// Locks in which somebody stands.
+    /// Locks that have a holder or a waiter.
     pub locks: usize,
     /// Grants that are held.
     pub held: usize,
@@ -69,9 +69,9 @@ pub struct Census {
     pub sessions: usize,
     /// Nodes of the tree, those of locks and contenders among them.
     pub nodes: usize,
-    /// Times of holding that the history keeps.
+    /// Entries in the history of locks.
     pub history: usize,
-    /// Bytes of all nodes' values together.
+    /// Total size of all node values in bytes.
     pub value_bytes: u64,
 }
 

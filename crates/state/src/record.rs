@@ -134,7 +134,7 @@ pub struct Znode {
     pub creates: u32,
     /// How many children it has.
     pub num_children: u32,
-    /// The session that it lives and dies with; 0 for none.
+    /// The session that owns it, if it is ephemeral; 0 for none.
     pub ephemeral_owner: SessionNumber,
     /// What kind of node it is.
     pub kind: KindOf,
@@ -190,7 +190,7 @@ pub enum Role {
     Data,
     /// A lock.
     Lock(Box<LockSettings>),
-    /// One who holds a lock or waits for it.
+    /// A contender of a lock: it holds the lock or waits for it.
     Contender(Box<Contender>),
 }
 
@@ -199,7 +199,7 @@ pub enum Role {
 pub struct LockSettings {
     /// How many permits it has, once a grant has named a number.
     pub limit: Option<u32>,
-    /// The token that was given out last.
+    /// The last token issued.
     pub last_token: Option<FencingToken>,
     /// Whether it is an election, once somebody has stood in it.
     pub election: Option<bool>,
@@ -207,7 +207,7 @@ pub struct LockSettings {
     pub used: bool,
     /// How many may wait, where an administrator said so.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, where an administrator said so.
+    /// How long a grant may hold it, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
     /// An administrator set something that is not so by itself: it is not forgotten.
     pub kept: bool,
@@ -255,18 +255,18 @@ impl Hold {
     }
 }
 
-/// A polite word of an administrator to one who holds a lock.
+/// An administrator's request to a holder to release the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// The revision at which it was said.
     pub revision: Revision,
-    /// Who asks for it, in words.
+    /// The client that asks for it, as text.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
 }
 
-/// One who holds a lock or waits for it.
+/// A contender of a lock: it holds the lock or waits for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
     /// The grant's public number: the revision at which it queued, its node's `czxid`.
@@ -299,7 +299,7 @@ pub struct Contender {
     pub standing: i32,
     /// How often one who came later was placed before it, while it waited longest.
     pub overtaken: u32,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: Owner,
     /// Pairs of text, for people.
     pub meta: Meta,

@@ -13,7 +13,7 @@ pub enum Rejection {
     #[error("the session does not exist or has ended")]
     NoSession,
     /// The session that this key opened has ended.
-    #[error("the session that this key opened has ended")]
+    #[error("the session opened with this key has ended")]
     SessionEnded,
     /// No such grant.
     #[error("no grant has this id")]
@@ -35,9 +35,9 @@ pub enum Rejection {
         note: Option<String>,
     },
     /// An id so old that it may have ended and been forgotten.
-    #[error("the id is older than what the session remembers")]
+    #[error("the id is older than the ids that the session remembers")]
     Forgotten,
-    /// The same key came with another request.
+    /// The same key was used with another request.
     #[error("the same Idempotency-Key was used with another {field}")]
     IdempotencyMismatch {
         /// What differs.
@@ -50,7 +50,7 @@ pub enum Rejection {
         limit: u32,
     },
     /// More permits than the lock has.
-    #[error("{permits} permits are more than the lock's limit of {limit}")]
+    #[error("{permits} permits exceed the lock's limit of {limit}")]
     PermitsOverLimit {
         /// The permits asked for.
         permits: u32,
@@ -64,24 +64,24 @@ pub enum Rejection {
         limit: u32,
     },
     /// Too many wait for the lock.
-    #[error("{max} wait for the lock already")]
+    #[error("{max} grants already wait for the lock, which is the limit")]
     QueueFull {
         /// How many may.
         max: u64,
     },
     /// Too many sessions.
-    #[error("the cluster has {max} sessions already")]
+    #[error("the cluster already has {max} sessions, which is the limit")]
     SessionsFull {
         /// How many it may have.
         max: u64,
     },
     /// The table of ended ids is full; it never forgets sooner than promised.
-    #[error("{max} ended ids are remembered already")]
+    #[error("{max} ended ids are already remembered, which is the limit")]
     MemoryFull {
         /// How many may be.
         max: u64,
     },
-    /// The grant belongs to a named session, which is what must be renewed.
+    /// The grant belongs to a named session: the session must be kept alive instead.
     #[error("the grant belongs to session {session}")]
     SessionOwned {
         /// The session's public number.
@@ -93,7 +93,7 @@ pub enum Rejection {
         /// The token of the present holder, if there is one.
         current: Option<FencingToken>,
     },
-    /// The node's version is another.
+    /// The node has another version.
     #[error("the node's version is not the expected one")]
     VersionMismatch {
         /// The present version, if the node exists.
@@ -122,19 +122,19 @@ pub enum Rejection {
     Step {
         /// The part in which it stands.
         part: Part,
-        /// Its place there, from 0.
+        /// Its index in that list, from 0.
         index: u32,
         /// Why it was refused.
         reason: Box<Rejection>,
     },
-    /// The node is there already.
-    #[error("the node {path} exists")]
+    /// The node already exists.
+    #[error("the node {path} already exists")]
     NodeExists {
         /// Its path.
         path: Path,
     },
     /// The node is there, and another life was asked for than it was created with.
-    #[error("the node {path} exists and is {kind}: what a node is stays as it was created")]
+    #[error("the node {path} exists and is {kind}: the kind of a node cannot change")]
     OtherKind {
         /// Its path.
         path: Path,
@@ -156,19 +156,19 @@ pub enum Rejection {
         path: Path,
     },
     /// Too many nodes for one step.
-    #[error("more than {max} nodes would go in one step: remove them in parts")]
+    #[error("this would remove more than {max} nodes in one step: remove them in parts")]
     TooManyNodes {
         /// How many may.
         max: u64,
     },
     /// The name with its number is longer than a path may be.
-    #[error("the path {parent} has no room for the name")]
+    #[error("the path {parent} is too long for another name below it")]
     NoRoomForName {
         /// The parent.
         parent: Path,
     },
-    /// Whoever waits there would wait for itself in the end.
-    #[error("waiting for it would never end: {}", circle(.cycle))]
+    /// Waiting there would cause a deadlock.
+    #[error("waiting for it would cause a deadlock: {}", circle(.cycle))]
     WouldDeadlock {
         /// Each waits for the next, and the last one for the first, which is who asked.
         cycle: Vec<Blocked>,
@@ -180,35 +180,35 @@ pub enum Rejection {
     #[error("the grant does not lead this election")]
     NotLeader,
     /// The name is used for something else.
-    #[error("{}", if *.election { "this is an election, and no lock" } else { "this is a lock, and no election" })]
+    #[error("{}", if *.election { "this is an election, not a lock" } else { "this is a lock, not an election" })]
     OtherUse {
         /// Whether it is an election; else it is a lock.
         election: bool,
     },
     /// Too many holds of one grant.
-    #[error("the grant has {max} holds already")]
+    #[error("the grant already has {max} holds, which is the limit")]
     HoldsFull {
         /// How many it may have.
         max: u64,
     },
     /// The machine failed in the middle of the request, a defect: every node left it out, and nothing was changed.
-    #[error("a defect of the server: the request was left out, and nothing was changed (fingerprint {fingerprint:016x})")]
+    #[error("a defect in the server: it skipped the request and changed nothing (fingerprint {fingerprint:016x})")]
     Defect {
         /// What tells the same request from others.
         fingerprint: u64,
     },
     /// Too many nodes for one step.
-    #[error("more than {max} nodes would be created in one step: create them in parts")]
+    #[error("this would create more than {max} nodes in one step: create them in parts")]
     TooManyCreated {
         /// How many may.
         max: u64,
     },
-    /// The state's budget has no room for what the command would create.
-    #[error("the state has {used} of {max} bytes, of which values may fill three quarters, and no room for this")]
+    /// The command would exceed the state's budget.
+    #[error("the state uses {used} of {max} bytes and has no room for this (values may use three quarters of it)")]
     StateFull {
         /// How many bytes it counts.
         used: u64,
-        /// How many it may.
+        /// The limit.
         max: u64,
     },
 }
@@ -216,7 +216,7 @@ pub enum Rejection {
 fn how(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Released => "was given back",
-        EndReason::Expired => "has expired: it was not renewed in time, or was held for as long as it may be",
+        EndReason::Expired => "has expired: it was not renewed in time, or reached its maximum hold time",
         EndReason::Broken => "was taken away by an administrator",
         EndReason::Withdrawn => "has left the queue",
     }
@@ -227,14 +227,14 @@ fn circle(cycle: &[Blocked]) -> String {
     cycle.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// One of a circle of those who would wait for one another.
+/// A waiter in a deadlock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
     /// Its session's public number.
     pub session: SessionNumber,
     /// Who it is, for people.
     pub owner: String,
-    /// The lock for which it waits, or would.
+    /// The lock that it waits for, or would wait for.
     pub lock: LockName,
 }
 
@@ -243,7 +243,7 @@ pub struct Blocked {
 pub struct HolderFacts {
     /// The grant's public number.
     pub number: GrantNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
     /// Its token, unless it only stands first in the queue or cools.
     pub token: Option<FencingToken>,

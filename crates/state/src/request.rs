@@ -84,7 +84,7 @@ pub struct Acquire {
     pub permits: u32,
     /// Higher stands before lower.
     pub priority: i32,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: Owner,
     /// Pairs of text, for people.
     pub meta: Meta,

@@ -55,10 +55,10 @@ pub enum SnapshotError {
         source: DecodeError,
     },
     /// There is no header, or there are two.
-    #[error("the snapshot does not begin with its one header")]
+    #[error("the snapshot does not begin with exactly one header")]
     Header,
     /// The blocks hold more or less than the header says.
-    #[error("the snapshot has {found} {what}, its header says {expected}")]
+    #[error("the snapshot has {found} {what}, but its header says {expected}")]
     Incomplete {
         /// Of what.
         what: &'static str,

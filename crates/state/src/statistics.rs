@@ -50,7 +50,7 @@ pub struct Statistics {
     pub waited: Histogram,
     /// How long those held who have ended, or hold in another mode since.
     pub held: Histogram,
-    /// Grants to one who had to wait.
+    /// Grants that had to wait.
     pub hand_overs: u64,
     /// Grants that were held and given back.
     pub released: u64,
@@ -60,7 +60,7 @@ pub struct Statistics {
     pub broken: u64,
     /// Grants that were held when their caller was found to have gone.
     pub abandoned: u64,
-    /// Those who ended without having held.
+    /// Grants that ended without being held.
     pub gave_up: u64,
     /// How often one who held went on holding in another mode: each is one more time of holding.
     pub changed_mode: u64,

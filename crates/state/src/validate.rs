@@ -1,6 +1,6 @@
-//! What a command may be at all, whatever the state is: limits of lengths and times, reserved names, and who proposes it.
+//! Checks of a command that do not depend on the state: limits of lengths and times, reserved names, and its proposer.
 //!
-//! Asked before a command is proposed: of this node's own, and once more of those that another node passes on.
+//! They run before a command is proposed: for this node's own commands, and again for forwarded ones.
 
 use crate::command::{Acquire, Claimant, Command, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact};
 use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
@@ -13,7 +13,7 @@ const WIDEST_NUMBER: &str = "-2147483648";
 const TRANSACTION_BYTES_MAX: usize = limits::BODY_BYTES_MAX + limits::HEAD_BYTES_MAX;
 
 impl Command {
-    /// Whether the leader alone proposes it, of its own accord: a verdict, or what belongs to leading.
+    /// Whether only the leader may propose it: a verdict, or another command of a leader.
     #[must_use]
     pub fn is_the_leaders_own(&self) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Command {
         }
     }
 
-    /// Refuses what no client may ask.
+    /// Refuses commands over the limits for clients.
     pub fn validate(&self) -> Result<(), Rejection> {
         match self {
             Command::OpenSession(open) => open_session(open),

@@ -1,4 +1,4 @@
-//! A map that knows how many bytes its entries count: the one place where each table of the state is counted.
+//! A map that keeps the total weight of its entries: the one place that counts the tables of the state.
 //!
 //! The count moves with each entry that comes, goes or changes, and is never made by a walk but in `State::check`. What an entry
 //! counts is said by `weight`.

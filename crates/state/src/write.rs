@@ -93,7 +93,7 @@ pub enum Lifetime {
 /// One change of the tree, or a question to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// Writes a node's value, and creates it where it does not exist.
+    /// Writes a node's value, and creates the node if it does not exist.
     Put {
         /// The node.
         path: Path,
@@ -128,7 +128,7 @@ pub enum Operation {
         /// How long it lives.
         lifetime: Lifetime,
     },
-    /// Writes the value of a node that exists.
+    /// Writes the value of an existing node.
     Set {
         /// The node.
         path: Path,
@@ -143,7 +143,7 @@ pub enum Operation {
         path: Path,
         /// The version that it must have; `None`: any.
         version: Option<i32>,
-        /// Whether all that is below it is removed too.
+        /// Whether to remove everything below it too.
         recursive: bool,
     },
     /// Changes nothing: asks that the node exists.
@@ -200,10 +200,10 @@ pub enum OperationResult {
     },
     /// The node was removed.
     Deleted {
-        /// How many nodes went, itself counted.
+        /// How many nodes were removed, including itself.
         count: u32,
     },
-    /// The node is as asked.
+    /// The check passed.
     Checked {
         /// Its version.
         version: i32,
@@ -215,8 +215,8 @@ pub enum OperationResult {
 pub enum Part {
     /// The conditions.
     Conditions,
-    /// The operations that are done where all conditions hold.
+    /// The operations to run when all conditions hold.
     Then,
-    /// The operations that are done where one does not.
+    /// The operations to run when a condition does not hold.
     Otherwise,
 }

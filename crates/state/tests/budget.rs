@@ -1,5 +1,5 @@
-//! The state's budget: what it counts is what a walk over all of it counts, what creates something is refused beyond it, and what
-//! frees something passes always.
+//! The state's budget: its count equals a full count of the state, commands that create something are refused beyond it, and
+//! commands that free something always pass.
 
 #[path = "model/random.rs"]
 mod random;
@@ -238,7 +238,7 @@ fn name(command: &Command) -> &'static str {
 const COMMANDS: usize = 27;
 
 #[test]
-fn a_full_state_refuses_what_creates_and_lets_pass_what_frees() {
+fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
     let furnished = furnished();
     let used = furnished.bytes();
     let mut seen = std::collections::BTreeSet::new();
@@ -271,7 +271,7 @@ fn a_full_state_refuses_what_creates_and_lets_pass_what_frees() {
 }
 
 #[test]
-fn values_that_fill_the_budget_stop_no_lock() {
+fn values_cannot_use_up_the_budget_of_locks() {
     let mut state = furnished();
     let max = 4_000_000;
     done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
@@ -292,7 +292,7 @@ fn values_that_fill_the_budget_stop_no_lock() {
 }
 
 #[test]
-fn what_ends_leaves_less_behind_than_it_was() {
+fn the_end_of_anything_makes_the_state_smaller() {
     let (mut state, name) = (State::new(), "n".repeat(500));
     done(&mut state, open(1));
     for end in ["release", "break", "close", "end"] {
@@ -322,7 +322,7 @@ fn what_ends_leaves_less_behind_than_it_was() {
 }
 
 #[test]
-fn the_least_that_a_node_can_hold_is_the_budget_and_a_snapshot_has_it() {
+fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
     let mut state = State::new();
     assert_eq!(state.bytes_max(), None);
     for (node, bytes, least) in [(1, 500_000, 500_000), (2, 400_000, 400_000), (3, 600_000, 400_000), (2, 700_000, 500_000)] {

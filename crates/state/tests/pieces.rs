@@ -144,7 +144,7 @@ fn standing(state: &State, lock: &LockName) -> Vec<(GrantId, bool, bool, bool, u
             (one.grant, one.granted_at.is_some(), one.cooling, exclusive && !one.upgrading, one.attempt, one.holds())
         })
         .collect();
-    // Those who hold stand in the order in which they queued, which may differ between locks of one grant.
+    // Holders are in the order in which they queued, which may differ between locks of one grant.
     let holders = standing.iter().filter(|one| one.1).count();
     standing[..holders].sort();
     standing

@@ -1,6 +1,5 @@
 //! The one thread for what takes as long as the state is large: to make a snapshot of it, to write and to read one, to free it.
-//!
-//! When it has nothing to do, what it had allocated is given back: no later call of its own would do so.
+//! When it is idle, it returns its freed memory to the system: no later call of its own would do so.
 //!
 //! It gives way to all others. A snapshot may take a while longer; but all nodes take theirs after about the same command, and
 //! where they share processors, as on one machine, their other threads would have stood still until all of them were done.
@@ -22,7 +21,7 @@ use tokio::sync::oneshot;
 const WAITING_MAX: usize = 64;
 /// How far it gives way, on the scale of nice(1): to a tenth of what another thread gets, where both want all.
 const NICENESS: i32 = 10;
-/// Without work for so long, it has nothing to do: the blocks of a snapshot that arrives come faster.
+/// After this time without work it is idle: the blocks of an incoming snapshot come faster.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -51,10 +50,10 @@ impl Aside {
     /// Does work there, after what was asked for before, and gives back what came of it.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> BoxFuture<'static, io::Result<T>> {
         let (done, result) = oneshot::channel();
-        // Whoever asked may be gone: then nobody needs what came of it.
+        // The caller may be gone: then nobody needs the result.
         let asked = self.work.try_send(Box::new(move || drop(done.send(work()))));
         Box::pin(async move {
-            asked.map_err(|_| io::Error::other("too much waits for the thread of snapshots"))?;
+            asked.map_err(|_| io::Error::other("too many tasks wait for the snapshot thread"))?;
             result.await.map_err(|_| io::Error::other("it was interrupted by a panic"))
         })
     }
@@ -69,7 +68,7 @@ fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);
         while let Ok(work) = next {
-            // Who asked is told by the end of the channel; the thread is there for others.
+            // The caller learns of it from the closed channel; the thread goes on for others.
             drop(catch_unwind(AssertUnwindSafe(work)));
             next = waiting.recv_timeout(IDLE_AFTER);
         }
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_used_is_given_back_once_when_nothing_follows() {
+    fn its_memory_is_given_back_once_when_no_work_follows() {
         static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
         let (told, given_back) = mpsc::channel();
         GIVEN_BACK.set(told).unwrap();
@@ -122,7 +121,7 @@ mod tests {
         begun.recv().unwrap();
         let waiting: Vec<_> = (0..WAITING_MAX).map(|number| aside.run(move || number)).collect();
         let refused = aside.run(|| 0).await.unwrap_err();
-        assert!(refused.to_string().contains("too much"), "{refused}");
+        assert!(refused.to_string().contains("too many"), "{refused}");
         go.send(()).unwrap();
         first.await.unwrap().unwrap();
         for (number, work) in waiting.into_iter().enumerate() {

@@ -58,7 +58,7 @@ pub enum DataDirError {
         pid: Option<u32>,
     },
     /// It belongs to another node.
-    #[error("{path} belongs to node {recorded}, and this is node {asked}: a data directory never changes its node")]
+    #[error("{path} belongs to node {recorded}, but this is node {asked}: start the node with its own data directory")]
     OtherNode {
         /// The directory.
         path: String,

@@ -12,7 +12,7 @@ pub enum FaultKind {
     NoRoom,
     /// A file is not what was written.
     Damage,
-    /// The process, or the machine, has too many files and sockets open.
+    /// The process or the machine has too many open files and sockets.
     OpenFiles,
     /// The disk, or what stands for it, failed.
     Failed,
@@ -63,7 +63,7 @@ pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether one file or socket less would have prevented it. RocksDB passes on the system's words, and not its number.
+/// Whether too many open files caused it. RocksDB passes on the system's message, not its error number.
 fn has_too_many_open(error: &io::Error) -> bool {
     let too_many = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
     too_many.contains(&error.raw_os_error()) || error.to_string().contains("Too many open files")

@@ -83,7 +83,7 @@ impl LogDb {
     /// Opens the database, where `exists` says that there must be one, or makes it.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogDb> {
         if exists && !path.join("CURRENT").is_file() {
-            return Err(durable::damaged(path, "the log was here and is gone (there is no CURRENT file)"));
+            return Err(durable::damaged(path, "the log is missing: there is no CURRENT file"));
         }
         failpoint!(StorageLogOpen)?;
         record_file::verify_directory(path)?;
@@ -147,7 +147,7 @@ impl LogDb {
         let pointers = self.pointers()?;
         let fits = |purged: &LogId| pointers.first == purged.index + 1 && pointers.last.as_ref() >= Some(purged);
         if !pointers.purged.as_ref().is_none_or(fits) {
-            return Err(durable::damaged(&self.path, "what was purged and what is left do not fit"));
+            return Err(durable::damaged(&self.path, "the purged and the remaining entries do not fit together"));
         }
         let entries = pointers.first..pointers.next_index();
         let has_entries = pointers.has_entries();

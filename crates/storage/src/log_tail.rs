@@ -42,7 +42,7 @@ pub(crate) struct LogPointers {
     pub(crate) last: Option<LogId>,
 }
 
-/// Entries that left memory. To free them takes long where they are many small pieces: not for whoever others wait for.
+/// Entries that left memory. Freeing many small pieces takes long: so a thread that others wait for does not do it.
 #[derive(Debug, Default)]
 pub(crate) struct Forgotten(Vec<TailEntry>);
 

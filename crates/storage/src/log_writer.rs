@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Requests that may wait for the writer. Whoever comes then waits for room.
+/// Requests that may wait for the writer. Further callers wait for space.
 pub(crate) const REQUESTS_MAX: usize = 1024;
 
 /// Bytes of entries that may wait for the writer.
@@ -64,7 +64,7 @@ pub(crate) enum Request {
     },
 }
 
-/// Who waits for a batch.
+/// The callers that wait for a batch.
 enum Waiter {
     Append(IOFlushed<TypeConfig>, OwnedSemaphorePermit),
     Vote(Vote, oneshot::Sender<io::Result<()>>),

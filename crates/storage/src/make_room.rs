@@ -1,4 +1,4 @@
-//! Makes room on a disk that is too full for a start: what the log holds of entries that the newest snapshot covers goes.
+//! Frees space on a disk that is too full for a start: removes the log entries that the newest snapshot covers.
 //!
 //! A node keeps some of these for others that were away for a moment. Where they are all that fills the disk, nobody else makes
 //! room, and the node would wait for itself.

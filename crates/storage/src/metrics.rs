@@ -46,7 +46,7 @@ impl StorageMetrics {
         let help = "Time to write a batch of the log and sync it to the disk";
         registry.register("storage_sync_seconds", help, self.sync.clone());
         registry.register("storage_batches", "Batches written to the log", self.batches.clone());
-        registry.register("storage_appended_bytes", "Bytes given to the log", self.bytes.clone());
+        registry.register("storage_appended_bytes", "Bytes written to the log", self.bytes.clone());
         collect(registry, move |scrape| {
             scrape.gauge("storage_log_bytes", "Size of the log's files", directory_bytes(&log))?;
             scrape.gauge("storage_snapshot_bytes", "Size of the snapshots' files", directory_bytes(&snapshots))?;
@@ -56,7 +56,7 @@ impl StorageMetrics {
                     scrape.gauge("storage_total_bytes", "Size of the data directory's file system", total)
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the file system does not say how much room it has");
+                    tracing::debug!(%error, "the free space of the file system cannot be read");
                     Ok(())
                 }
             }

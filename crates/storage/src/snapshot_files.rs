@@ -182,7 +182,7 @@ impl Directory {
         let removed = self.aside.run(move || {
             // It has no name that counts; what is left of it, the next start removes.
             if let Err(error) = durable::remove(&path, &path) {
-                tracing::debug!(%error, "what was written of a snapshot that was given up stays until the next start");
+                tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");
             }
         });
         drop(removed);

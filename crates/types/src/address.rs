@@ -1,4 +1,4 @@
-//! Whose address it is, for bounds that each address has for itself.
+//! The key of a client address, for limits that apply to each address.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_the_same_by_all_its_addresses() {
+    fn a_machine_has_one_limit_for_all_its_addresses() {
         for (one, other) in
             [("10.0.0.1", "::ffff:10.0.0.1"), ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff"), ("fe80::1", "fe80::2")]
         {

@@ -27,17 +27,17 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The request itself is wrong: a parameter, a header, the body.
+    /// The request itself is not valid: a parameter, a header or the body.
     BadRequest => "bad_request",
-    /// Who asks is not known.
+    /// The call needs authentication.
     Unauthenticated => "unauthenticated",
-    /// Who asks may not do it.
+    /// The caller is not allowed to do it.
     Denied => "denied",
     /// The request is for another cluster.
     WrongCluster => "wrong_cluster",
-    /// The service has no such resource.
+    /// There is no such resource.
     NotFound => "not_found",
-    /// The resource is there and has no such method.
+    /// The resource does not support this method.
     MethodNotAllowed => "method_not_allowed",
     /// The tree has no such node.
     NoNode => "no_node",
@@ -45,31 +45,31 @@ codes! {
     GrantNotFound => "grant_not_found",
     /// No session has this id or number.
     SessionNotFound => "session_not_found",
-    /// Another holds the lock, and the caller does not wait.
+    /// Somebody else holds the lock, and the caller did not wait.
     LockHeld => "lock_held",
-    /// The lock was not free in the time waited; the caller is out of the queue.
+    /// The lock did not become free in time; the caller has left the queue.
     WaitTimeout => "wait_timeout",
-    /// The grant belongs to a named session, which is what must be renewed.
+    /// The grant belongs to a named session: the session must be kept alive instead.
     SessionOwned => "session_owned",
-    /// Waiting would close a circle of waiters.
+    /// Waiting would cause a deadlock.
     WouldDeadlock => "would_deadlock",
     /// The lock has another limit.
     LimitMismatch => "limit_mismatch",
     /// The grant does not lead its election.
     NotLeader => "not_leader",
-    /// Nobody leads the election.
+    /// The election has no leader.
     NoLeader => "no_leader",
-    /// The name is that of a lock and not of an election, or the other way round.
+    /// The name belongs to a lock, not an election, or the other way round.
     KindMismatch => "kind_mismatch",
-    /// The grant waits in its queue still.
+    /// The grant still waits in its queue.
     NotHeld => "not_held",
-    /// The node has too little of the log, or does not answer.
+    /// The node has not caught up with the log, or does not answer.
     NotCaughtUp => "not_caught_up",
-    /// The node leads already.
+    /// The node is already the leader.
     AlreadyLeader => "already_leader",
     /// The node has children.
     NotEmpty => "not_empty",
-    /// The node is there already.
+    /// The node already exists.
     NodeExists => "node_exists",
     /// The parent is an ephemeral node, which cannot have children.
     EphemeralParent => "ephemeral_parent",
@@ -79,33 +79,33 @@ codes! {
     GrantGone => "grant_gone",
     /// The session has ended.
     SessionExpired => "session_expired",
-    /// The id is so old that it may have ended and been forgotten.
+    /// The id is too old: the cluster may have forgotten that it ended.
     Forgotten => "forgotten",
     /// The events asked for are no longer kept.
     Compacted => "compacted",
-    /// The node's version is another.
+    /// The node has another version.
     VersionMismatch => "version_mismatch",
     /// The body or the value is too large.
     TooLarge => "too_large",
-    /// The same key came with another request.
+    /// The same key was used with another request.
     IdempotencyMismatch => "idempotency_mismatch",
     /// Too many wait for the lock.
     QueueFull => "queue_full",
-    /// The state's budget is used up: something must go first.
+    /// The state has reached its size limit: something must be removed first.
     StateFull => "state_full",
-    /// The cluster takes no more of this now.
+    /// The cluster cannot take more of this now.
     RateLimited => "rate_limited",
-    /// This node has too much to do; surely nothing was done.
+    /// This node is overloaded; nothing was done.
     Overloaded => "overloaded",
-    /// The disk is nearly full: what would fill it is refused.
+    /// The disk is nearly full: the leader refuses writes that need space.
     DiskLow => "disk_low",
-    /// No majority of the nodes could be asked.
+    /// No majority of the nodes can be reached.
     NoQuorum => "no_quorum",
-    /// This server stops.
+    /// This server is shutting down.
     ShuttingDown => "shutting_down",
-    /// The time given is over.
+    /// The request ran out of time.
     DeadlineExceeded => "deadline_exceeded",
-    /// A defect of the server.
+    /// The server has a defect.
     Internal => "internal",
 }
 

@@ -17,17 +17,17 @@ pub use tree::{Stat, Written};
 /// Pairs of text, for people.
 pub type Meta = BTreeMap<String, String>;
 
-/// Where a grant stands.
+/// The state of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub enum Standing {
-    /// It waits.
+    /// It waits in the queue.
     Queued,
     /// It is held.
     Held,
-    /// Its session expired while it held, and its lock delay runs.
+    /// Its session expired while it held the lock, and the lock delay is still running.
     Cooling,
 }
 
@@ -42,47 +42,47 @@ pub struct Grant {
     pub lock: LockName,
     /// Held or queued.
     pub state: Standing,
-    /// Its fencing token, while it is held; the same for several locks.
+    /// Its fencing token while it is held; one token for all its locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
-    /// Alone or shared; so it has the first of several.
+    /// Exclusive or shared: the mode of the first lock if there are several.
     pub mode: Mode,
-    /// Where it has several: all its locks, in the order in which they were asked for.
+    /// All its locks, in the order of the request, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<Want>,
-    /// How many holds its owner has of it, where there are several (`reentrant`).
+    /// How many times its owner holds it, if more than once (`reentrant`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<u64>,
-    /// An administrator asks to give it back.
+    /// An administrator asks the holder to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Revoked>,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
-    /// How long it lives without a further renewal.
+    /// The time until it expires without another renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_in: Option<String>,
-    /// The same by this node's wall clock, for people.
+    /// The same as a time of day, by this node's clock, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// Its public number.
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
-    /// Those ahead and 1, while it waits.
+    /// Its position in the queue while it waits: the number of grants ahead, plus 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// `false` while it waits and nobody checked whether it waits in a circle: too many wait for one another there.
+    /// `false` if it waits and was not checked for a deadlock, because too many wait for one another there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadlock_checked: Option<bool>,
-    /// The one that it waits for, while it waits; left out where more than 64 readers wait between the two.
+    /// The grant that it waits for, while it waits; left out if more than 64 readers wait between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
-    /// The first of those ahead, in order, while it waits: holders first.
+    /// The first few grants ahead while it waits, in order: holders first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<Contender>,
-    /// How long it may wait yet, as a queue's entries have it.
+    /// The estimated time until it is held, as in the entries of a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
     /// When it queued.
@@ -95,18 +95,18 @@ pub struct Grant {
     pub meta: Meta,
 }
 
-/// A polite word of an administrator to one who holds a lock.
+/// An administrator's request to a holder to release the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Revoked {
-    /// Who asks, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
 }
 
-/// A lock of a request for several.
+/// One lock of a request for several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -118,30 +118,30 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// One who holds a lock or stands before the caller.
+/// A grant that holds a lock or is ahead of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Contender {
     /// The grant's public number.
     pub number: GrantNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
-    /// Since when it holds, or waits.
+    /// The time since which it holds or waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Its token, while it holds.
+    /// Its token while it holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
-    /// For how long it has held.
+    /// How long it has held the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// Pairs of text, for people: of the first of those ahead.
+    /// Pairs of text, for people; only for the first few grants ahead.
     #[serde(default, skip_serializing_if = "Meta::is_empty")]
     pub meta: Meta,
 }
 
-/// One who stands in a queue, as everybody may see it.
+/// An entry of a queue, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -152,29 +152,29 @@ pub struct QueueItem {
     pub session: SessionNumber,
     /// Held, queued or cooling.
     pub state: Standing,
-    /// Those ahead, holders counted, and 1.
+    /// Its position: the number of grants ahead, including holders, plus 1.
     pub position: u64,
-    /// Its token, while it holds.
+    /// Its token while it holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
     /// Alone or shared.
     pub mode: Mode,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
-    /// Since when it is in this state: granted, or queued while it waits.
+    /// The time since which it is in this state: when it was granted, or when it queued if it still waits.
     pub since: String,
     /// When it queued.
     pub queued_at: String,
-    /// For how long it has held.
+    /// How long it has held the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// The one that it waits for.
+    /// The grant that it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<Contender>,
-    /// How long it may wait yet, if each of those ahead holds for as long as was usual of late, readers one after the other. A
-    /// guess for people; none where nobody held the lock before.
+    /// An estimate for people of how long it will still wait, if each grant ahead holds for as long as recent holders did, and
+    /// readers hold one after the other. Left out if nobody held the lock before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
     /// Pairs of text, for people.
@@ -198,16 +198,16 @@ pub struct Lock {
     pub queue_length: u64,
     /// How many permits it has.
     pub limit: u32,
-    /// How many may wait for it, where an administrator said so.
+    /// How many may wait for it, if an administrator set a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, where an administrator said so.
+    /// How long a grant may hold it, if an administrator set a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_hold: Option<String>,
-    /// The token that was given out last.
+    /// The last token issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
-    /// What is counted of it; none where it was never held, or is forgotten.
+    /// Its statistics; left out if it was never held, or was forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statistics: Option<LockStatistics>,
     /// Where the next page of holders begins; `null` on the last one.
@@ -215,7 +215,7 @@ pub struct Lock {
     pub next_cursor: Option<String>,
 }
 
-/// What a lock is in the list of locks. One that is held or cools may be waited for too: `queue_length` says so.
+/// The state of a lock in the list of locks. Grants may also wait for a held or cooling lock: see `queue_length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -223,9 +223,9 @@ pub struct Lock {
 pub enum LockState {
     /// Somebody holds it.
     Held,
-    /// Nobody holds it, and the lock delay of one who expired runs.
+    /// Nobody holds it, and the lock delay of an expired holder is still running.
     Cooling,
-    /// Nobody stands in it.
+    /// Nobody holds it or waits for it.
     Idle,
 }
 
@@ -247,25 +247,25 @@ pub struct ListedLock {
     pub mode: Option<Mode>,
     /// How many permits it has.
     pub limit: u32,
-    /// The token that was given out last.
+    /// The last token issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
-    /// Since when the first of those who hold it does.
+    /// The time since which its longest holder has held it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// For how long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_for: Option<String>,
-    /// Since when somebody waits.
+    /// The time since which its longest waiter has waited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<String>,
-    /// How long those who were granted have waited, all together.
+    /// The total waiting time of all grants that were granted.
     #[serde(default)]
     pub waited: String,
-    /// How long those who have ended have held, all together.
+    /// The total holding time of all grants that have ended.
     #[serde(default)]
     pub held: String,
-    /// Grants to one who had to wait.
+    /// Grants that had to wait.
     #[serde(default)]
     pub hand_overs: u64,
 }
@@ -277,7 +277,7 @@ pub struct ListedLock {
 pub struct Queue {
     /// The lock's name.
     pub lock: LockName,
-    /// Those who stand in it.
+    /// The grants in it.
     pub items: Vec<QueueItem>,
     /// How many hold the lock.
     #[serde(default)]
@@ -290,31 +290,31 @@ pub struct Queue {
     pub next_cursor: Option<String>,
 }
 
-/// A fencing token was checked and is that of a held grant.
+/// A fencing token was checked and belongs to a held grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct FenceCheck {
-    /// Always true; a stale token is answered with a problem.
+    /// Always true: a stale token gets a problem instead.
     pub current: bool,
 }
 
-/// A grant that was renewed. It is named, so that no other answer can be taken for this one.
+/// A renewed grant. The answer names it, so that you cannot mistake another answer for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct RenewedGrant {
-    /// Its secret id, as it was renewed by.
+    /// Its secret id, as in the request.
     pub id: GrantId,
-    /// How long it lives without a renewal.
+    /// Its time to live without a renewal.
     pub ttl: String,
-    /// How long it lives from now on without a further one.
+    /// The time until it expires without another one.
     pub expires_in: String,
-    /// The same by this node's wall clock, for people.
+    /// The same as a time of day, by this node's clock, for people.
     pub expires_at: String,
 }
 
-/// A session that was kept alive. It is named, so that no other answer can be taken for this one.
+/// A session that was kept alive. The answer names it, so that you cannot mistake another answer for this one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -323,9 +323,9 @@ pub struct RenewedSession {
     pub id: SessionId,
     /// How long it lives without a keepalive.
     pub ttl: String,
-    /// How long it lives from now on without a further one.
+    /// The time until it expires without another one.
     pub expires_in: String,
-    /// The same by this node's wall clock, for people.
+    /// The same as a time of day, by this node's clock, for people.
     pub expires_at: String,
 }
 
@@ -340,20 +340,20 @@ pub struct OpenedSession {
     pub number: SessionNumber,
     /// How long it lives without a keepalive.
     pub ttl: String,
-    /// How long it lives from now on without a keepalive.
+    /// The time until it expires without a keepalive.
     pub expires_in: String,
 }
 
-/// What came of one keepalive for many sessions.
+/// The result of one keepalive for many sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct KeptAlive {
-    /// Those that go on living.
+    /// The sessions that are alive.
     pub renewed: Vec<SessionId>,
-    /// How long each of them lives from now on without a further keepalive, in the same order.
+    /// The time until each of them expires without another keepalive, in the same order.
     pub ttls: Vec<String>,
-    /// Those that have ended, and those that are not known.
+    /// The sessions that have ended or are unknown.
     pub expired: Vec<SessionId>,
 }
 

@@ -18,7 +18,7 @@ pub struct Election {
     pub value: String,
     /// Its fencing token, which is the revision at which it was elected: that of a lock of the same name.
     pub token: FencingToken,
-    /// How often it has proclaimed another value than the one it came with.
+    /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// Since which revision that value stands.
     pub value_since: Revision,
@@ -62,7 +62,7 @@ pub enum What {
     Proclaimed(Leader),
     /// Nobody leads.
     Vacant,
-    /// Everything up to this revision was told.
+    /// All events up to this revision were sent.
     Bookmark,
     /// The server stops; observe again, at another node, from the revision after this one.
     Goaway,
@@ -79,13 +79,13 @@ pub struct Leader {
     pub token: FencingToken,
     /// What it proclaims.
     pub value: String,
-    /// How often it has proclaimed another value than the one it came with.
+    /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,
     /// The grant's public number.
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who owns it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
 }
 

@@ -94,7 +94,7 @@ points! {
     RaftMembersName = "raft.members.name",
     /// Before an entry is applied.
     RaftApplyBegin = "raft.apply.begin",
-    /// After it was, before whoever proposed it is told.
+    /// After it was, before the proposer gets the answer.
     RaftApplyDone = "raft.apply.done",
     /// Before a snapshot is made from a copy of the state.
     RaftSnapshotBuild = "raft.snapshot.build",

@@ -3,42 +3,42 @@
 use crate::{EndReason, FencingToken, GrantId, Revision, dto::Contender, problem::Problem};
 use serde::Serialize;
 
-/// One line. After `lost`, `error` and `goaway` the stream ends.
+/// One line. The stream ends after `lost`, `error` and `goaway`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
     /// The grant waits.
     Queued {
-        /// Its secret id, and the key to ask again with.
+        /// Its secret id, which is also the `Idempotency-Key` to retry with.
         id: GrantId,
-        /// Those ahead, holders counted, and 1.
+        /// Its position: the number of grants ahead, including holders, plus 1.
         position: u64,
-        /// The first of those ahead, in order.
+        /// The first few grants ahead, in order.
         ahead: Vec<Contender>,
-        /// How long it may wait yet, as a queue's entries have it.
+        /// The estimated time until it is held, as in the entries of a queue.
         #[serde(skip_serializing_if = "Option::is_none")]
         estimate: Option<String>,
     },
     /// The grant is held.
     Held {
-        /// Its secret id, and the key to ask again with.
+        /// Its secret id, which is also the `Idempotency-Key` to retry with.
         id: GrantId,
         /// Its fencing token.
         token: FencingToken,
     },
-    /// The connection stands. It proves nothing about the grant.
+    /// The connection works. This proves nothing about the grant.
     Alive {
         /// The revision of the node's state.
         revision: Revision,
     },
-    /// An administrator asks to give the lock back; it is held all the same.
+    /// An administrator asks you to release the lock; you still hold it.
     Revoke {
         /// Its id.
         id: GrantId,
-        /// Who asks, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
     },
     /// The grant has ended.
@@ -50,9 +50,9 @@ pub enum Line {
     },
     /// The request failed.
     Error(Box<Problem>),
-    /// The server stops; the grant keeps its place, held or queued, for its ttl.
+    /// The server is shutting down; the grant stays as it is, held or queued, for its ttl.
     Goaway {
-        /// Its secret id, and the key to ask again with at another node.
+        /// Its secret id, which is also the `Idempotency-Key` to retry with at another node.
         id: GrantId,
     },
 }

@@ -1,4 +1,4 @@
-//! Every limit, by name. Enforced at the door, or in apply where only the state knows.
+//! Every limit, by name. Enforced at the API, or in apply where only the state knows.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ pub enum Bug {
     AdmitsWipedMember,
     /// A keepalive is acknowledged by a node that only believes that it leads.
     KeepaliveWithoutProof,
-    /// Whoever led when a session was judged ends it, whoever leads by now.
+    /// The node that led when a session was judged ends it, even if another node leads by now.
     ExpiresByOldLeader,
     /// A new leader gives sessions only a part of their timeout.
     NewLeaderIsImpatient,

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Surely nothing.
+    /// Nothing was done.
     None,
-    /// It may have happened, or may yet.
+    /// It may have happened, or may still happen.
     Unknown,
 }
 
@@ -30,9 +30,9 @@ pub struct Problem {
     pub detail: Cow<'static, str>,
     /// For programs.
     pub code: Code,
-    /// Whether the same request may succeed if it is simply repeated.
+    /// Whether the same request may succeed when you simply send it again.
     pub retryable: bool,
-    /// What a person or a program needs to know besides.
+    /// Further facts for a person or a program.
     #[serde(flatten)]
     pub facts: Facts,
 }
@@ -41,10 +41,10 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailedStep {
-    /// The list in which it stands: `if`, `then` or `else`.
+    /// The list that contains it: `if`, `then` or `else`.
     #[serde(rename = "in")]
     pub part: TransactionPart,
-    /// Its place there, from 0.
+    /// Its index in that list, from 0.
     pub index: u32,
 }
 
@@ -55,44 +55,44 @@ pub struct FailedStep {
 pub enum TransactionPart {
     /// The conditions.
     If,
-    /// The operations that are done where all conditions hold.
+    /// The operations to run when all conditions hold.
     Then,
-    /// The operations that are done where one does not.
+    /// The operations to run when a condition does not hold.
     Else,
 }
 
-/// What a person or a program needs to know of an error; what does not apply is left out.
+/// Further facts about an error; those that do not apply are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {
     /// Whether the request did something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Effect>,
-    /// The grant to ask for, and the key to ask again with.
+    /// The grant's id, which is also the `Idempotency-Key` to retry with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<GrantId>,
     /// How the grant ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<EndReason>,
-    /// What an administrator said who broke the grant.
+    /// The reason that the administrator gave for breaking the grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Who holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Contender>,
-    /// Where the caller would have stood in the queue, or stood at the end of its wait.
+    /// The caller's position in the queue: the one it would have had, or had when its wait ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// The first of those ahead of it there, in order: holders first.
+    /// The first few grants ahead of it, in order: holders first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ahead: Vec<Contender>,
-    /// How long it may take from now on, if each of those ahead holds for as long as was usual of late: a guess for people.
+    /// An estimate for people of how long the wait will take, if each grant ahead holds for as long as recent holders did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<String>,
-    /// The token of the present holder: `Some(None)`, `null`, where nobody holds.
+    /// The current holder's token: `Some(None)`, `null`, if nobody holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_token: Option<Option<FencingToken>>,
-    /// The node's present version: `Some(None)`, `null`, where it does not exist.
+    /// The node's current version: `Some(None)`, `null`, if the node does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_version: Option<Option<i32>>,
     /// The limit in force.
@@ -104,29 +104,29 @@ pub struct Facts {
     /// The node of the tree that the error is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
-    /// The step of a transaction that was refused, and all the others with it.
+    /// The step of a transaction that was refused; none of the others was done either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedStep>,
-    /// What differs from the first request with the same key.
+    /// The field that differs from the first request with the same key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The oldest revision from which events can still be told.
+    /// The oldest revision whose events are still kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest: Option<Revision>,
-    /// The circle that waiting would close: each waits for the next, and the last one for the first. Of a long one the first 32.
+    /// The deadlock that waiting would cause: each waiter waits for the next, and the last for the first. At most the first 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle: Option<Vec<Blocked>>,
 }
 
-/// One of a circle of those who would wait for one another.
+/// A waiter in a deadlock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Blocked {
     /// The number of its session.
     pub session: SessionNumber,
-    /// Who it is.
+    /// The waiter's owner.
     pub owner: String,
-    /// The lock for which it waits, or would.
+    /// The lock that it waits for, or would wait for.
     pub lock: LockName,
 }
 

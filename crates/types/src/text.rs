@@ -1,4 +1,4 @@
-//! Texts for people: what others may write into an owner, a name or a reason, and how it is shown.
+//! Texts for people: the characters allowed in an owner, a name or a reason, and how such a text is shown.
 //!
 //! A control character moves a terminal's cursor or sets its title; one that is not seen, or turns the direction of what follows,
 //! makes a name look like another. Neither is needed in a name.
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_hides_or_turns_is_escaped_and_nothing_else() {
+    fn only_control_invisible_and_direction_characters_are_escaped() {
         for bad in [
             '\0', '\t', '\n', '\r', '\u{1b}', '\u{1f}', '\u{7f}', '\u{80}', '\u{9b}', '\u{9f}', '\u{61c}', '\u{200b}',
             '\u{200f}', '\u{2028}', '\u{2029}', '\u{202e}', '\u{2060}', '\u{2069}', '\u{feff}',

@@ -9,23 +9,24 @@
 use crate::{FencingToken, GrantId, LockName, Path, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// Conditions, and what is done where they hold or where they do not.
+/// Conditions, and the operations to run if they hold or do not hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Transaction {
-    /// What must hold; nothing: `then` is done.
+    /// The conditions; if there are none, `then` is run.
     #[serde(default, rename = "if", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What is done where all conditions hold, each operation after those before it.
+    /// The operations to run if all conditions hold, in order.
     #[serde(default)]
     pub then: Vec<Operation>,
-    /// What is done where one condition does not hold. Without it the transaction is refused then, and says which.
+    /// The operations to run if a condition does not hold. Without `else` the transaction is then refused, and the answer names
+    /// the condition.
     #[serde(default, rename = "else", skip_serializing_if = "Option::is_none")]
     pub otherwise: Option<Vec<Operation>>,
 }
 
-/// One thing that must hold: a path with `version` or with `exists`, or a fence, or a session that is open.
+/// One condition: a path with `version` or `exists`, a fence, or an open session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -47,7 +48,7 @@ pub struct Condition {
     pub session: Option<SessionName>,
 }
 
-/// A lock and the token that must be that of a held grant.
+/// A lock, and a token that must belong to a held grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -83,20 +84,20 @@ pub enum Span {
     Text(String),
 }
 
-/// One operation, named by its only field.
+/// One operation: an object whose only field names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Creates a node that must not exist.
     Create(Create),
-    /// Writes a node's value, and creates it where it does not exist.
+    /// Writes a node's value, and creates the node if it does not exist.
     Put(Put),
-    /// Writes the value of a node that exists.
+    /// Writes the value of an existing node.
     Set(Set),
     /// Removes a node.
     Delete(Delete),
-    /// Changes nothing: the node must exist, or have that version. It sees the operations before it.
+    /// Changes nothing: checks that the node exists or has that version, after the operations before it.
     Check(Check),
 }
 
@@ -107,67 +108,67 @@ pub enum Operation {
 pub struct Create {
     /// The node; with `sequential`, its parent.
     pub path: Path,
-    /// Its value, where it is UTF-8.
+    /// Its value, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Its value in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_base64: Option<String>,
-    /// Whether missing parents are created too.
+    /// Whether to create missing parents.
     #[serde(default)]
     pub parents: bool,
-    /// Whether the name is made of `name` and the parent's counter in ten digits.
+    /// Whether to build the name from `name` and the parent's counter in ten digits.
     #[serde(default)]
     pub sequential: bool,
-    /// What a sequential name begins with.
+    /// The prefix of a sequential name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The node is ephemeral: it lives as long as this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The node is removed when it was not changed and had no children for this long.
+    /// The server removes the node after it was unchanged and had no children for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// The node is a container: it is removed some time after its last child.
+    /// The node is a container: the server removes it some time after its last child is gone.
     #[serde(default)]
     pub container: bool,
 }
 
-/// Writes a node's value, and creates it where it does not exist.
+/// Writes a node's value, and creates the node if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Put {
     /// The node.
     pub path: Path,
-    /// Its value, where it is UTF-8.
+    /// Its value, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Its value in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_base64: Option<String>,
-    /// Whether missing parents are created too.
+    /// Whether to create missing parents.
     #[serde(default)]
     pub parents: bool,
     /// The node is ephemeral: it lives as long as this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The node is removed when it was not changed and had no children for this long.
+    /// The server removes the node after it was unchanged and had no children for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
-    /// The node is a container: it is removed some time after its last child.
+    /// The node is a container: the server removes it some time after its last child is gone.
     #[serde(default)]
     pub container: bool,
 }
 
-/// Writes the value of a node that exists.
+/// Writes the value of an existing node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Set {
     /// The node.
     pub path: Path,
-    /// Its value, where it is UTF-8.
+    /// Its value, if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Its value in base64.
@@ -188,12 +189,12 @@ pub struct Delete {
     /// The version that it must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<i32>,
-    /// Whether all that is below it is removed too.
+    /// Whether to remove everything below it too.
     #[serde(default)]
     pub recursive: bool,
 }
 
-/// Asks that a node exists.
+/// Checks that a node exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -210,13 +211,13 @@ pub struct Check {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Transacted {
-    /// Whether all conditions held: `then` was done, and not `else`.
+    /// Whether all conditions held: if so, `then` was run, otherwise `else`.
     pub succeeded: bool,
     /// What each operation did, in order.
     pub results: Vec<OperationResult>,
     /// The revision of the transaction.
     pub revision: Revision,
-    /// The transaction was done before, with the same key, and its results were too many to be remembered: `results` is empty.
+    /// The transaction was done earlier with the same key, and its results were too large to keep: `results` is empty.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replayed: bool,
 }
@@ -225,7 +226,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What one operation did, named as the operation is.
+/// The result of one operation, named after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -233,7 +234,7 @@ fn is_false(value: &bool) -> bool {
 pub enum OperationResult {
     /// The node was created.
     Create {
-        /// Its path, with the number that a sequential one got.
+        /// Its path, with the number if it is sequential.
         path: Path,
     },
     /// The node has a new value.
@@ -256,10 +257,10 @@ pub enum OperationResult {
     Delete {
         /// Its path.
         path: Path,
-        /// How many nodes went, itself counted.
+        /// How many nodes were removed, including itself.
         count: u32,
     },
-    /// The node is as asked.
+    /// The check passed.
     Check {
         /// Its path.
         path: Path,

@@ -7,13 +7,13 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// One thing told. After `error` and `goaway` the stream ends.
+/// One line of a watch. The stream ends after `error` and `goaway`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Line {
-    /// The revision of the change; of `initial` the one that the whole initial state reflects; of `bookmark` and `goaway` the
-    /// one up to which everything was told; of `error` the node's.
+    /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark` and
+    /// `goaway`, the revision up to which all events were sent; for `error`, the node's.
     pub revision: Revision,
     /// What happened.
     #[serde(flatten)]
@@ -62,7 +62,7 @@ pub enum What {
         number: GrantNumber,
         /// Its session's public number.
         session: SessionNumber,
-        /// Who owns it, for people.
+        /// Its owner, for people to read.
         owner: String,
     },
     /// A contender became a holder.
@@ -75,7 +75,7 @@ pub enum What {
         token: FencingToken,
         /// Its session's public number.
         session: SessionNumber,
-        /// Who owns it, for people.
+        /// Its owner, for people to read.
         owner: String,
     },
     /// A grant ended, held or queued.
@@ -99,31 +99,31 @@ pub enum What {
         /// The delay, with a unit.
         delay: String,
     },
-    /// An exclusive holder shares from now on, with the token that it has.
+    /// An exclusive holder now shares the lock, with the same token.
     Downgraded {
         /// The lock.
         lock: LockName,
         /// The grant's public number.
         number: GrantNumber,
     },
-    /// A lock delay is over.
+    /// A lock delay has ended.
     Cooled {
         /// The lock.
         lock: LockName,
         /// The public number of the grant that had expired.
         number: GrantNumber,
     },
-    /// An administrator took the lock from those who held it; each of their grants ends with an event of its own.
+    /// An administrator took the lock from all its holders; each of their grants ends with an event of its own.
     Broken {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
     },
-    /// An election has a leader with another value: a new leader where the version is 0. The value is told by
-    /// `GET /v1/elections/{name}`.
+    /// An election has a new leader (version 0), or its leader proclaimed another value. `GET /v1/elections/{name}` shows the
+    /// value.
     Proclaimed {
         /// The election.
         lock: LockName,
@@ -131,18 +131,18 @@ pub enum What {
         number: GrantNumber,
         /// Its fencing token.
         token: FencingToken,
-        /// How often it has proclaimed another value than the one it came with.
+        /// How often the leader has proclaimed a new value since it took the lead.
         version: i32,
         /// Its session's public number.
         session: SessionNumber,
-        /// Who owns it, for people.
+        /// Its owner, for people to read.
         owner: String,
     },
-    /// One who led an election does so no more.
+    /// The leader of an election no longer leads it.
     Vacated {
         /// The election.
         lock: LockName,
-        /// The public number of the grant that led it.
+        /// The public number of its grant.
         number: GrantNumber,
     },
     /// An administrator set what a lock allows.
@@ -150,7 +150,7 @@ pub enum What {
     LockSet {
         /// The lock.
         lock: LockName,
-        /// Who asked for it, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
     },
     /// An administrator asks a holder to give the lock back; nothing ends by it.
@@ -160,12 +160,12 @@ pub enum What {
         lock: LockName,
         /// The grant's public number.
         number: GrantNumber,
-        /// Who asks, in words.
+        /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
-        /// Why, in words; may be empty.
+        /// The reason; may be empty.
         reason: String,
     },
-    /// A lock that nobody had used for long was forgotten, with its limit.
+    /// A lock was forgotten, with its limit, because nobody had used it for long.
     #[serde(rename = "forgotten")]
     LockForgotten {
         /// The lock.
@@ -203,7 +203,7 @@ pub enum What {
         /// Its version.
         version: i32,
     },
-    /// One who stood in a lock when the watch began.
+    /// A grant that held or waited for a lock when the watch began.
     #[serde(rename = "initial")]
     ContenderThere {
         /// The lock.
@@ -217,7 +217,7 @@ pub enum What {
         token: Option<FencingToken>,
         /// Its session's public number.
         session: SessionNumber,
-        /// Who owns it, for people.
+        /// Its owner, for people to read.
         owner: String,
     },
     /// A session that was open when the watch began.
@@ -230,9 +230,9 @@ pub enum What {
         /// Its name, for people.
         name: String,
     },
-    /// Everything up to this revision was told.
+    /// All events up to this revision were sent.
     Bookmark,
-    /// The server stops; watch again, at another node, from the revision after this one.
+    /// The server is shutting down: watch again at another node, from the revision after this one.
     Goaway,
     /// The watch cannot go on.
     Error(Box<Failure>),
@@ -246,25 +246,25 @@ pub enum What {
 pub enum SessionEnd {
     /// Its owner ended it, or it ended with its only grant.
     Closed,
-    /// It was not kept alive.
+    /// It expired: it was not kept alive.
     Expired,
 }
 
-/// A problem, as a watch ends with it: all of it but its `type`, which says here that it is an error.
+/// The problem that ends a watch, without the problem's own `type`: here `type` says that it is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     /// For programs.
     pub code: Code,
-    /// The HTTP status that it would have had as an answer.
+    /// The HTTP status that an answer with this problem would have.
     pub status: u16,
     /// What went wrong, in a few words.
     pub title: &'static str,
     /// What went wrong this time, and what to do.
     pub detail: Cow<'static, str>,
-    /// Whether the same watch may go on if it is simply begun again.
+    /// Whether the same watch may succeed when you simply start it again.
     pub retryable: bool,
-    /// What a person or a program needs to know besides.
+    /// Further facts for a person or a program.
     #[serde(flatten)]
     pub facts: Facts,
 }

@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_after_a_definite_no_is_found() {
+    fn a_holder_after_a_definite_no_is_found() {
         let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
     }
 
     #[test]
-    fn who_is_told_that_his_grant_is_gone_must_not_hold_any_more() {
+    fn a_client_told_that_its_grant_is_gone_must_not_hold_it() {
         let gone = || {
             let told_so = |op: &mut Op| (op.outcome, op.error) = (Outcome::Fail, Some("410 grant_gone".to_owned()));
             told(Planted::new().op(owned(5, "p1").with(told_so)), 5, "p1")
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_that_he_holds_and_does_not_is_found() {
+    fn a_client_wrongly_told_that_it_holds_is_found() {
         let history = told(Planted::new().op(owned(5, "p1")).op(owned(4, "p3")), 5, "p1").done();
         assert_eq!(check(&history).broken.len(), 1);
     }

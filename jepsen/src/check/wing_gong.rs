@@ -32,7 +32,7 @@ pub(super) struct Item<A> {
     pub(super) start: u64,
     /// Not after; none where it may come at any time, or never.
     pub(super) end: Option<u64>,
-    /// What it does.
+    /// Its role.
     pub(super) action: A,
 }
 

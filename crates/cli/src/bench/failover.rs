@@ -1,4 +1,4 @@
-//! Small writes while nodes come and go: what counts is the longest time in which none was done. Whoever runs it hurts the
+//! Small writes while nodes come and go: what counts is the longest time without a completed write. You hurt the
 //! cluster meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
 
 use super::{

@@ -50,7 +50,7 @@ pub(super) struct LogArgs {
     /// How long to measure
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// How long to work before that
+    /// How long to run before measuring
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     warmup: Duration,
     /// A directory on the disk to measure, which must not be there yet and is gone afterwards
@@ -64,7 +64,7 @@ pub(super) struct LogArgs {
 /// Runs it. The directory is removed also where it fails.
 pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {
     if args.seconds.is_zero() {
-        return Err(Failure::Usage("--seconds must be more than nothing".to_owned()));
+        return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
     }
     fs::create_dir_all(args.dir.parent().unwrap_or(Path::new(".")))?;
     let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be made: {error}", args.dir.display()));
@@ -144,7 +144,7 @@ impl LogNode {
         let replica = replica.map_err(|error| error.to_string())?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(replica.service(), async {
-            // Told, or whoever could tell is gone.
+            // The signal came, or its sender is gone.
             drop(stopped.await);
         }));
         Ok(LogNode { replica, peer, stop, serving, _directory: data_dir })

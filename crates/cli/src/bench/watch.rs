@@ -115,7 +115,7 @@ impl Writer<'_> {
     }
 }
 
-/// The times of all who watched. Who is not told of the last one within a time has missed what he was not told.
+/// The times of all watchers. A watcher that does not see the last write in time counts the rest as missed.
 async fn told(watchers: Vec<JoinHandle<Result<Times, String>>>) -> Result<Times, Failure> {
     let mut latency = Times::new();
     let patience = Instant::now() + TAIL_MAX;

@@ -46,7 +46,7 @@ pub(super) async fn queue_for_ever(name: &'static str, urls: Arc<[String]>, boar
     let mut node = rand::rng().random_range(0..urls.len());
     loop {
         let lock = LOCKS[rand::rng().random_range(0..LOCKS.len())];
-        // Made once for each wish: whoever is asked again knows that it is the same.
+        // Made once for each request: a node that gets it again knows that it is the same.
         let key = ulid::Ulid::generate().to_string();
         let asked = Instant::now();
         let held = loop {

@@ -28,7 +28,7 @@ pub(super) struct NodeLook {
 /// What a node says of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ClusterAnswer {
-    /// What it does.
+    /// Its role.
     pub(super) role: String,
     /// Its term.
     pub(super) term: u64,
@@ -39,7 +39,7 @@ pub(super) struct ClusterAnswer {
 pub(super) struct LockLook {
     /// Who holds it.
     pub(super) holder: Option<Holder>,
-    /// Who waits, in order, and for whom.
+    /// The waiters, in order, and what each waits for.
     pub(super) waiting: Vec<(String, Option<String>)>,
 }
 

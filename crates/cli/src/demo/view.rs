@@ -47,7 +47,7 @@ pub(super) fn advice(look: &Look, pids: &Pids, restarts: bool) -> Vec<String> {
     let url = follower.map(|node| node.url.as_str()).unwrap_or_default();
     let kill = match look.nodes.iter().find(|node| Some(node.id) == leader) {
         Some(node) => format!("kill -9 {}", pid(pids, node)),
-        None => "(there is no leader right now)".to_owned(),
+        None => "(no leader at the moment)".to_owned(),
     };
     let after = if restarts { "it is started again after 2 s" } else { "it stays down" };
     vec![
@@ -192,7 +192,7 @@ mod tests {
         assert!(text.contains("kill -9 4712") && text.contains("http://127.0.0.1:7173/v1/locks/deploy/queue"), "{text}");
         let mut headless = look();
         headless.nodes[1].says = None;
-        assert!(advice(&headless, &pids(), true).join("\n").contains("no leader right now"));
+        assert!(advice(&headless, &pids(), true).join("\n").contains("no leader at the moment"));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Data {
         self.path.join(format!("node-{node}.log"))
     }
 
-    /// The file with the key by which the nodes know one another: made where there is none, and kept.
+    /// The file with the key that the nodes share: generated if there is none, and kept.
     pub(super) fn peer_key_file(&self) -> Result<PathBuf, DevError> {
         let file = self.path.join(KEY_FILE);
         if !file.exists() {
@@ -69,11 +69,11 @@ impl Data {
     }
 }
 
-/// Only this user can read the file from its first byte on, and whoever finds it finds all of it.
+/// Only this user can read the file from its first byte on, and the file appears only when it is complete.
 fn write_key(file: &Path) -> io::Result<()> {
     let mut line = String::new();
     for byte in rand::random::<[u8; 32]>() {
-        // Text takes what is written to it.
+        // Writing to a string cannot fail.
         write!(line, "{byte:02x}").map_err(io::Error::other)?;
     }
     line.push('\n');
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nodes_key_is_made_once_and_is_nobody_elses() {
+    fn the_peer_key_is_generated_once_and_only_its_owner_can_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let data = Data::prepare(Some(directory.path())).unwrap();

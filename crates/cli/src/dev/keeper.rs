@@ -181,7 +181,7 @@ async fn tell(events: &mpsc::Sender<Event>, event: Event) {
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error says that whoever could say stop is gone, which is the same.
+    // An error means that the sender of the stop signal is gone, which means the same.
     drop(stop.wait_for(|stop| *stop).await);
 }
 

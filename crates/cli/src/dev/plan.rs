@@ -24,7 +24,7 @@ pub(crate) struct PlannedNode {
 
 /// The ports do not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("--port {port} is too high for {nodes} nodes: their peers speak on the ports 100 above, so {most} is the most")]
+#[error("--port {port} is too high for {nodes} nodes: their peer ports are 100 higher, so the highest value is {most}")]
 pub(crate) struct PlanError {
     port: u16,
     nodes: u16,
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn ports_that_do_not_exist_are_refused() {
         assert!(Plan::new(3, 65_433).is_ok());
-        assert!(Plan::new(3, 65_434).unwrap_err().to_string().contains("65433 is the most"));
+        assert!(Plan::new(3, 65_434).unwrap_err().to_string().contains("the highest value is 65433"));
         assert!(Plan::new(5, 65_535).is_err());
         assert_eq!(Plan::new(1, 65_435).unwrap().nodes().next().unwrap().peer_address(), "127.0.0.1:65535");
     }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How long one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// After so long, and again and again, it is said who is not ready.
+/// How often `dev` repeats which nodes are not ready.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Waits until `/readyz` of every node answers 200 in one round.

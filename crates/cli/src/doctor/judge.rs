@@ -25,7 +25,7 @@ const DISK_PLENTY: u64 = 20 << 30;
 const OPEN_FILES_WANTED: u64 = 12_000;
 /// Percent of its open files that a node may have in use.
 const OPEN_FILES_USED_MAX: u64 = 80;
-/// Percent of its budget that the state may have.
+/// The percentage of its budget from which on `doctor` warns.
 const STATE_USED_MAX: u64 = 80;
 
 /// How bad it is.
@@ -106,21 +106,21 @@ fn reachable(seen: &Seen, endpoint: &Endpoint) -> Finding {
             let node = members.iter().find(|(_, (member, _))| member == url);
             let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
             let advice = if endpoint.given && node.is_none() {
-                "start the node that belongs there, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
+                "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
             } else {
-                "start it (its log says why it ended), or mend the network between this machine and it"
+                "start it (its log says why it ended), or repair the network between it and this machine"
             };
-            fail(CHECK, format!("{who} cannot be asked: {error}"), advice)
+            fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
         }
         Ok(answer) if answer.cluster.cluster.is_none() => fail(
             CHECK,
             format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
-            "start every node of its list of members: a cluster forms when all of them can be reached",
+            "start every node in its list of members: the cluster forms when they all can be reached",
         ),
         Ok(answer) if answer.cluster.cluster != ours => fail(
             CHECK,
             format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),
-            format!("leave it out of the endpoints: the others are of cluster {}", name(ours.as_deref())),
+            format!("remove it from the endpoints: the others belong to cluster {}", name(ours.as_deref())),
         ),
         Ok(answer) => ok(CHECK, format!("{url} is node {} ({})", answer.cluster.id, answer.cluster.role)),
     }
@@ -132,11 +132,11 @@ fn name(cluster: Option<&str>) -> &str {
 
 fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
     match knocked {
-        Ok(()) => ok("peer", format!("{address} takes connections")),
+        Ok(()) => ok("peer", format!("{address} accepts connections")),
         Err(error) => warn(
             "peer",
-            format!("{address}, where a node listens for the others, takes none from this machine: {error}"),
-            "if its node runs, look whether a firewall lets the other nodes in there (this machine need not be let in)",
+            format!("the peer port {address} accepts no connection from this machine: {error}"),
+            "if its node runs, check that the firewall admits the other nodes to that port (it need not admit this machine)",
         ),
     }
 }
@@ -146,17 +146,18 @@ fn quorum(seen: &Seen) -> Finding {
     let voters: BTreeSet<NodeId> = voters(seen);
     let needed = voters.len() / 2 + 1;
     let up: Vec<NodeId> = seen.nodes().into_keys().filter(|id| voters.contains(id)).collect();
-    let text = format!("{} of {} nodes with a vote answer, and {needed} are needed", up.len(), voters.len());
+    let text = format!("{} of {} voting nodes answer; a majority is {needed}", up.len(), voters.len());
     let down: Vec<String> = voters.iter().filter(|id| !up.contains(id)).map(ToString::to_string).collect();
     if members.is_empty() {
         return fail(
             "quorum",
-            "no node knows of any members",
-            "start every node of the list of members: a cluster forms by itself",
+            "no node has a list of members",
+            "start every node in the list of members: the cluster forms by itself",
         );
     }
     if up.len() < needed {
-        let advice = format!("start the nodes that are down ({}): until then nothing is granted or written", down.join(", "));
+        let advice =
+            format!("start the nodes that are down ({}): until then the cluster grants and writes nothing", down.join(", "));
         return fail("quorum", text, advice);
     }
     if up.len() == needed && !down.is_empty() {
@@ -164,7 +165,7 @@ fn quorum(seen: &Seen) -> Finding {
         return fail("quorum", text, advice);
     }
     if voters.len().is_multiple_of(2) {
-        return warn("quorum", text, "an even number of nodes survives no more failures than one node less: use 3 or 5");
+        return warn("quorum", text, "an even number of nodes survives no more failures than one node fewer: use 3 or 5");
     }
     ok("quorum", text)
 }
@@ -190,19 +191,25 @@ fn leader(seen: &Seen) -> Finding {
         nodes.iter().map(say).collect::<Vec<_>>().join(", ")
     };
     match (leads.as_slice(), named.iter().collect::<Vec<_>>().as_slice()) {
-        ([leader], [Some(agreed)]) if leader == agreed => ok(CHECK, format!("node {leader} leads, and all who answer agree")),
+        ([leader], [Some(agreed)]) if leader == agreed => {
+            ok(CHECK, format!("node {leader} is the leader, and all nodes that answer agree"))
+        }
         ([], [None]) => fail(
             CHECK,
             "there is no leader",
-            "see that more than half of the nodes run and reach one another at their peer ports; one is elected within a second",
+            "check that a majority of the nodes runs and can reach each other's peer ports; then they elect a leader within a \
+             second",
         ),
-        ([_], _) => {
-            warn(CHECK, format!("who leads is not agreed: {}", said()), "an election may just be over: look again in a second")
-        }
+        ([_], _) => warn(
+            CHECK,
+            format!("the nodes do not agree on the leader: {}", said()),
+            "an election may have just ended: run doctor again in a second",
+        ),
         _ => fail(
             CHECK,
-            format!("who leads is not agreed: {}", said()),
-            "look again in a second; if it stays, see that the nodes reach one another at their peer ports, in both directions",
+            format!("the nodes do not agree on the leader: {}", said()),
+            "run doctor again in a second; if they still disagree, check that the nodes reach each other's peer ports in both \
+             directions",
         ),
     }
 }
@@ -210,11 +217,12 @@ fn leader(seen: &Seen) -> Finding {
 fn term(seen: &Seen) -> Finding {
     let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
     match terms.iter().collect::<Vec<_>>().as_slice() {
-        [term] => ok("term", format!("all who answer are in term {term}")),
+        [term] => ok("term", format!("all nodes that answer are in term {term}")),
         terms => warn(
             "term",
             format!("the nodes are in different terms: {}", terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-            "an election may be under way: look again in a second; if it stays so, look for a node that hears only some of them",
+            "an election may be under way: run doctor again in a second; if they still differ, look for a node that reaches only \
+             some of the others",
         ),
     }
 }
@@ -234,15 +242,18 @@ fn followers(seen: &Seen) -> Vec<Finding> {
             (Some(silent), _) if silent > SILENT_MAX => fail(
                 "follower",
                 format!("node {id} has not answered the leader for {} s", silent.as_secs()),
-                format!("see that node {id} runs, and that it and the leader reach one another at {} and back", member.peer),
+                format!(
+                    "check that node {id} runs, that the leader reaches it at {}, and that it reaches the leader",
+                    member.peer
+                ),
             ),
             (_, Some(lag)) if lag > LAG_MAX => warn(
                 "follower",
                 format!("node {id} is {lag} log entries behind the leader"),
-                "wait if it was just started; if it does not catch up, look at its disk and its network",
+                "wait if it has just started; if it does not catch up, check its disk and its network",
             ),
             (_, Some(lag)) => ok("follower", format!("node {id} is {lag} log entries behind the leader")),
-            (_, None) => warn("follower", format!("the leader has heard nothing of node {id} yet"), "look again in a second"),
+            (_, None) => warn("follower", format!("the leader has not heard from node {id} yet"), "look again in a second"),
         }
     });
     judged.collect()
@@ -251,9 +262,9 @@ fn followers(seen: &Seen) -> Vec<Finding> {
 fn lost_entries(id: NodeId, count: u64) -> Finding {
     fail(
         "follower",
-        format!("node {id} has lost {count} log entries that it had acknowledged, and takes no part"),
+        format!("node {id} has lost {count} log entries that it had acknowledged, and does not take part"),
         format!(
-            "start node {id} with its newest data directory (its log says more); if that is gone, leave node {id} off: this \
+            "start node {id} with its newest data directory (its log says more); if that is gone, leave node {id} stopped: this \
              version cannot replace a member yet"
         ),
     )
@@ -265,16 +276,18 @@ fn ready(id: NodeId, answer: &Answer) -> Finding {
         Some(readiness) if readiness.shutting_down => warn(
             "ready",
             format!("node {id} is shutting down"),
-            "start it again once it has ended, unless somebody wants it down",
+            "start it again when it has stopped, unless it is meant to be down",
         ),
         Some(readiness) => fail(
             "ready",
-            format!("node {id} cannot serve: {}", readiness.reason.as_deref().unwrap_or("it does not say why")),
-            "see what is said of quorum and leader above; a node that is just starting needs a moment",
+            format!("node {id} cannot serve: {}", readiness.reason.as_deref().unwrap_or("it gives no reason")),
+            "see the lines on quorum and leader above; a node that is just starting needs a moment",
         ),
-        None => {
-            fail("ready", format!("node {id} does not say whether it can serve"), "look again, and at its log if it stays so")
-        }
+        None => fail(
+            "ready",
+            format!("node {id} does not say whether it can serve"),
+            "run doctor again; if this persists, read the node's log",
+        ),
     }
 }
 
@@ -283,7 +296,7 @@ fn clock(id: NodeId, answer: &Answer) -> Option<Finding> {
     let seen =
         format!("node {id}'s clock is {} ms {} this machine's (±{} ms)", clock.ahead.abs(), side(clock.ahead), clock.doubt);
     Some(if clock.surely() > CLOCK_DIFFERENCE_MAX {
-        warn("clock", seen, "set the clocks by NTP. No lock depends on them: only the times that people are shown do")
+        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times shown to people do")
     } else {
         ok("clock", seen)
     })
@@ -298,7 +311,7 @@ fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
     let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
     let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
     let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
-    let advice = "make room on the disk of its data directory: a node that cannot write stops";
+    let advice = "free space on the disk of its data directory: a node that cannot write stops";
     Some(match () {
         () if free < DISK_FULL => fail("disk", seen, advice),
         () if free < DISK_LOW || percent < DISK_LOW_PERCENT && free < DISK_PLENTY => warn("disk", seen, advice),
@@ -309,13 +322,13 @@ fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
 fn state(id: NodeId, answer: &Answer) -> Option<Finding> {
     let (bytes, max) = (answer.cluster.state_bytes, answer.cluster.state_bytes_max?);
     let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
-    let seen = format!("node {id} has a state of {}, {percent} % of the {} that it may have", size(bytes), size(max));
+    let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
     Some(if percent >= STATE_USED_MAX {
         let least = answer.cluster.members.iter().filter(|member| member.state_bytes_max == Some(max)).map(|member| member.id);
         let least: Vec<String> = least.map(|id| format!("node {id}")).collect();
-        let advice = "remove nodes of the tree or end sessions: when it is full, nothing new is taken; or give more memory, or a \
-                      larger --state-bytes-max, to";
-        warn("state", seen, format!("{advice} {}, which can hold least", least.join(" and ")))
+        let advice = "remove nodes of the tree or end sessions: when the state is full, the cluster refuses requests that create \
+                      something; or give more memory, or a larger --state-bytes-max, to";
+        warn("state", seen, format!("{advice} {}, which can hold the least", least.join(" and ")))
     } else {
         ok("state", seen)
     })
@@ -337,7 +350,7 @@ fn open_files(id: NodeId, answer: &Answer) -> Option<Finding> {
             "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: it will refuse connections",
         )
     } else if max < OPEN_FILES_WANTED {
-        let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node takes up to 10000 connections";
+        let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node accepts up to 10000 connections";
         warn("open_files", seen, advice)
     } else {
         ok("open_files", seen)
@@ -350,14 +363,14 @@ fn defects(id: NodeId, answer: &Answer) -> Option<Finding> {
     Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
         warn(
             "defects",
-            format!("node {id} left out a command that panicked: {kind} {fingerprint}, log entry {index}: {}", newest.message),
+            format!("node {id} skipped a command that panicked: {kind} {fingerprint}, log entry {index}: {}", newest.message),
             "this is a defect in fairhold: report it with this line and the node's log, and upgrade when there is a fix. The \
-             cluster works on without the command",
+             cluster works without that command",
         )
     } else {
         warn(
             "defects",
-            format!("node {id} panicked at log entry {index}, and not again: {}", newest.message),
+            format!("node {id} panicked at log entry {index}, but not when it tried again: {}", newest.message),
             "test the memory of its machine; compare the digests of the nodes (GET /v1/cluster?digest)",
         )
     })
@@ -367,11 +380,11 @@ fn versions(seen: &Seen) -> Finding {
     let nodes = seen.nodes();
     let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
     if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
-        return ok("version", format!("all who answer run fairhold {version}"));
+        return ok("version", format!("all nodes that answer run fairhold {version}"));
     }
     let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &Answer))| format!("node {id} {}", answer.cluster.version);
     let text = nodes.iter().map(say).collect::<Vec<_>>().join(", ");
-    warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node after the other")
+    warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node at a time")
 }
 
 #[cfg(test)]

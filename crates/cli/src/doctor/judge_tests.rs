@@ -90,7 +90,7 @@ fn a_healthy_cluster_has_nothing_to_say_but_ok() {
 fn a_dead_node_is_named_and_so_is_what_it_means() {
     let mut seen = three();
     seen.endpoints[2].says = Err("Connection refused".to_owned());
-    assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be asked: Connection refused");
+    assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
     seen.endpoints[1].says = Err("Connection refused".to_owned());
     assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
@@ -133,7 +133,7 @@ fn what_the_leader_knows_of_the_others_is_said() {
     assert_bad(&seen, "follower", Grade::Warn, "node 1 is 1001 log entries behind");
     assert_bad(&seen, "follower", Grade::Fail, "node 3 has not answered the leader for 3 s");
     answer(&mut seen, 1).cluster.members[2].lost_entries = Some(17);
-    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged, and takes no part");
+    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged, and does not take part");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn disks_files_clocks_and_versions_have_bounds() {
         seen
     };
     assert_bad(&host(|host| host.disk_free_bytes = Some(1 << 30)), "disk", Grade::Warn, "1024 MiB free");
-    assert_bad(&host(|host| host.disk_free_bytes = Some(1 << 20)), "disk", Grade::Fail, "make room");
+    assert_bad(&host(|host| host.disk_free_bytes = Some(1 << 20)), "disk", Grade::Fail, "free space");
     assert_eq!(bad(&host(|host| host.disk_free_bytes = Some(2 << 30)), "disk").len(), 1, "1 % of the disk");
     assert_bad(&host(|host| host.open_files_max = Some(1_024)), "open_files", Grade::Warn, "100 of 1024");
     assert_bad(&host(|host| host.open_files = Some(60_000)), "open_files", Grade::Fail, "LimitNOFILE");
@@ -157,7 +157,7 @@ fn disks_files_clocks_and_versions_have_bounds() {
         &seen,
         "clock",
         Grade::Warn,
-        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. No lock",
+        "node 1's clock is 1200 ms behind this machine's (±199 ms) -> set the clocks by NTP. Locks do not depend",
     );
     assert_bad(&seen, "version", Grade::Warn, "node 3 0.2.0");
 }
@@ -166,8 +166,8 @@ fn disks_files_clocks_and_versions_have_bounds() {
 fn a_node_that_cannot_serve_says_why() {
     let mut seen = three();
     let readiness = answer(&mut seen, 0).readiness.as_mut().unwrap();
-    (readiness.ready, readiness.reason) = (false, Some("no leader is known".to_owned()));
-    assert_bad(&seen, "ready", Grade::Fail, "node 1 cannot serve: no leader is known");
+    (readiness.ready, readiness.reason) = (false, Some("there is no known leader".to_owned()));
+    assert_bad(&seen, "ready", Grade::Fail, "node 1 cannot serve: there is no known leader");
     seen.peers.insert("n1:7271".to_owned(), Err("Connection refused".to_owned()));
     assert_bad(&seen, "peer", Grade::Warn, "n1:7271");
 }
@@ -194,20 +194,15 @@ fn a_command_that_panicked_is_told_whether_it_was_left_out_or_not() {
         });
         seen
     };
-    assert_bad(
-        &defect(true),
-        "defects",
-        Grade::Warn,
-        "left out a command that panicked: Acquire 00000000000000ff, log entry 812",
-    );
-    assert_bad(&defect(false), "defects", Grade::Warn, "and not again");
+    assert_bad(&defect(true), "defects", Grade::Warn, "skipped a command that panicked: Acquire 00000000000000ff, log entry 812");
+    assert_bad(&defect(false), "defects", Grade::Warn, "but not when it tried again");
 }
 
 #[test]
 fn nodes_that_are_started_with_different_addresses_are_named() {
     let mut seen = three();
     answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
-    let text = "of node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> start every node";
+    let text = "for node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> restart every node";
     assert_bad(&seen, "addresses", Grade::Warn, text);
     assert_eq!(bad(&seen, "addresses").len(), 1);
 }
@@ -222,17 +217,17 @@ fn a_round_trip_of_half_a_heartbeat_is_a_warning_where_a_majority_has_it() {
 }
 
 #[test]
-fn a_state_that_is_nearly_full_is_a_warning_that_names_who_can_hold_least() {
+fn a_state_that_is_nearly_full_is_a_warning_that_names_the_smallest_node() {
     let mut seen = three();
     let state = |seen: &Seen| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
     assert_eq!(state(&seen).grade, Grade::Ok);
-    assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of the 1024 MiB that it may have");
+    assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of its budget of 1024 MiB");
     let cluster = &mut answer(&mut seen, 0).cluster;
     (cluster.state_bytes, cluster.state_bytes_max) = (80 << 20, Some(100 << 20));
     cluster.members[2].state_bytes_max = Some(100 << 20);
     let found = state(&seen);
     assert_eq!(found.grade, Grade::Warn);
-    assert!(found.advice.unwrap().ends_with("to node 3, which can hold least"), "{}", found.seen);
+    assert!(found.advice.unwrap().ends_with("to node 3, which can hold the least"), "{}", found.seen);
     answer(&mut seen, 0).cluster.state_bytes = 79 << 20;
     assert_eq!(state(&seen).grade, Grade::Ok);
 }

@@ -152,7 +152,7 @@ async fn ask(client: &Client, url: &str) -> Result<Answer, String> {
 async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, String> {
     let answer = client.get(url).send().await.map_err(|error| cause(&error))?;
     let status = answer.status();
-    answer.json().await.map_err(|_| format!("it answers with status {status} and not as a fairhold node does"))
+    answer.json().await.map_err(|_| format!("it answers with status {status}, but not like a fairhold node"))
 }
 
 /// Whether something listens at a member's port for the others. Nothing is said to it.

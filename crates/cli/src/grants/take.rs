@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-The first column is the grant's secret id: with it you renew, upgrade and release. What you do not renew ends after --ttl.
+The first column is the grant's secret id: use it to renew, upgrade and release. The grant ends after --ttl unless you renew it.
 Exit code 75: it was not acquired, and you are not in the queue.
 
 Examples:
@@ -24,27 +24,27 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct TakeArgs {
-    /// The lock's name; of several, all are taken in one step or none
+    /// The lock's name; several names are acquired in one step, all or none
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Take this one too, shared, in the same step
+    /// Acquire this lock too, shared, in the same step
     #[arg(long, value_name = "NAME")]
     and_shared: Vec<String>,
 
-    /// Wait in line for at most so long [default: not at all]
+    /// Wait in the queue for at most this long [default: do not wait]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 
-    /// Where it is not free, answer at once and keep the place in the queue for the --ttl or as long as the session
+    /// If the lock is not free, answer at once and keep the place in the queue for --ttl, or as long as the session lives
     #[arg(long)]
     respond_async: bool,
 
-    /// Hold it together with other shared holders
+    /// Share the lock with other shared holders
     #[arg(short, long)]
     shared: bool,
 
-    /// How many permits the lock has in all: the first who names it sets it
+    /// How many permits the lock has in total: the first request that names a number sets it
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
@@ -52,43 +52,44 @@ pub(super) struct TakeArgs {
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     permits: Option<u32>,
 
-    /// Stand for an election, known by this value once you lead it
+    /// Stand for an election, with this value for everybody to see once you lead
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shared", "and_shared", "limit", "permits", "reentrant"])]
     value: Option<String>,
 
-    /// How long it lives without a renewal [default: 30s]
+    /// How long the grant lives without a renewal [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "session")]
     ttl: Option<Duration>,
 
-    /// Let this session own it: then the session is kept alive, and not the grant
+    /// The session to own the grant: then you keep the session alive instead of renewing the grant
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Who you are, for people who look at the queue [default: fairhold and your address]
+    /// Your name, for people who look at the queue [default: fairhold and your address]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
-    /// Where this --owner of this --session holds it already: one more hold of the same grant. Each is released by its own id
+    /// If the same --owner of the same --session already holds it: one more hold of the same grant. Release each hold by its own
+    /// id
     #[arg(long, requires = "session", requires = "owner")]
     reentrant: bool,
 
-    /// Stand before those of lower priority
+    /// Go before waiters of lower priority
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
 
-    /// How long the lock stays blocked if you are not heard of any more
+    /// How long the lock stays blocked if you stop renewing it
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lock_delay: Option<Duration>,
 
-    /// How long you may hold it at most
+    /// The longest time that you may hold it
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 
-    /// A pair of text for people who look at the queue; repeatable
+    /// A key and a value for people who look at the queue; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// Repeat the request with this key (a ULID or UUIDv7), which is the grant's id: it is the same grant then
+    /// Repeat an earlier request with this key (a ULID or UUIDv7), which is the grant's id: you get the same grant
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -99,14 +100,17 @@ impl TakeArgs {
         let mut body = self.common();
         let several = self.names.len() + self.and_shared.len() > 1;
         let path = match (&self.value, several) {
-            (Some(_), true) => return Err(Failure::Usage("an election is one name: it is not taken with others".to_owned())),
+            (Some(_), true) => {
+                return Err(Failure::Usage("an election has one name: you cannot combine it with others".to_owned()));
+            }
             (Some(value), false) => {
                 body.insert("value".to_owned(), json!(value));
                 format!("/v1/elections/{}", encode(&self.names[0]))
             }
             (None, true) => {
                 if self.limit.is_some() || self.permits.is_some() || self.reentrant {
-                    let why = "several locks are taken with one permit each: leave out --limit, --permits and --reentrant";
+                    let why = "a request for several locks takes one permit of each: leave out --limit, --permits and \
+                               --reentrant";
                     return Err(Failure::Usage(why.to_owned()));
                 }
                 body.insert("locks".to_owned(), self.locks());

@@ -9,25 +9,26 @@ use std::time::Duration;
 pub(crate) const LONG_ABOUT: &str = "\
 Run a command while holding a lock, as flock does, over all machines.
 
-Waits in line until the lock is free, runs the command without a shell, gives the lock back when the command has ended,
-and ends with the command's exit code. While it waits it says on stderr who holds the lock and how many stand before it.
+Waits in the queue until the lock is free, runs the command without a shell, releases the lock when the command has ended,
+and exits with the command's exit code. While it waits, it prints on stderr who holds the lock and its place in the queue.
 
-Unlike flock, the lock is a lease: it can be lost while the command runs. When no node of the cluster can be reached for too
-long, the command and everything that it started are stopped, by SIGTERM and after --kill-after by SIGKILL, BEFORE anybody
-else can be given the lock, and the exit code is 79. The same happens when fairhold itself is killed. When an administrator
-breaks the lock, the next one has it at once: the command is stopped as soon as this is known, and has half a second.
+Unlike a lock of flock, this lock is a lease: it can be lost while the command runs. When no node of the cluster can be
+reached for too long, fairhold stops the command and everything that it started BEFORE anybody else can get the lock, by
+SIGTERM and after --kill-after by SIGKILL, and exits with 79. The same happens when fairhold itself is killed. When an
+administrator breaks the lock, the next holder gets it at once: fairhold then sends SIGTERM as soon as it learns of that, and
+SIGKILL half a second later.
 
-What the command left running, in the background, in a session or process group of its own or as a daemon, is stopped when
-the command has ended: nothing of it works on without the lock. What cannot be stopped, a process of another user above all,
-is said; the lock is kept for it as long as that is possible, and where it is not the exit code is 80. So write
-`sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late has to carry
-FAIRHOLD_TOKEN and have it checked where the data is.";
+When the command has ended, fairhold also stops every process that the command left running, in the background, in its own
+session or process group, or as a daemon: no such process works on without the lock. Fairhold cannot stop processes of other
+users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it exits with 80. So write
+`sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late must carry
+FAIRHOLD_TOKEN, and the storage must check it.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name, the first of several), FAIRHOLD_TOKEN (the fencing token),
   FAIRHOLD_GRANT (the grant's secret id).
 
-Exit codes: the command's own, 128+N when signal N ended it; 126 it cannot be run; 127 it is not found;
+Exit codes: the command's own, 128+N if signal N ended it; 126 it cannot be run; 127 it is not found;
   2 wrong usage; 69 no endpoint answered for --timeout; 75 not acquired (-E changes it); 77 denied; 79 the lock was lost;
   80 a process of the command cannot be stopped, and works on without the lock.
 
@@ -53,11 +54,11 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct LockArgs {
-    /// The lock's name; of several, all are taken in one step or none
+    /// The lock's name; several names are acquired in one step, all or none
     #[arg(value_name = "NAME", required = true)]
     pub(crate) names: Vec<String>,
 
-    /// Take this one too, together with other readers, in the same step
+    /// Acquire this lock too, shared, in the same step
     #[arg(long, value_name = "NAME")]
     pub(crate) and_shared: Vec<String>,
 
@@ -69,19 +70,19 @@ pub(crate) struct LockArgs {
     #[arg(short = 'n', long, conflicts_with = "wait")]
     pub(crate) nonblock: bool,
 
-    /// Wait for at most so long [default: for ever]
+    /// Wait at most this long [default: for ever]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
 
-    /// Hold it together with other shared holders
+    /// Share the lock with other shared holders
     #[arg(short, long, conflicts_with = "exclusive")]
     pub(crate) shared: bool,
 
-    /// Hold it alone: this is the default
+    /// Hold it exclusively: this is the default
     #[arg(short = 'x', long)]
     pub(crate) exclusive: bool,
 
-    /// How many permits the lock has in all: the first who names it sets it
+    /// How many permits the lock has in total: the first request that names a number sets it
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(crate) limit: Option<u32>,
 
@@ -89,31 +90,31 @@ pub(crate) struct LockArgs {
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub(crate) permits: u32,
 
-    /// Stand before those of lower priority
+    /// Go before waiters of lower priority
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) priority: i32,
 
-    /// How long the lock outlives this program if it is killed, and how long the cluster may be out of reach
+    /// How long the lock outlives this program if it is killed, and how long the cluster may be unreachable
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Who you are, for people who look at the queue; USER@HOST:PID where you do not say
+    /// Your name, for people who look at the queue [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
 
-    /// How long the lock stays blocked after a holder that was not heard of any more
+    /// How long the lock stays blocked if this holder expires
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub(crate) lock_delay: Duration,
 
-    /// How long it may be held at most: then the cluster ends it, and the command is stopped before
+    /// The longest time to hold it: the command is stopped before the cluster ends the grant
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// A pair of text for people who look at the queue; repeatable
+    /// A key and a value for people who look at the queue; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     pub(crate) meta: Vec<(String, String)>,
 
-    /// The exit code where the lock was not acquired
+    /// The exit code if the lock was not acquired
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
     pub(crate) conflict_exit_code: u8,
 
@@ -121,11 +122,11 @@ pub(crate) struct LockArgs {
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lock was taken away]
+    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms if the lock was taken away]
     ///
-    /// Where the lock could not be renewed, it is at most a third of --ttl.
+    /// If the lock cannot be renewed, it is at most a third of --ttl.
     ///
-    /// Where the lock was taken away, the command runs on beside the next holder for so long.
+    /// If the lock was taken away, the command runs beside the next holder for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_left_is_told_in_words_that_cannot_write_to_a_terminal() {
+    fn remaining_processes_are_named_in_text_that_is_safe_for_a_terminal() {
         let denied = Left::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
         assert!(denied.to_string().starts_with("process 7 (su\\u{1b}[2J) of root cannot be stopped"), "{denied}");
         assert!(describe(&[denied, Left::Unseen, Left::Unseen]).ends_with("; and 2 more"));

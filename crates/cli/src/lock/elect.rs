@@ -8,10 +8,9 @@ use std::{process::ExitCode, time::Duration};
 const LONG_ABOUT: &str = "\
 Run a command while leading an election.
 
-Stands in line until it leads, is then known to all who observe the election by its --value, runs the command, and resigns when \
-the command has ended. It is `fairhold lock` in everything else: the command and its process group are stopped before anybody \
-else can lead. Who leads is told by `fairhold elections show NAME`, and from now on by \
-`fairhold elections watch NAME`.";
+Waits in the queue until it leads, publishes its --value, runs the command, and resigns when the command has ended. Everything \
+     else is as with `fairhold lock`: the command and everything that it started are stopped before anybody else can lead. \
+     `fairhold elections show NAME` shows the leader, and `fairhold elections watch NAME` follows it.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id,
@@ -35,7 +34,7 @@ pub(crate) struct ElectArgs {
     #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<std::ffi::OsString>,
 
-    /// What the leader is known by: an address, for example; up to 4096 bytes
+    /// The leader's value, which everybody can read: an address, for example; up to 4096 bytes
     #[arg(long, value_name = "TEXT")]
     value: String,
 
@@ -43,47 +42,47 @@ pub(crate) struct ElectArgs {
     #[arg(short = 'n', long, conflicts_with = "wait")]
     nonblock: bool,
 
-    /// Wait for at most so long [default: for ever]
+    /// Wait at most this long [default: for ever]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 
-    /// Stand before those of lower priority
+    /// Go before waiters of lower priority
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
 
-    /// How long the leadership outlives this program if it is killed, and how long the cluster may be out of reach
+    /// How long the leadership outlives this program if it is killed, and how long the cluster may be unreachable
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttl: Duration,
 
-    /// Who you are, for people who look at the queue; USER@HOST:PID where you do not say
+    /// Your name, for people who look at the queue [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
-    /// How long nobody leads after a leader that was not heard of any more
+    /// How long nobody may lead after this leader expires
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     lock_delay: Duration,
 
-    /// How long it may be led at most: then the cluster ends it, and the command is stopped before
+    /// The longest time to lead: the command is stopped before the cluster ends the leadership
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 
-    /// A pair of text for people who look at the queue; repeatable
+    /// A key and a value for people who look at the queue; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// The exit code where it did not come to lead
+    /// The exit code if it did not become the leader
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
     conflict_exit_code: u8,
 
-    /// What to do with the command when it leads no more: SIGTERM and then SIGKILL, SIGKILL at once, or nothing
+    /// What to do with the command when the leadership is lost: SIGTERM and then SIGKILL, SIGKILL at once, or nothing
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms where the lead was taken away]
+    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms if the leadership was taken away]
     ///
-    /// Where the lead could not be renewed, it is at most a third of --ttl.
+    /// If the leadership cannot be renewed, it is at most a third of --ttl.
     ///
-    /// Where the lead was taken away, the command runs on beside the next leader for so long.
+    /// If the leadership was taken away, the command runs beside the next leader for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 

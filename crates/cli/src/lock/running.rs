@@ -84,7 +84,7 @@ pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receive
     let code = running.code.or(by_itself).unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
     let name = running.held.lock();
     if !left.is_empty() {
-        say(&format!("{}; it works on without the lock {name}", describe(&left)));
+        say(&format!("{}; it keeps running without the lock {name}", describe(&left)));
         return Ok(EXIT_NOT_STOPPED);
     }
     match running.lost.or_else(|| running.held.left().err()) {
@@ -200,7 +200,10 @@ impl<'a> Running<'a> {
             Report::Ended(code) => self.code = Some(code),
             Report::OutOfTime => {
                 self.lost = Some(Lost::CutOff);
-                say(&format!("the lock {} cannot be renewed: stopping the command before another may have it", self.held.lock()));
+                say(&format!(
+                    "the lock {} cannot be renewed: stopping the command before somebody else can get the lock",
+                    self.held.lock()
+                ));
             }
             Report::Suspended(by) => self.suspended(by).await,
         }
@@ -210,7 +213,7 @@ impl<'a> Running<'a> {
         self.lost = Some(lost);
         let grace = match (self.args.on_lost, lost) {
             (OnLost::Ignore, _) => {
-                say(&format!("the lock {} was lost, and the command runs on: {lost}", self.held.lock()));
+                say(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
                 return;
             }
             // The supervisor has had its time already.

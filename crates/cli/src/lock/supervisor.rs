@@ -289,7 +289,7 @@ impl Supervisor {
         } else if self.killing_since.is_some() {
             let left: Vec<Left> = self.descendants.kill();
             if !left.is_empty() {
-                writeln!(io::stderr(), "fairhold: {}; it works on without the lock", describe(&left)).ok();
+                writeln!(io::stderr(), "fairhold: {}; it keeps running without the lock", describe(&left)).ok();
             }
         }
         if self.killing_since.is_some() && !self.has_left {

@@ -157,7 +157,7 @@ impl Request {
         let is_done = |done_by: Code| may_be_done && problem(status, &body).code == done_by.as_str();
         match status {
             status if status.is_success() => Ok(Reply { body }),
-            StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing newer came in the time waited".to_owned())),
+            StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing changed within the wait".to_owned())),
             _ if self.done_by.is_some_and(is_done) => Ok(Reply { body: Vec::new() }),
             status => Err(Failure::Refused { status: status.as_u16(), body }),
         }
@@ -184,7 +184,7 @@ impl Reply {
     /// The body as what it should be.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::Ended(format!("the answer is not understood, so the server may be newer: {error}")))
+            .map_err(|error| Failure::Ended(format!("the answer is not valid, so the server may be newer: {error}")))
     }
 }
 
@@ -213,12 +213,13 @@ impl Api {
     /// Sends nothing yet.
     pub(crate) fn new(connect: &ConnectArgs) -> Result<Api, Failure> {
         if connect.timeout.is_zero() {
-            return Err(Failure::Usage("--timeout must be more than nothing".to_owned()));
+            return Err(Failure::Usage("--timeout must be greater than 0".to_owned()));
         }
         let mut headers = HeaderMap::new();
         if let Some(token) = connect.auth_token()? {
             let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut bearer = bearer.map_err(|_| Failure::Usage("the token holds what cannot stand in a header".to_owned()))?;
+            let mut bearer =
+                bearer.map_err(|_| Failure::Usage("the token has characters that a header cannot contain".to_owned()))?;
             bearer.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, bearer);
         }
@@ -247,7 +248,7 @@ impl Api {
             for url in &self.endpoints {
                 if left.is_zero() {
                     let (within, advice) = (duration::format(whole), request.advice(may_be_done));
-                    let nodes = "-e URL or FAIRHOLD_ENDPOINT says which nodes to ask";
+                    let nodes = "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT";
                     return Err(Failure::Unavailable(format!("no answer within {within}: {last} ({nodes}){advice}")));
                 }
                 let why = match self.try_at(url, request, left).await {
@@ -297,7 +298,7 @@ impl Api {
         let within = (waited + limit + CONNECT_WITHIN).min(left + ANSWER_GRACE);
         match whole(asked.timeout(within)).await {
             Ok((status, headers, _)) if !self.is_known(&headers) => {
-                Tried::Stranger(format!("the answer is {status}, and not one of a node of this cluster"))
+                Tried::Stranger(format!("the answer is {status}, but not from a node of this cluster"))
             }
             Ok((status, _, body)) => match (status, problem(status, &body)) {
                 (StatusCode::SERVICE_UNAVAILABLE, Problem { detail, .. }) => Tried::Nothing(detail),

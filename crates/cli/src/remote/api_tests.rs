@@ -60,7 +60,7 @@ async fn answer(mut stream: TcpStream, answers: &[&str], heads: &Mutex<Vec<Strin
         heads.len() - 1
     };
     let answer = answers.get(before).or(answers.last()).expect("an answer");
-    // Who has left hears nothing.
+    // A client that has left gets no answer.
     stream.write_all(answer.as_bytes()).await.ok();
 }
 
@@ -172,7 +172,7 @@ const OTHER_CLUSTER: &str = "HTTP/1.1 404 X\r\nfairhold-cluster: 8\r\n\r\n{\"cod
 const UNFORMED: &str = "HTTP/1.1 200 OK\r\nfairhold-request-id: 1-a-1\r\ncontent-length: 4\r\n\r\ndone";
 
 #[tokio::test]
-async fn who_is_no_node_of_the_cluster_answers_for_nothing() {
+async fn an_answer_from_outside_the_cluster_counts_for_nothing() {
     for stranger in [&[PORTAL] as &'static [&'static str], &[LOGIN], &[OTHER_CLUSTER]] {
         let (stranger, node) = (Server::start(stranger).await, Server::start(&[DONE]).await);
         let api = Api::new(&connect(vec![stranger.url.clone(), node.url.clone()], 10 * SECOND)).unwrap();

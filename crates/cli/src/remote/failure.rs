@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// What is said of it on a terminal.
+    /// The message for a terminal.
     fn line(&self) -> String {
         format!("fairhold: {}", harmless(&self.to_string()))
     }
@@ -95,7 +95,7 @@ struct Problem {
 fn explain(status: u16, body: &[u8]) -> String {
     match serde_json::from_slice::<Problem>(body) {
         Ok(Problem { code, detail }) => format!("{detail} ({code})"),
-        Err(_) => format!("the answer is {status}, and not one of a fairhold node: is -e its address for clients?"),
+        Err(_) => format!("the answer is {status}, but not from a fairhold node: is -e its address for clients?"),
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_stays_within_one_line_of_a_terminal() {
+    fn text_from_others_stays_within_one_line_of_a_terminal() {
         let body = r#"{"code":"lock_held","detail":"the lock is held by \u001b]0;pwned\u0007\r\nFAKE\u009bA\u202e"}"#;
         let refused = Failure::Refused { status: 409, body: body.as_bytes().to_vec() };
         let line = refused.line();

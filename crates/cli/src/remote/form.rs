@@ -24,7 +24,7 @@ impl Form {
         asked.unwrap_or_else(|| if io::stdout().is_terminal() { Form::Table } else { Form::Plain })
     }
 
-    /// Whether the body itself was asked for. One that is one object is the same as one line of it.
+    /// Whether the user asked for the body itself. A body that is one object is the same as one line.
     pub(crate) fn is_body(asked: Option<Form>) -> bool {
         match asked {
             Some(Form::Json | Form::Ndjson) => true,
@@ -78,7 +78,7 @@ impl Table {
     }
 }
 
-/// A text that somebody else chose, which must not write to a terminal what it likes.
+/// A text from somebody else, which must not control the terminal.
 pub(crate) fn harmless(text: &str) -> String {
     fairhold_types::text::harmless(text).into_owned()
 }

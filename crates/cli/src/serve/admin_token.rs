@@ -14,7 +14,7 @@ use tokio::{
     time::sleep,
 };
 
-/// How often it is looked whether the file has changed.
+/// How often the node checks whether the file has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Why a file gives no token.
@@ -29,7 +29,7 @@ pub(crate) enum AdminTokenError {
         error: io::Error,
     },
     /// There is no token in it, or one that cannot stand in a header.
-    #[error("--admin-token-file {path} {fault}: write one line of visible ASCII into it, such as `openssl rand -hex 32` prints")]
+    #[error("--admin-token-file {path} {fault}: write one line of printable ASCII to it, such as `openssl rand -hex 32` prints")]
     NoToken {
         /// The file.
         path: String,
@@ -41,23 +41,25 @@ pub(crate) enum AdminTokenError {
 /// The rule for administrators' calls, said in the log.
 pub(super) fn load(file: Option<&Path>) -> Result<Admin, AdminTokenError> {
     let Some(file) = file else {
-        tracing::warn!("no --admin-token-file: all who reach the port for clients may break locks and end sessions of others");
+        tracing::warn!(
+            "no --admin-token-file: anyone who can reach the client port may break locks and end other clients' sessions"
+        );
         return Ok(Admin::open());
     };
     let (token, metadata) = read(file)?;
     if let Some(risk) = risk(&metadata) {
         tracing::warn!(file = %file.display(), "{risk}");
     }
-    tracing::info!(file = %file.display(), "administrators' calls need the token");
+    tracing::info!(file = %file.display(), "calls for administrators require the token");
     Ok(Admin::guarded(token))
 }
 
-/// Who else has the token, in words. A warning, since some systems mount their secrets so.
+/// A warning if other users can read the token. It is not an error, because some systems mount their secrets that way.
 fn risk(metadata: &Metadata) -> Option<&'static str> {
     if secret_file::is_open_to_others(metadata) {
-        return Some("others than its owner can read or write the file with the administrators' token: chmod 600");
+        return Some("users other than its owner can read or write the file with the administrators' token: chmod 600");
     }
-    let of_another = "the file with the administrators' token belongs to another user than the one that runs this node: chown";
+    let of_another = "the file with the administrators' token does not belong to the user that runs this node: chown";
     secret_file::is_of_another(metadata).then_some(of_another)
 }
 
@@ -79,10 +81,10 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
                 Ok(token) => {
                     admin.replace_token(token.clone());
                     if last.is_some() {
-                        tracing::info!(file = %file.display(), "the administrators' token was read again");
+                        tracing::info!(file = %file.display(), "the node reloaded the administrators' token");
                     }
                 }
-                Err(error) => tracing::error!("{error}; the token that was read last goes on counting"),
+                Err(error) => tracing::error!("{error}; the node keeps the last valid token"),
             }
             last = Some(found);
         }
@@ -93,7 +95,7 @@ fn read(file: &Path) -> Result<(String, Metadata), AdminTokenError> {
     let path = file.display().to_string();
     let opened = secret_file::read(file, ADMIN_TOKEN_BYTES_MAX);
     let (bytes, metadata) = opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
-    // What is no text has characters that no token has.
+    // Bytes that are not UTF-8 become characters that no token has.
     let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
     let fault = match token {

@@ -14,10 +14,10 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The log.
-    #[error("logging cannot be set up: {0}")]
+    #[error("cannot set up logging: {0}")]
     Telemetry(String),
     /// Threads or signals.
-    #[error("the process cannot be set up: {0}")]
+    #[error("cannot set up the process: {0}")]
     Runtime(io::Error),
     /// The administrators' token.
     #[error(transparent)]
@@ -25,13 +25,13 @@ pub(crate) enum ServeError {
     /// The key of the cluster.
     #[error(transparent)]
     PeerKey(#[from] PeerKeyError),
-    /// Too few files may be open.
+    /// The limit on open files is too low.
     #[error(
-        "this process may have {open_files} files and sockets open, and a node needs {OPEN_FILES_MIN} at least: raise its hard \
-         limit (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
+        "this process may open {open_files} files and sockets, but a node needs at least {OPEN_FILES_MIN}: raise its hard limit \
+         (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
-        /// How many it may.
+        /// The limit.
         open_files: u64,
     },
     /// The data directory.
@@ -72,9 +72,9 @@ pub(crate) enum ServeError {
 
 fn advice(error: &io::Error, flag: &str) -> String {
     if error.kind() == io::ErrorKind::AddrInUse {
-        return format!("Another process listens there: end it, or choose another address with {flag} or --member");
+        return format!("Another process listens there: stop it, or choose another address with {flag} or --member");
     }
-    format!("If that is no address of this machine itself, say where to listen instead: {flag} 0.0.0.0:PORT")
+    format!("If that is not an address of this machine, pass the address to listen at: {flag} 0.0.0.0:PORT")
 }
 
 fn start_failed(error: &StartError) -> String {
@@ -90,13 +90,13 @@ fn start_failed(error: &StartError) -> String {
     }
 }
 
-const STOPS: &str = "The node stops, because what it cannot store it must not acknowledge; the other nodes go on";
+const STOPS: &str = "The node stops, because it must not acknowledge what it cannot store; the other nodes go on";
 
 /// What a person does about a state that contradicts itself.
 const BROKEN_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
-     not answer from such a state. Keep the data directory. If the other nodes run, remove this node from the cluster and add it \
-     again with an empty directory. If all nodes say this, restore the cluster from a backup, and send the log of a node to the \
-     developers";
+                             not answer from a damaged state. Keep the data directory. If the other nodes run, remove this node \
+                             from the cluster and add it again with an empty directory. If all nodes say this, restore the \
+                             cluster from a backup, and send the log of a node to the developers";
 
 fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {
@@ -110,20 +110,20 @@ fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
 fn advice_on_disk(kind: FaultKind, data: &str) -> String {
     match kind {
         FaultKind::NoRoom => format!(
-            "Make room on the file system of {data}, {} MiB at least. A node that is started again, as a supervisor does, waits \
-             until there is room, and then takes part by itself",
+            "Free at least {} MiB on the file system of {data}. If a supervisor restarts the node, it waits until there is \
+             space, and then takes part by itself",
             START_ROOM_BYTES >> 20
         ),
         FaultKind::Damage => DAMAGE_ADVICE.to_owned(),
         FaultKind::OpenFiles => {
-            "The disk is not the reason: this process, or this machine, has as many files and sockets open as \
-             it may. Raise the limit of this process (`ulimit -n`, LimitNOFILE= of its unit) or of the machine (fs.file-max), \
-             or take fewer connections (--connections-max), then start the node again"
+            "The disk is not the reason: this process, or this machine, has reached its limit on open files and sockets. Raise \
+             the limit of this process (`ulimit -n`, LimitNOFILE= of its unit) or of the machine (fs.file-max), or lower \
+             --connections-max, then start the node again"
                 .to_owned()
         }
         FaultKind::Failed => format!(
-            "What was being written then does not count as written. Check the disk of {data} (does the kernel's log, dmesg, \
-             name errors?), then start the node again: it reads and verifies all that it has"
+            "The write in progress does not count as done. Check the disk of {data} (does the kernel's log, dmesg, show \
+             errors?), then start the node again: it reads and verifies all its data"
         ),
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         let failed = || FatalReason::Failed("storage error".to_owned());
         let fault = |kind| Some(Fault { kind, message: "/data/log/7.log: broke".to_owned() });
         for (kind, advice) in [
-            (FaultKind::NoRoom, "Make room on the file system of /data, 128 MiB"),
+            (FaultKind::NoRoom, "Free at least 128 MiB on the file system of /data"),
             (FaultKind::Failed, "the disk of /data"),
             (FaultKind::Damage, "Leave the files as they are"),
             (FaultKind::OpenFiles, "The disk is not the reason"),
@@ -165,6 +165,6 @@ mod tests {
             assert!(!text.contains("storage error"), "two messages: {text}");
         }
         assert!(stopped(failed(), None).starts_with("storage error. The node stops"));
-        assert_eq!(stopped(FatalReason::Stopped, fault(FaultKind::NoRoom)), "it was shut down");
+        assert_eq!(stopped(FatalReason::Stopped, fault(FaultKind::NoRoom)), "the node was shut down");
     }
 }

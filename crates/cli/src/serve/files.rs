@@ -1,13 +1,13 @@
-//! How many files and sockets this process may have open: as many as the system allows it, and no more connections than leave
-//! room for what else needs them.
+//! The limit on open files and sockets: raises it as far as the system allows, and lowers the number of connections so that
+//! enough descriptors are left for everything else.
 
 use super::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files and sockets besides those of clients: the log, snapshots, other nodes, and what turns one too many away.
+/// Files and sockets besides those of clients: the log, snapshots, other nodes, and refusals of connections over the limit.
 const OTHERS: u64 = 1_024;
-/// With fewer than these a node has hardly a connection left for clients.
+/// With a lower limit, a node has hardly any connections left for clients.
 pub(super) const OPEN_FILES_MIN: u64 = 1_200;
 
 /// Raises the soft limit to the hard one, as a process may do for itself, and lowers the number of connections to what fits.
@@ -28,8 +28,8 @@ pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
         tracing::warn!(
             open_files,
             connections = fitting.connections,
-            "this process may have {open_files} files and sockets open: it takes {} connections of clients instead of {}, and {} \
-             instead of {} from one address. For more, raise its limit (ulimit -Hn, LimitNOFILE= of its unit)",
+            "this process may open {open_files} files and sockets: it accepts {} client connections instead of {}, and {} \
+             instead of {} from one address. To accept more, raise its limit (ulimit -Hn, LimitNOFILE= of its unit)",
             fitting.connections,
             limits.connections,
             fitting.per_address,
@@ -39,7 +39,7 @@ pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
     Ok(fitting)
 }
 
-/// The connections that fit, with the share of one address kept; none where too few do.
+/// The connections that fit, with the limit for one address lowered in proportion; `None` if the limit is too low.
 fn within(open_files: u64, limits: Limits) -> Option<Limits> {
     if open_files < OPEN_FILES_MIN {
         return None;

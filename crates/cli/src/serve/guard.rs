@@ -1,19 +1,19 @@
-//! What this process keeps of itself from others on the machine: its memory has the ids of all sessions, and the cluster's keys.
+//! Protects the memory of this process from others on the machine: it has the ids of all sessions, and the cluster's keys.
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Leaves no core file behind, and lets no other process of the same user read the memory. Says where the process has more
-/// rights than it needs.
+/// Disables core files, and lets no other process of the same user read the memory. Warns if the process has more rights than it
+/// needs.
 pub(super) fn raise() {
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     if let Err(error) = setrlimit(Resource::Core, none) {
-        tracing::warn!(%error, "a core file of this process, which would have all secrets in it, cannot be ruled out");
+        tracing::warn!(%error, "core files of this process could not be disabled: they would contain all its secrets");
     }
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "other processes of this user may read the memory of this one");
+        tracing::warn!(%error, "other processes of the same user may be able to read the memory of this process");
     }
     if geteuid().is_root() {
-        tracing::warn!("this node runs as root and needs no such rights: run it as a user of its own");
+        tracing::warn!("this node runs as root, which it does not need: run it as a user of its own");
     }
 }
 

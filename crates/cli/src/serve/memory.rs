@@ -46,12 +46,12 @@ pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
         if !short && percent >= SHORT_PERCENT {
             short = true;
             let warning =
-                format!("{resident} of {limit} bytes of memory are in use: this node begins nothing that creates something");
+                format!("{resident} of {limit} bytes of memory are in use: this node refuses requests that create something");
             tracing::error!("{warning}");
             node.warn(Concern::Memory, Some(warning));
         } else if short && percent < AGAIN_PERCENT {
             short = false;
-            tracing::info!(resident, limit, "there is memory again");
+            tracing::info!(resident, limit, "there is enough memory again");
             node.warn(Concern::Memory, None);
         }
         node.set_memory_short(short);

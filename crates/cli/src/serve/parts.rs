@@ -23,7 +23,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long open answers may take to be written at the end. Those that waited have been told by then.
+/// How long the node may take to write open answers when it stops. Waiting requests have their answers by then.
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long any other part may take to stop.
 const PART_STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Parts {
     core: Core,
     http: Server,
-    /// Says how this node is, where it has a listener for that.
+    /// Serves the node's status, if it has a listener for that.
     status: Option<Server>,
     /// Read the administrators' token and the peer key again when their files change.
     secret_watches: Vec<JoinHandle<()>>,
@@ -50,7 +50,7 @@ struct Core {
     directory: JoinHandle<ServeError>,
     /// Warns when the disk fills up.
     room: JoinHandle<()>,
-    /// Looks whether the process is short of memory.
+    /// Checks whether the process is short of memory.
     memory: Option<JoinHandle<()>>,
     faults: Faults,
 }
@@ -219,15 +219,15 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
     bind(listen, "clients", "--listen").await
 }
 
-/// The port for those who look after this node, where it is to have one.
+/// The status port for operators, if configured.
 pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
     let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
     let limits = Limits { connections, per_address, ..config.limits };
-    Ok(Some(bind(address, "those who look after it", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
+    Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
 }
 
-/// The first of the name's addresses that can be listened at.
+/// The first of the name's addresses at which the process can listen.
 async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
     let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -270,7 +270,7 @@ async fn mark_unusable(data: &Path, lost: &LostEntries) {
     }
 }
 
-/// Told, or whoever could tell is gone.
+/// The signal came, or its sender is gone.
 pub(super) async fn told(stopped: oneshot::Receiver<()>) {
     drop(stopped.await);
 }

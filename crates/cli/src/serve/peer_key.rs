@@ -13,12 +13,12 @@ use tokio::{
     time::sleep,
 };
 
-/// How often it is looked whether the file has changed.
+/// How often the node checks whether the file has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of the file.
 const FILE_BYTES_MAX: usize = 16 * 1024;
 
-/// Why a file gives no key.
+/// Why a file has no valid key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerKeyError {
     /// It cannot be read.
@@ -29,13 +29,13 @@ pub(crate) enum PeerKeyError {
         /// Why.
         error: io::Error,
     },
-    /// Others could prove what only the nodes may.
-    #[error("--peer-key-file {path} can be read or written by others than its owner: chmod 600 {path}")]
+    /// Other users could read the key and authenticate as a node.
+    #[error("users other than its owner can read or write --peer-key-file {path}: chmod 600 {path}")]
     Open {
         /// The file.
         path: String,
     },
-    /// There is no key in it.
+    /// It has no valid key.
     #[error(
         "--peer-key-file {path} {fault}: write one line of at least {KEY_BYTES_MIN} bytes, such as `openssl rand -hex 32` prints"
     )]
@@ -45,7 +45,7 @@ pub(crate) enum PeerKeyError {
         /// What is wrong with it.
         fault: KeyError,
     },
-    /// Too much of it.
+    /// The file is too large.
     #[error("--peer-key-file {path} has more than {FILE_BYTES_MAX} bytes: is that the right file?")]
     TooLong {
         /// The file.
@@ -53,26 +53,26 @@ pub(crate) enum PeerKeyError {
     },
 }
 
-/// The keys by which nodes prove themselves, said in the log.
+/// Logs how nodes authenticate, and returns the keys.
 pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
     match trust {
         PeerTrust::Key(file) => {
             let keys = read(file)?;
-            tracing::info!(file = %file.display(), "the nodes of this cluster prove themselves by the peer key");
+            tracing::info!(file = %file.display(), "the nodes of this cluster authenticate each other with the peer key");
             Ok(keys)
         }
         PeerTrust::Loopback => Ok(PeerKeys::none()),
         PeerTrust::Insecure => {
             tracing::warn!(
-                "--insecure: whoever reaches the port for the other nodes can read, change and destroy all that this cluster \
-                 keeps. A firewall must let nobody but the nodes through; better give every node the same --peer-key-file"
+                "--insecure: anyone who can reach the peer port can read, change and destroy all data of this cluster. Let a \
+                 firewall admit only the nodes, or better, give every node the same --peer-key-file"
             );
             Ok(PeerKeys::none())
         }
     }
 }
 
-/// Takes new keys over when the file changes. A file that gives none, or is being written, changes nothing.
+/// Loads new keys when the file changes. A file without valid keys, or one that is partly written, changes nothing.
 pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>> {
     let file = match trust {
         PeerTrust::Key(file) => file.clone(),
@@ -91,12 +91,12 @@ async fn take_over(file: PathBuf, keys: PeerKeys) {
             Ok(found) => {
                 failed = None;
                 if keys.replace(&found) {
-                    tracing::info!(file = %file.display(), "the peer key was read again: it counts from the next connection on");
+                    tracing::info!(file = %file.display(), "the node reloaded the peer key: it applies to new connections");
                 }
             }
             Err(error) if failed.as_ref() == Some(&error) => {}
             Err(error) => {
-                tracing::error!("{error}; the keys that were read last go on counting");
+                tracing::error!("{error}; the node keeps the last valid keys");
                 failed = Some(error);
             }
         }

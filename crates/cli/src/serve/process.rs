@@ -11,7 +11,7 @@ pub(super) fn register(registry: &mut Registry) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     collect(registry, move |scrape| {
         let build = [(env!("CARGO_PKG_VERSION").to_owned(), 1_u64)];
-        scrape.gauges("build_info", "Always 1; the version is in the label", "version", build)?;
+        scrape.gauges("build_info", "Always 1; the label has the version", "version", build)?;
         scrape.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started)?;
         Reading::take().map_or(Ok(()), |reading| reading.write(scrape))
     });
@@ -52,10 +52,10 @@ impl Reading {
     }
 
     fn write(self, scrape: &mut Scrape<'_>) -> fmt::Result {
-        scrape.gauge("process_resident_memory_bytes", "Memory of the process that is in RAM", self.resident_bytes)?;
+        scrape.gauge("process_resident_memory_bytes", "Resident memory of the process", self.resident_bytes)?;
         scrape.gauge("process_open_fds", "Open files and sockets", self.open_files)?;
         if let Some(most) = self.max_files {
-            scrape.gauge("process_max_fds", "How many files and sockets may be open", most)?;
+            scrape.gauge("process_max_fds", "Limit on open files and sockets", most)?;
         }
         scrape.gauge("process_threads", "Threads", self.threads)?;
         scrape.counter_of_seconds("process_cpu_seconds", "Processor time used", self.cpu_seconds)

@@ -1,8 +1,8 @@
-//! Room on the disk: a node starts only where there is enough of it, waits for it where there is not, takes no writes before it
-//! runs out, and warns.
+//! Free disk space: a node starts only with enough of it and otherwise waits, warns when it runs low, and refuses writes before
+//! the disk is full.
 //!
-//! A node whose disk is full ends (`ServeError::Stopped`). Whoever starts it again, a supervisor or a person, gets a process that
-//! lives, is not ready, and says why; it takes part as soon as there is room, without being told.
+//! A node whose disk is full ends (`ServeError::Stopped`). When a supervisor or a person restarts it, the result is a process
+//! that lives, is not ready, and says why; it takes part as soon as there is room, without being told.
 
 use super::{
     ServeError,
@@ -27,9 +27,9 @@ use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
 /// How often it is looked whether there is room again.
 const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often a running node looks how much is left: while it writes as fast as it can, that is some ten MiB.
+/// How often a running node checks the free space: at full speed it writes some ten MiB in that time.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// Writes are taken again when so much more is free, so that they do not come and go.
+/// Writes are accepted again when this much more is free, so that the state does not flap.
 const WRITE_ROOM_AGAIN_BYTES: u64 = 64 * MIB;
 /// The warning is over when this many times as much is free, so that it does not come and go.
 const ROOM_AGAIN: u64 = 2;
@@ -45,7 +45,7 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
         let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
             Ok(storage) => {
                 if !waiting.is_empty() {
-                    tracing::info!("there is room again: starting");
+                    tracing::info!("there is enough disk space again: starting");
                 }
                 for server in waiting {
                     server.stop(WAITING_STOP_TIMEOUT).await;
@@ -55,7 +55,8 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
             Err(shortage) => shortage,
         };
         if waiting.is_empty() {
-            let reason = format!("{shortage}. This node does not take part; it starts by itself as soon as there is room");
+            let reason =
+                format!("{shortage}. This node does not take part; it starts by itself as soon as there is enough space");
             tracing::error!("{reason}");
             let clients = listen_for_clients(&config.listen).await?;
             for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
@@ -80,39 +81,36 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         if is_short() {
             let needed = START_ROOM_BYTES / MIB;
             let data = data.display();
-            return Ok(Err(format!("less than {needed} MiB, which a start needs, are free on the file system of {data}")));
+            return Ok(Err(format!("the file system of {data} has less than the {needed} MiB free that a start needs")));
         }
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),
             // A quota, which the look at the file system does not see.
-            Err(error) if error.is_no_room() => Ok(Err(format!("no room on the disk: {error}"))),
+            Err(error) if error.is_no_room() => Ok(Err(format!("no space on the disk: {error}"))),
             Err(error) => Err(ServeError::from(error)),
         }
     });
     opened.await.map_err(|error| ServeError::Ended(error.to_string()))?
 }
 
-/// Frees what the log holds of entries that a snapshot covers.
+/// Frees the log entries that a snapshot covers.
 fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
     match free_covered_log(data, id) {
         Ok(None) => Ok(()),
         Ok(Some(through)) => {
-            tracing::warn!(
-                through,
-                "little room is left: what the log held of entries that the newest snapshot covers was freed"
-            );
+            tracing::warn!(through, "the disk is nearly full: the node freed the log entries that the newest snapshot covers");
             Ok(())
         }
         Err(error) if error.is_no_room() => {
-            tracing::debug!(%error, "there is not even room to free what the log holds in vain");
+            tracing::debug!(%error, "the disk is too full even to free log entries that are no longer needed");
             Ok(())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Tells the replica while little room is left. Warns when less is left, and then hands the leadership over: the end of a
-/// follower disturbs nobody.
+/// Tells the replica while little space is left. Warns when even less is left, and then transfers the leadership: a follower that
+/// ends disturbs nobody.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
     let (mut low, mut refuses) = (false, false);
     loop {
@@ -125,16 +123,16 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
             if refuses {
                 tracing::warn!(
                     free_mib = free / MIB,
-                    "little room is left on the disk: the leader takes no writes while too few nodes have room"
+                    "the disk is nearly full: the leader refuses writes that need space while too few nodes have it"
                 );
             } else {
-                tracing::info!(free_mib = free / MIB, "there is room again on the disk");
+                tracing::info!(free_mib = free / MIB, "the disk has enough space for writes again");
             }
         }
         if !low && free < START_ROOM_BYTES {
             low = true;
             let warning = format!(
-                "only {} MiB are free on the file system of {}: this node stops when it is full. Make room",
+                "only {} MiB are free on the file system of {}: this node stops when the disk is full. Free some space",
                 free / MIB,
                 data.display()
             );
@@ -143,7 +141,7 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
             replica.transfer_leadership().await;
         } else if low && free >= ROOM_AGAIN * START_ROOM_BYTES {
             low = false;
-            tracing::info!(free_mib = free / MIB, "there is room again on the disk");
+            tracing::info!(free_mib = free / MIB, "the disk has enough space again");
             node.warn(Concern::Disk, None);
         }
     }
@@ -155,11 +153,11 @@ async fn look(data: &Path) -> Option<u64> {
         Ok(Ok(free)) => Some(free),
         // What cannot be looked at is not guessed: a write that fails says it all.
         Ok(Err(error)) => {
-            tracing::debug!(%error, "the room on the disk is not known");
+            tracing::debug!(%error, "the free space on the disk is unknown");
             None
         }
         Err(error) => {
-            tracing::debug!(%error, "the room on the disk is not known");
+            tracing::debug!(%error, "the free space on the disk is unknown");
             None
         }
     }

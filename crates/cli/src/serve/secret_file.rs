@@ -1,4 +1,4 @@
-//! A file with a secret in it: what it says, and who else may read it.
+//! A file with a secret: its contents, and whether other users can read it.
 
 use rustix::process::geteuid;
 use std::{
@@ -11,7 +11,7 @@ use std::{
 /// The bits of a mode that let others than the owner read or write.
 const OTHERS: u32 = 0o066;
 
-/// Reads a file, and a byte more than it may have at most; with what the system says of it.
+/// Reads a file, at most one byte more than allowed, and its metadata.
 pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -25,7 +25,7 @@ pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     metadata.mode() & OTHERS != 0
 }
 
-/// Whether it belongs to another user, who then decides what is in it. Root may do that anyway.
+/// Whether it belongs to another user, who could then change it. Root could do that anyway.
 pub(super) fn is_of_another(metadata: &Metadata) -> bool {
     let owner = metadata.uid();
     owner != 0 && owner != geteuid().as_raw()
@@ -37,7 +37,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn who_else_may_read_a_file_is_seen() {
+    fn a_file_that_others_can_read_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("secret");
         fs::write(&file, "0123456789").unwrap();

@@ -3,7 +3,7 @@
 use super::tree::{self, Of, Where};
 use crate::{client::Client, error::Error, session::Session};
 
-/// While it is up, whoever comes waits.
+/// Tasks that arrive wait while it is up.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -68,9 +68,9 @@ pub struct DoubleBarrier {
     size: usize,
 }
 
-/// One who is inside. Dropped, it leaves without waiting for the others.
+/// A party inside the barrier. Dropped, it leaves without waiting for the others.
 #[derive(Debug)]
-#[must_use = "whoever drops this leaves at once"]
+#[must_use = "dropping this leaves at once"]
 pub struct Inside {
     client: Client,
     path: String,
@@ -82,7 +82,7 @@ impl DoubleBarrier {
         DoubleBarrier { client, path: format!("/double-barriers/{name}"), size }
     }
 
-    /// Comes, and waits until so many have come. One who dies while it waits does not count.
+    /// Enters, and waits until this many parties have entered. A party that dies while it waits does not count.
     ///
     /// # Errors
     /// Those of a write and of a session; [`Error::Unavailable`] where nobody answers for the client's time.
@@ -95,7 +95,7 @@ impl DoubleBarrier {
         let enough = async {
             tree::until(&self.client, &members, Of::Children, |look| Ok((look.names()?.len() >= self.size).then_some(())))
                 .await?;
-            // Those who look later may find fewer, because some have left or died: that it began is written down.
+            // A party that looks later may find fewer, because some have left or died: so a node records that it began.
             tree::write(&self.client, &ready, Vec::new(), Where::Absent, None).await.map(|_| ())
         };
         let begun = tree::until(&self.client, &ready, Of::Value, |look| Ok(look.value()?.map(|_| ())));

@@ -3,8 +3,8 @@
 use super::tree::{self, Of};
 use crate::{client::Client, error::Error};
 
-/// A queue: what came first is taken first, by whoever waits longest. Each value is taken by one at most; one who dies right
-/// after has taken it with it, so what must not be lost is to be written down elsewhere before it is pushed.
+/// A queue: first in, first out, and the consumer that waits longest takes the next value. Each value is taken by one at most;
+/// one who dies right after has taken it with it, so what must not be lost is to be written down elsewhere before it is pushed.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -40,7 +40,7 @@ impl FairQueue {
     /// # Errors
     /// Those of a lock and of a write.
     pub async fn pop(&self) -> Result<Vec<u8>, Error> {
-        // Whoever holds it is the next to take; all others stand in line behind it.
+        // The holder of this lock takes the next value; all other consumers queue behind it.
         let turn = self.client.lock(&self.name).await?;
         loop {
             let first = tree::until(&self.client, &self.path, Of::Children, |look| Ok(look.names()?.into_iter().next())).await?;

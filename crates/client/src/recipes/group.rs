@@ -36,7 +36,7 @@ pub struct Member {
 
 /// This program's place in a group. Dropped, it leaves; when the program dies, it leaves when its session has expired.
 #[derive(Debug)]
-#[must_use = "whoever drops this leaves the group at once"]
+#[must_use = "dropping this leaves the group at once"]
 pub struct Membership {
     client: Client,
     path: String,
@@ -67,7 +67,7 @@ impl Group {
         Ok(Membership { client: self.client.clone(), path, session })
     }
 
-    /// Who is in it, by name: those who joined first come first.
+    /// The members by name, in the order in which they joined.
     ///
     /// # Errors
     /// Those of a read.
@@ -93,7 +93,7 @@ impl Group {
         names.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
         let mut members = Vec::new();
         for name in names {
-            // One who has left meanwhile is not in it any more.
+            // A member that has left meanwhile is no longer listed.
             let value = tree::look(&self.client, &format!("{}/{name}", self.path), Of::Value).await?.value()?;
             members.extend(value.map(|(value, _)| Member { name, value }));
         }

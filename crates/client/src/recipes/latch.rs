@@ -1,4 +1,4 @@
-//! The count-down latch: whoever waits goes on when it was counted down to 0.
+//! The count-down latch: waiters continue when it is counted down to 0.
 
 use super::tree::{self, Of, Where};
 use crate::{client::Client, error::Error};
@@ -8,10 +8,10 @@ use crate::{client::Client, error::Error};
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let latch = client.latch("shards-loaded");
-/// latch.set(3).await?; //          whoever is first sets it
+/// latch.set(3).await?; //          the first caller sets it
 /// // … each of three workers, when it has loaded its shard:
 /// latch.count_down().await?;
-/// // … and whoever needs all of them:
+/// // … and a task that needs all of them:
 /// latch.wait().await?;
 /// # Ok(())
 /// # }

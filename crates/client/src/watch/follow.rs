@@ -100,7 +100,7 @@ impl Follower {
                     Ended::Unheard => return,
                 }
                 if self.place != before {
-                    // It went on: whoever had lost something else may have what comes now.
+                    // It continued: a watch that had lost other events may have what comes now.
                     self.lost.clear();
                     backoff = Backoff::new();
                     break;
@@ -220,7 +220,7 @@ impl Follower {
                     return Ended::Broke(None);
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a line of a watch is not understood");
+                    tracing::debug!(%error, "a line of a watch is not valid");
                     return Ended::Broke(None);
                 }
             };
@@ -230,7 +230,7 @@ impl Follower {
         }
     }
 
-    /// It has begun: whoever waits for that is told.
+    /// It has begun: wakes the task that waits for that.
     fn begin(&mut self) {
         if let Some(begun) = self.begun.take() {
             // Nobody waits any more: then nobody will listen either.

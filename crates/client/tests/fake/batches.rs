@@ -129,7 +129,7 @@ async fn a_node_that_does_not_take_the_batch_is_asked_one_by_one() {
 }
 
 #[tokio::test]
-async fn who_leaves_before_the_answer_gives_back_what_it_may_have_got() {
+async fn a_caller_that_leaves_before_the_answer_releases_what_it_may_hold() {
     let server = Server::start(|seen, _| match is_batch(seen) && ids(seen, "release").is_empty() {
         true => Act::Hang,
         false if is_batch(seen) => done(seen),

@@ -119,7 +119,7 @@ async fn a_refused_upgrade_leaves_the_token_and_one_of_a_grant_that_ended_is_its
 }
 
 #[tokio::test]
-async fn who_waits_to_be_upgraded_is_told_of_a_loss_and_is_not_lost_by_his_old_token() {
+async fn a_waiting_upgrade_learns_of_a_loss_and_is_not_lost_by_its_old_token() {
     let server = Server::start(|seen, _| granting(seen, Act::Hang)).await;
     let client = server.client(10 * SECOND);
     let guard = client.read_lock("a").ttl(2 * SECOND).await.unwrap();

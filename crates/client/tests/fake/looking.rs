@@ -25,7 +25,7 @@ fn asked(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_looked_waits_for_what_is_newer_than_that_in_short_requests_for_as_long_as_he_likes() {
+async fn a_look_waits_for_newer_news_in_short_requests_for_as_long_as_it_takes() {
     let server = Server::start(|seen, _| match seen.line.as_str() {
         _ if seen.timeout > TIMEOUT_MAX => problem(400, "bad_request"),
         line if line.contains("after=9") => queue("fairhold-revision: 12\r\n"),

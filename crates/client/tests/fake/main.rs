@@ -82,7 +82,7 @@ async fn a_refusal_is_not_repeated() {
 
 /// Asking again makes no room: a lock that is waited for without an end must not be asked for without an end.
 #[tokio::test]
-async fn a_full_state_is_an_error_at_once_and_is_not_asked_again() {
+async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     let server = Server::start(|_, _| problem(429, "state_full")).await;
     let client = server.client(10 * SECOND);
     let begun = Instant::now();

@@ -96,7 +96,7 @@ async fn a_stranger_neither_keeps_a_guard_alive_nor_ends_it() {
 }
 
 #[tokio::test]
-async fn where_only_strangers_answer_a_guard_is_lost_in_time_and_the_error_says_who_they_are() {
+async fn when_only_strangers_answer_a_guard_is_lost_in_time_and_the_error_names_them() {
     join_all(STRANGERS.map(async |answer| {
         // The node goes, and the stranger has its address.
         let server = Server::start(move |seen, _| match seen.line.starts_with("POST /v1/locks") {

@@ -65,7 +65,7 @@ const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 /// Serves one connection to its end, or until its place is given to another.
 pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, place: Place, watcher: Watcher) {
     if let Err(error) = tune(&stream) {
-        tracing::debug!(%peer, %error, "a connection could not be tuned");
+        tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
     }
     let room = Room::new(&common.bodies, &common.answers, peer.ip());
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room, Arc::clone(&place.seat))));
@@ -91,7 +91,8 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, pl
                 tracing::trace!(%peer, %error, "a connection ended");
             }
         }
-        () = place.seat.given_up() => tracing::debug!(%peer, "an address with few connections gets the place of one with many"),
+        () = place.seat.given_up() => tracing::debug!(%peer, "a connection from an address with few replaces one from an address \
+                                                              with many"),
     }
     if let Some(undelivered) = calls.unsettled() {
         // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
@@ -138,7 +139,7 @@ impl Client {
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
             let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
-                tracing::debug!(peer = %self.peer, %error, "a stream's silence could not be bounded");
+                tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }
             *self.calls.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed.silence);
         }
@@ -186,15 +187,16 @@ fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> 
     room.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
 }
 
-/// What is answered in the place of an answer for which there is no room. A read can be asked again; what else was called may
-/// have been done, and its caller learns that as from a connection that broke.
+/// The answer to send if there is no memory for the real one. The client can repeat a read; any other call may have been done, so
+/// the outcome is unknown, as after a broken connection.
 fn without_room(response: &Response, is_read: bool) -> Response {
     let problem = if is_read {
-        Problem::new(Code::Overloaded, "too many large answers wait for their readers: read again later")
+        Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: read again later")
     } else {
         Problem::new(
             Code::DeadlineExceeded,
-            "the call has an answer, but too many large answers wait for their readers: ask again with the same Idempotency-Key",
+            "the call was made, but too many large answers are waiting for clients to read them: retry with the same \
+             Idempotency-Key",
         )
         .facts(Facts { outcome: Some(Effect::Unknown), ..Facts::default() })
     };
@@ -260,9 +262,9 @@ pub(super) struct Calls {
     pub(super) room: Arc<Room>,
     /// What they do, as far as their place may be given to another.
     pub(super) seat: Arc<Seat>,
-    /// Those that have begun.
+    /// Requests that have begun.
     pub(super) begun: AtomicU64,
-    /// Those whose answer was taken over in full to be written.
+    /// Requests whose whole answer was handed over for writing.
     pub(super) sent: AtomicU64,
     /// Whether bytes of an answer may still be written: from the beginning of its request until all of them are.
     pub(super) answering: AtomicBool,

@@ -55,7 +55,7 @@ enum Reading {
 impl Paced {
     pub(super) fn new(stream: Arc<TcpStream>, common: &Common, calls: Arc<Calls>) -> Paced {
         let (patience, places, cluster) = (common.patience, Arc::clone(&common.places), common.cluster.clone());
-        // Who has just connected has something to say.
+        // A client that has just connected has something to send.
         let reading = Reading::Idle { until: Instant::now() + patience.first };
         Paced { stream, patience, places, calls, cluster, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
     }
@@ -265,7 +265,7 @@ pub(super) async fn part(stream: &TcpStream) {
             }
         }
     };
-    // Who has not hung up by then is hung up on.
+    // If the client has not closed the connection by then, the server does.
     drop(tokio::time::timeout(PARTING_MAX, to_the_end).await);
 }
 

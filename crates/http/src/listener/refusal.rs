@@ -10,7 +10,7 @@ use http::StatusCode;
 
 /// The answer to one connection too many.
 pub(super) fn too_many_connections(cluster: &ClusterHeader) -> Vec<u8> {
-    let problem = Problem::new(Code::Overloaded, "this node has as many connections as it takes, in all or from this address");
+    let problem = Problem::new(Code::Overloaded, "this node has reached its limit of connections, in total or from this address");
     bytes(problem, cluster)
 }
 
@@ -24,7 +24,7 @@ pub(super) fn in_words(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8>> 
         )
         .status(status),
         StatusCode::BAD_REQUEST => {
-            Problem::bad_request("this is no request of HTTP/1.1: its request line or a header is malformed")
+            Problem::bad_request("this is not a valid HTTP/1.1 request: the request line or a header is malformed")
         }
         _ => return None,
     };
@@ -35,7 +35,7 @@ fn bytes(problem: Problem, cluster: &ClusterHeader) -> Vec<u8> {
     let problem = problem::Problem::from(problem);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = serde_json::to_vec(&problem).unwrap_or_else(|error| {
-        tracing::error!(%error, "a problem could not be written as JSON");
+        tracing::error!(%error, "a problem could not be encoded as JSON");
         Vec::new()
     });
     let retry = if problem.retryable { "Retry-After: 1\r\n" } else { "" };

@@ -1,5 +1,5 @@
-//! A descriptor that is kept for the moment in which the process has no other left: with it, a connection that cannot be served
-//! is taken and closed, so that its client hears of it and the next one can be looked at.
+//! A spare descriptor for the moment in which the process has no other left: with it, the listener can accept a connection
+//! and close it, so that the client notices and the next connection can be handled.
 
 use futures_util::FutureExt as _;
 use std::{
@@ -9,9 +9,9 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// What the kernel answers where this process, or the machine, has too many files open: EMFILE, ENFILE.
+/// The kernel's errors if this process or the machine has too many files open: EMFILE, ENFILE.
 const TOO_MANY_OPEN: [i32; 2] = [24, 23];
-/// Between two log lines about it at least this much passes.
+/// The shortest time between two log lines about it.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// The descriptor.
@@ -27,7 +27,7 @@ impl Spare {
         Spare { file: open(), said: None, shed: 0 }
     }
 
-    /// Closes the next connection that waits, where the error is that there are no more descriptors. Says whether it did.
+    /// Closes the next waiting connection if the error is that there are no more descriptors. Returns whether it did.
     pub(super) fn shed(&mut self, error: &io::Error, socket: &TcpListener) -> bool {
         if !error.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number)) {
             return false;
@@ -43,7 +43,7 @@ impl Spare {
             tracing::warn!(
                 %error,
                 shed,
-                "connections were closed unheard: raise the limit on open files, or lower --connections-max"
+                "connections were closed without an answer: raise the limit on open files, or lower --connections-max"
             );
         }
         shed
@@ -60,7 +60,7 @@ mod tests {
     use tokio::{io::AsyncReadExt, net::TcpStream};
 
     #[tokio::test]
-    async fn a_connection_for_which_there_is_no_descriptor_is_closed_and_not_left_waiting() {
+    async fn a_connection_without_a_descriptor_is_closed_and_not_left_waiting() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(socket.local_addr().unwrap()).await.unwrap();
         let mut spare = Spare::new();

@@ -28,20 +28,23 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 fn cluster(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
-        .about("Answered by any server, also without a quorum.")
-        .query(&CLUSTER, vec![flag("digest", "Add a digest of this server's whole state. It walks the state.")])
+        .about("Every server answers this itself, even without a quorum.")
+        .query(
+            &CLUSTER,
+            vec![flag("digest", "Add a digest of this server's whole state. The server reads all of its state for it.")],
+        )
         .json::<dto::Cluster>(StatusCode::OK, "The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }
 
 fn hand_over(describe: &mut Describer) -> Operation {
-    let to = integer("to", "The voter that is to lead.", 1..=NodeId::MAX, None).required();
+    let to = integer("to", "The voter to become the leader.", 1..=NodeId::MAX, None).required();
     describe
-        .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Hand the leadership to another voter.")
+        .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Transfer the leadership to another voter.")
         .about(
-            "For administrators. Answered when the other one leads. Any server takes the call. With an Idempotency-Key it is \
-             done once: to the same request again the answer is who leads now.",
+            "For administrators. The server answers when the other voter leads. You can send it to any server. With an \
+             Idempotency-Key it happens once: a repeated request is answered with the current leader.",
         )
         .form(&LEADER, vec![to], None, Some(json!({ "to": 2 })))
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
@@ -53,7 +56,10 @@ fn hand_over(describe: &mut Describer) -> Operation {
 fn take_snapshot(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/cluster/snapshot", "takeSnapshot", TAG, "Take a snapshot of this server's state now.")
-        .about("For administrators. Of the server that is asked; it takes them by itself too. Answered when it is stored.")
+        .about(
+            "For administrators. It is a snapshot of the server that you call; servers also take them by themselves. The server \
+             answers when the snapshot is stored.",
+        )
         .form(&SNAPSHOT, vec![], None, Some(json!({})))
         .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
         .codes(&[Code::TooLarge])
@@ -73,7 +79,7 @@ fn live(describe: &mut Describer) -> Operation {
 fn ready(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
-        .query(&READY, vec![flag("verbose", "Say it as JSON, with what is missing.")])
+        .query(&READY, vec![flag("verbose", "Answer as JSON, with the reason if it cannot serve.")])
         .content(StatusCode::OK, "It can.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))
@@ -95,8 +101,8 @@ fn metrics(describe: &mut Describer) -> Operation {
     let (plain, open) =
         ("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8");
     describe
-        .call(Method::GET, "/metrics", "getMetrics", TAG, "Show all that this server measures.")
-        .about("In the text format of Prometheus, or that of OpenMetrics where `Accept` names it.")
+        .call(Method::GET, "/metrics", "getMetrics", TAG, "Show this server's metrics.")
+        .about("In the text format of Prometheus, or of OpenMetrics if `Accept` names it.")
         .content(StatusCode::OK, "The metrics.", plain, text.clone())
         .example(StatusCode::OK, plain, examples::METRICS.into())
         .content(StatusCode::OK, "", open, text)

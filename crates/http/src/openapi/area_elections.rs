@@ -14,7 +14,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TAG: &str = "elections";
-const NAME: &str = "The election's name; its slashes are written %2F.";
+const NAME: &str = "The election's name; write its slashes as %2F.";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![stand(describe), proclaim(describe), leader(describe)]
@@ -30,14 +30,14 @@ fn stand(describe: &mut Describer) -> Operation {
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
     let line = describe.schema::<hold::Line>();
-    let mut parameters = vec![text("value", "What is proclaimed when the caller leads.", ELECTION_VALUE_BYTES_MAX)];
+    let mut parameters = vec![text("value", "The value that everybody can read while you lead.", ELECTION_VALUE_BYTES_MAX)];
     parameters.extend(area_grants::candidate_parameters());
     describe
         .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
-            "The first in line leads: it is a grant as of a lock, with a token, and is renewed and given back in the same way; \
-             to give it back is to resign. A name is a lock or an election, as it was first used, until nobody has stood in it \
-             for 10 minutes: the other use is `kind_mismatch`.",
+            "The first in the queue leads. A candidacy is a grant like that of a lock: it has a token, and you renew and release \
+             it in the same way; to release it is to resign. The first use of a name makes it a lock or an election, until \
+             nobody has used it for 10 minutes: the other use is `kind_mismatch`.",
         )
         .in_path("name", NAME, election_name())
         .form(&STAND, parameters, Some(rules), Some(example))
@@ -48,8 +48,11 @@ fn stand(describe: &mut Describer) -> Operation {
 fn proclaim(describe: &mut Describer) -> Operation {
     let example = json!({ "grant": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "value": "http://10.0.0.7:8081" });
     describe
-        .call(Method::PUT, "/v1/elections/{name}", "proclaim", TAG, "Be known by another value.")
-        .about("For the leader alone. Whoever observes is told once, however often it is repeated with the same Idempotency-Key.")
+        .call(Method::PUT, "/v1/elections/{name}", "proclaim", TAG, "Proclaim another value.")
+        .about(
+            "Only for the leader. Observers see the new value once, however often you repeat the request with the same \
+             Idempotency-Key.",
+        )
         .in_path("name", NAME, election_name())
         .form(
             &PROCLAIM,
@@ -77,17 +80,18 @@ fn leader(describe: &mut Describer) -> Operation {
     });
     let [lines, events] = lines::observed();
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
-    let from = "Of a stream: begin with this revision; the next one is the last that may be named.";
+    let from = "For a stream: start at this revision; the next revision is the highest that you can name.";
     describe
-        .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe who leads.")
+        .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe the leader.")
         .about(
-            "With `Accept: application/x-ndjson` or `text/event-stream` it lasts: first how it stands, then every leader and \
-             every value that is proclaimed, once and in order, or as the last line the news that some are gone. `from` leaves \
-             out how it stands, and goes on after an earlier stream. `wait` and `after` are for a single answer.",
+            "With `Accept: application/x-ndjson` or `text/event-stream` the answer is a stream: first the current leader, then \
+             every leader and every proclaimed value, once and in order; if some events are no longer kept, its last line says \
+             so. With `from` the stream continues an earlier one and does not start with the current leader. `wait` and `after` \
+             are for a single answer.",
         )
         .in_path("name", NAME, election_name())
         .query(&LEADER, with_long_poll(vec![integer("from", from, 1..=u64::MAX, None), consistency()]))
-        .header("Last-Event-ID", "Of a stream: go on after this revision.", last)
+        .header("Last-Event-ID", "For a stream: continue after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)
         .lines("application/x-ndjson", lines)

@@ -67,16 +67,16 @@ fn acquire(describe: &mut Describer) -> Operation {
     let example = json!({ "wait": "30s", "owner": "ci-7", "meta": { "build": "81" } });
     let line = describe.schema::<hold::Line>();
     describe
-        .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Take a lock, or a place in its queue.")
+        .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Acquire a lock, or a place in its queue.")
         .about(
-            "The shortest call works: without a session one is made for this grant, without `wait` the answer comes at once. \
-             The Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` the \
-             connection is the session: the answer lasts as long as the grant, one JSON object a line. Who would wait for \
-             itself in the end is refused before it waits: a named session and its `owner`, where that is named, are one who \
-             waits. `ttl` and `hold` cannot stand beside `session`, nor `permits` over `limit`, nor `mode=shared` with a \
-             `limit` over 1.",
+            "No parameter is required: without a session the server opens one for this grant, and without `wait` it answers at \
+             once. The Idempotency-Key becomes the grant's id; the same key again answers for the same grant. With `hold=stream` \
+             the connection is the session: the answer lasts as long as the grant, one JSON object a line. The server refuses a \
+             request whose wait would cause a deadlock; for this check, requests with the same named session and `owner` are one \
+             waiter. You cannot combine `ttl` or `hold` with `session`, `permits` over `limit`, or `mode=shared` with a `limit` \
+             over 1.",
         )
-        .in_path("name", "The lock's name; its slashes are written %2F.", lock_name())
+        .in_path("name", "The lock's name; write its slashes as %2F.", lock_name())
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
         .held_or_waiting("It is held.", held(), line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
@@ -89,16 +89,16 @@ pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
         span("wait", "How long to wait in the queue.", up_to(WAIT_MAX), Some(Duration::ZERO)),
         span(
             "ttl",
-            "How long the grant lives without a renewal; not beside `session`.",
+            "How long the grant lives without a renewal; not with `session`.",
             SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX,
             Some(SESSION_TIMEOUT_DEFAULT),
         ),
         form("session", "The id of the session that is to own it.", pattern::SESSION_ID),
-        words("owner", "Who asks, for people to read; else the program's name and address.", OWNER_BYTES_MAX),
+        words("owner", "Your name, for people to read; by default the program's name and address.", OWNER_BYTES_MAX),
         signed(
             "priority",
-            "Higher stands before lower among those who wait, but never before one who waits for several locks, and at most 16 \
-             times before the one that waits longest.",
+            "A waiter of higher priority goes before waiters of lower priority, but never before one that waits for several \
+             locks, and at most 16 times before the one that has waited longest.",
         ),
         span(
             "lock_delay",
@@ -106,9 +106,9 @@ pub(super) fn candidate_parameters() -> Vec<parameter::Parameter> {
             up_to(LOCK_DELAY_MAX),
             Some(Duration::ZERO),
         ),
-        span("max_hold", "How long it may be held at most; then it ends as `expired`.", MAX_HOLD_MIN..=MAX_HOLD_MAX, None),
+        span("max_hold", "The longest time that it may be held; then it ends as `expired`.", MAX_HOLD_MIN..=MAX_HOLD_MAX, None),
         parameter::meta(),
-        one_of("hold", "Hold it for as long as this request's connection stands; not beside `session`.", &["stream"], None),
+        one_of("hold", "Hold it for as long as this request's connection lasts; not with `session`.", &["stream"], None),
     ]
 }
 
@@ -116,14 +116,14 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
     let permits = u64::from(PERMITS_MAX);
     let mut parameters = candidate_parameters();
     parameters.extend([
-        one_of("mode", "Alone, or together with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
+        one_of("mode", "Exclusive, or shared with other shared grants.", &["exclusive", "shared"], Some("exclusive")),
         integer("limit", "How many permits the lock has; the first grant that names a number sets it.", 1..=permits, None)
             .like(5),
-        integer("permits", "How many of them to take; not over `limit`.", 1..=permits, Some(1)),
+        integer("permits", "How many of them to take; at most `limit`.", 1..=permits, Some(1)),
         flag(
             "reentrant",
-            "Where the same session and `owner` hold the lock already: one more hold of the same grant, with an id of its own \
-             and the same token. The grant ends with its last hold.",
+            "If the same session and `owner` already hold the lock: one more hold of the same grant, with its own id and the \
+             same token. The grant ends with its last hold.",
         ),
     ]);
     parameters
@@ -137,7 +137,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
         "required": ["name"],
         "additionalProperties": false,
     });
-    let about = "The locks, all different; `mode` is `exclusive` where it is not named.";
+    let about = "The locks, all different; the default `mode` is `exclusive`.";
     let mut parameters = vec![parameter::list("locks", about, want, LOCKS_TOGETHER_MAX).not_empty().required()];
     parameters.extend(candidate_parameters());
     let example = json!({ "locks": [{ "name": "orders/42" }, { "name": "stock", "mode": "shared" }], "wait": "30s" });
@@ -145,12 +145,12 @@ fn acquire_many(describe: &mut Describer) -> Operation {
     both["locks"] = json!([{ "name": "deploy", "mode": "exclusive" }, { "name": "stock", "mode": "shared" }]);
     let line = describe.schema::<hold::Line>();
     describe
-        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Take several locks in one step, or a place in all their queues.")
+        .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Acquire several locks in one step, or a place in all their queues.")
         .about(
-            "All or nothing: one grant, with one token, which is queued, held, released and broken as one. It takes one place \
-             in every queue, in the same order everywhere, so two such requests never wait for one another. Where it is the \
-             next and has to wait for another of its locks, the lock is kept for it. Else as for one lock; of a lock with a \
-             limit it takes one permit.",
+            "All or nothing: one grant, with one token, which is queued, held, released and broken as one. It takes a place in \
+             every queue, in the same order everywhere, so two such requests never wait for each other. If it is next for one \
+             lock but must wait for another, the first lock is reserved for it. Everything else is as with one lock; of a lock \
+             with a limit it takes one permit.",
         )
         .form(&ACQUIRE_MANY, parameters, Some(rules), Some(example))
         .held_or_waiting("They are held.", both, line)
@@ -160,7 +160,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
 
 fn look(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Look at a grant by its id, and wait for its turn.")
+        .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Get a grant by its id, or wait until it is held.")
         .in_path("id", "The grant's secret id.", grant_id())
         .query(
             &LOOK,
@@ -169,21 +169,22 @@ fn look(describe: &mut Describer) -> Operation {
                 consistency(),
             ],
         )
-        .json::<dto::Grant>(StatusCode::OK, "It is held, or waits.", held())
+        .json::<dto::Grant>(StatusCode::OK, "It is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
         .done(Kind::Read)
 }
 
 fn renew(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant that has no named session.")
+        .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant without a named session.")
         .about(
-            "A new `ttl` is set once where the request has an Idempotency-Key: a try that arrives late renews and sets nothing.",
+            "With an Idempotency-Key the request sets a new `ttl` once: a retry that arrives late renews the grant but sets \
+             nothing.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(
             &RENEW,
-            vec![span("ttl", "Its timeout from now on.", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX, None)],
+            vec![span("ttl", "Its new ttl.", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX, None)],
             None,
             Some(json!({ "ttl": "30s" })),
         )
@@ -198,14 +199,14 @@ fn renewed() -> Value {
 
 fn downgrade(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Share a lock that is held alone.")
+        .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Turn an exclusive hold into a shared one.")
         .about(
-            "It keeps its token, and those who wait to share it join at once. For a shared grant nothing changes. With an \
-             Idempotency-Key it happens once: a try that arrives late does not undo an upgrade.",
+            "The grant keeps its token, and waiting readers join at once. For a shared grant nothing changes. With an \
+             Idempotency-Key it happens once: a retry that arrives late does not undo an upgrade.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(&DOWNGRADE, vec![], None, Some(json!({})))
-        .json::<dto::Grant>(StatusCode::OK, "It is held, shared.", shared())
+        .json::<dto::Grant>(StatusCode::OK, "It is held shared.", shared())
         .codes(&[
             Code::LockHeld,
             Code::NotHeld,
@@ -221,21 +222,21 @@ fn downgrade(describe: &mut Describer) -> Operation {
 
 fn upgrade(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Hold a lock alone that is shared.")
+        .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Turn a shared hold into an exclusive one.")
         .about(
-            "It waits for those only who hold the lock too, before all who wait, and goes on holding meanwhile; then it gets a \
-             new token. Whoever goes away, or waits in vain, goes on sharing it. Where another holder waits for the same, it \
-             is refused. With an Idempotency-Key a request that is sent again joins the one before, and a try that arrives \
-             late begins nothing after that was done, undone or given up.",
+            "The upgrade waits only for the other holders, ahead of all waiters, and the grant stays held meanwhile; then it \
+             gets a new token. If you disconnect or `wait` runs out, you keep the shared hold. The server refuses the upgrade if \
+             another holder already waits for one. With an Idempotency-Key a repeated request joins the earlier one, and a retry \
+             that arrives late does nothing once the upgrade was done, undone or given up.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .form(
             &UPGRADE,
-            vec![span("wait", "How long to wait to be the only holder.", up_to(WAIT_MAX), Some(Duration::ZERO))],
+            vec![span("wait", "How long to wait until you are the only holder.", up_to(WAIT_MAX), Some(Duration::ZERO))],
             None,
             Some(json!({ "wait": "30s" })),
         )
-        .json::<dto::Grant>(StatusCode::OK, "It is held, alone.", held())
+        .json::<dto::Grant>(StatusCode::OK, "It is held exclusively.", held())
         .codes(&[
             Code::LockHeld,
             Code::NotHeld,
@@ -253,10 +254,11 @@ fn upgrade(describe: &mut Describer) -> Operation {
 
 fn release(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Give a grant back, or leave the queue.")
+        .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Release a grant, or leave the queue.")
         .about(
-            "Again, or with an id that is not known, it is `204` too, and the id is ended: an acquire with it that arrives late \
-             takes nothing. With `session` that holds for as long as the session lives; without it, for 60 seconds at least.",
+            "A repeated release, or one with an unknown id, is `204` too, and ends the id: an acquire with it that arrives late \
+             takes nothing. With `session` the id stays ended for as long as the session lives, otherwise for at least 60 \
+             seconds.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .query(&RELEASE, vec![released_session()])
@@ -265,7 +267,7 @@ fn release(describe: &mut Describer) -> Operation {
 }
 
 fn released_session() -> parameter::Parameter {
-    form("session", "The id of the session that was to own it, where it was asked for with one.", pattern::SESSION_ID)
+    form("session", "The id of the session that was to own it, if the acquire named one.", pattern::SESSION_ID)
 }
 
 /// An acquire, as a batch has it: what the call for one lock takes, without what waits for something.
@@ -273,10 +275,10 @@ fn acquire_in_batch() -> Value {
     let mut parameters = acquire_parameters();
     parameters.retain(|parameter| !["wait", "ttl", "hold", "session"].contains(&parameter.name));
     parameters.extend([
-        parameter::of("id", "The grant's id, made by the client: a ULID or a UUIDv7.", grant_id()).required(),
+        parameter::of("id", "The grant's id, generated by the client: a ULID or a UUIDv7.", grant_id()).required(),
         parameter::of("lock", "The lock's name.", lock_name()).required(),
         form("session", "The id of the session that is to own it.", pattern::SESSION_ID).required(),
-        flag("queue", "Where it is held by another: a place in its queue, instead of a refusal."),
+        flag("queue", "If the lock is not free, take a place in its queue instead of a refusal."),
     ]);
     let schema = parameter::body(&parameter::checked(&batch::ACQUIRE, parameters), None, None);
     schema["content"]["application/json"]["schema"].clone()
@@ -307,23 +309,23 @@ fn batch(describe: &mut Describer) -> Operation {
         { "renew": { "id": "01ARZ3NDEKTSV4RRFFQ69G5FAX" } },
     ] });
     describe
-        .call(Method::POST, "/v1/batch", "batch", TAG, "Take, renew and give back many grants in one request.")
+        .call(Method::POST, "/v1/batch", "batch", TAG, "Acquire, renew and release many grants in one request.")
         .about(
-            "Each call is answered as if it were made alone, and stands or fails by itself; where one cannot be understood, all \
-             are refused before any is begun. Calls with the same id are made one after the other, in the order of the request, \
-             each when the one before is answered. Calls with different ids have no order: a release may take effect before an \
-             acquire that stands before it. The answer comes when all are done, within one `Fairhold-Timeout`, and no call waits \
-             for a lock: an acquire is of a session, and with `queue` it takes a place in the queue, of whose turn \
-             `GET /v1/grants/{id}` and `GET /v1/watch` tell. A renewal is of a grant that has no named session, and leaves its \
-             timeout as it is. An answer names whom the caller waits for and how many are ahead, and has 4 KiB at most: what \
-             would be longer goes without `meta`. Sent again, with the same ids, it does nothing twice. \
-             The headers are those of every call in it.",
+            "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
+             malformed, the server refuses the whole batch before it starts any. It makes calls with the same id one after the \
+             other, in the order of the request, each when the previous one is answered. Calls with different ids have no order: \
+             a release may take effect before an acquire that stands before it. The answer comes when all calls are done, within \
+             one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
+             in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal is only for a \
+             grant without a named session, and keeps its ttl. Each answer names the holder that the call waits for and the \
+             number of grants ahead, and has at most 4 KiB: a longer one leaves out `meta`. If you send a batch again with the \
+             same ids, nothing happens twice. The headers are those of every call in it.",
         )
         .query(&batch::BATCH, vec![])
         .request_of(schema, example)
         .json::<Answers>(
             StatusCode::OK,
-            "What each was answered.",
+            "The answer to each call.",
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
         .codes(&[Code::TooLarge])

@@ -22,7 +22,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const TAG: &str = "locks";
-const NAME: &str = "The lock's name; its slashes are written %2F.";
+const NAME: &str = "The lock's name; write its slashes as %2F.";
 
 /// A revision, or a time as RFC 3339 has it, in UTC or with an offset.
 const REVISION_OR_TIME: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
@@ -40,7 +40,8 @@ pub(super) fn lock_name() -> Value {
 }
 
 pub(super) fn consistency() -> super::parameter::Parameter {
-    let about = "`linearizable`: all that was acknowledged before is seen. `local`: what this server has, without asking.";
+    let about = "`linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own \
+                 state, which may be out of date.";
     one_of("consistency", about, &["linearizable", "local"], Some("linearizable"))
 }
 
@@ -68,29 +69,29 @@ fn list(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/locks", "listLocks", TAG, "List locks, page by page.")
         .about(
-            "Locks in which somebody stands, and those in which nobody does until they are forgotten (10 minutes). A page may \
-             be short, or empty, and not be the last: the last one has no `next_cursor`. In the order of names a page costs \
-             what it shows; another order looks at every lock that fits.",
+            "The list has all locks with a holder or a waiter, and unused locks until they are forgotten (10 minutes). A page \
+             may be short or even empty without being the last: the last page has no `next_cursor`. A page in the order of names \
+             is cheap; any other order examines every matching lock.",
         )
         .query(
             &LIST,
             vec![
-                text("prefix", "Only locks whose name begins so.", LOCK_NAME_BYTES_MAX),
+                text("prefix", "Only locks whose name has this prefix.", LOCK_NAME_BYTES_MAX),
                 one_of(
                     "state",
-                    "Only locks that somebody holds, that somebody waits for, that cool, or in which nobody stands.",
+                    "Only locks that are held, that have waiters, that are cooling, or that are idle.",
                     &["held", "queued", "cooling", "idle"],
                     None,
                 ),
                 one_of(
                     "sort",
-                    "By name; or first where most wait, where somebody waits since longest, where most time was spent waiting, \
-                     or holding, and where most had to wait before their turn.",
+                    "By name; or first the locks with the most waiters, the longest current wait, the most total wait time, the \
+                     most total hold time, or the most grants that had to wait.",
                     &["name", "waiters", "longest_wait", "wait", "hold", "contention"],
                     Some("name"),
                 ),
-                integer("limit", "Locks on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before, of the same listing.", paging::HEX_CURSOR).like(cursor),
+                integer("limit", "The number of locks on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the previous page of the same listing.", paging::HEX_CURSOR).like(cursor),
                 consistency(),
             ],
         )
@@ -106,14 +107,14 @@ fn show(describe: &mut Describer) -> Operation {
         "next_cursor": null,
     });
     describe
-        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show who holds a lock, and how many wait.")
-        .about("A lock that was never used has no holders. They come page by page, the first that queued first.")
+        .call(Method::GET, "/v1/locks/{name}", "getLock", TAG, "Show the holders of a lock, and how many wait for it.")
+        .about("A lock that was never used has no holders. Holders come page by page, in the order in which they queued.")
         .in_path("name", NAME, lock_name())
         .query(
             &SHOW,
             with_long_poll(vec![
-                integer("limit", "Holders on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None).like(41),
+                integer("limit", "The number of holders on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                integer("cursor", "The `next_cursor` of the previous page.", 0..=u64::MAX, None).like(41),
                 consistency(),
             ]),
         )
@@ -128,17 +129,17 @@ fn queue(describe: &mut Describer) -> Operation {
         "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "next_cursor": null,
     });
     describe
-        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show who stands in a lock, holders first, page by page.")
+        .call(Method::GET, "/v1/locks/{name}/queue", "getQueue", TAG, "Show the queue of a lock, holders first, page by page.")
         .about(
-            "A page begins behind the last entry of the one before, whether or not that still stands there. An entry that moves \
-             ahead between two pages may be on neither.",
+            "A page starts after the last entry of the previous page, even if that entry is gone. An entry that moves ahead \
+             between two pages may be on neither.",
         )
         .in_path("name", NAME, lock_name())
         .query(
             &QUEUE,
             with_long_poll(vec![
-                integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before.", paging::QUEUE_CURSOR).like("queued-0-57"),
+                integer("limit", "The number of entries on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the previous page.", paging::QUEUE_CURSOR).like("queued-0-57"),
                 consistency(),
             ]),
         )
@@ -156,20 +157,26 @@ fn history(describe: &mut Describer) -> Operation {
     });
     let line = describe.schema::<dto::Holding>();
     describe
-        .call(Method::GET, "/v1/locks/{name}/history", "getHistory", TAG, "Show who held a lock, and how that ended.")
+        .call(
+            Method::GET,
+            "/v1/locks/{name}/history",
+            "getHistory",
+            TAG,
+            "Show the history of a lock: who held it, and how each hold ended.",
+        )
         .about(
-            "Newest first, and those who hold it now before all. It outlives restarts and the lock itself: the newest 1,000 \
-             times of holding of each lock and 100,000 of all together, for at least a week. Times are those of the servers \
-             that took the requests; revisions are exact. A grant that changed its mode has an entry for each. One who ends \
-             between two pages may be on both.",
+            "Newest first; the current holders come before all others. The history outlives restarts and the lock itself: the \
+             cluster keeps the newest 1,000 entries of each lock, 100,000 in total, for at least a week. Times come from the \
+             servers that received the requests; revisions are exact. A grant that changed its mode has an entry for each mode. \
+             A hold that ends between two pages may be on both.",
         )
         .in_path("name", NAME, lock_name())
         .query(
             &HISTORY,
             vec![
-                form("at", "Only who held it then: a revision, or a time as RFC 3339 has it.", REVISION_OR_TIME),
-                integer("limit", "Entries on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before, of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$")
+                form("at", "Only the holders at this moment: a revision, or an RFC 3339 time.", REVISION_OR_TIME),
+                integer("limit", "The number of entries on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the previous page of the same history.", "^[0-9]{1,20}-[0-9]{1,20}$")
                     .like("57-41"),
                 consistency(),
             ],
@@ -184,13 +191,16 @@ fn history(describe: &mut Describer) -> Operation {
 fn fence(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
-        .about("Current exactly while a held grant of the lock has that token: stale at once after release, loss or break.")
+        .about(
+            "A token is current exactly while a held grant of the lock has it: it becomes stale at once after a release, an \
+             expiry or a break.",
+        )
         .in_path("name", NAME, lock_name())
         .query(
             &FENCE,
             vec![
                 integer("token", "The token to check.", 0..=u64::MAX, None).required(),
-                form("grant", "The grant that must have it, to be exact among readers.", pattern::GRANT_ID),
+                form("grant", "The grant that must have it, to tell readers apart.", pattern::GRANT_ID),
                 consistency(),
             ],
         )
@@ -205,11 +215,11 @@ fn set(describe: &mut Describer) -> Operation {
         "lock": "pool", "holders": [], "holder_count": 0, "queue_length": 0, "limit": 5, "max_hold": "60s", "next_cursor": null,
     });
     describe
-        .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Set what a lock allows.")
+        .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
-            "For administrators. One of them must be named; what is not named stays as it is. Nobody who holds loses it by \
-             that; who waits and can no longer fit ends as `broken`. What is set so stays, also of a lock that nobody uses. With \
-             an Idempotency-Key it is set once: a try that arrives late changes nothing that was set since.",
+            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock by it; a \
+             waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
+             Idempotency-Key they are set once: a retry that arrives late does not undo later changes.",
         )
         .in_path("name", NAME, lock_name())
         .form(
@@ -217,17 +227,12 @@ fn set(describe: &mut Describer) -> Operation {
             vec![
                 integer("limit", "How many permits it has.", 1..=u64::from(PERMITS_MAX), None).like(5),
                 integer("max_waiters", "How many may wait for it.", 0..=WAITERS_MAX as u64, None),
-                span(
-                    "max_hold",
-                    "How long a grant may hold it that is given from now on; 0: as long as it likes.",
-                    up_to(MAX_HOLD_MAX),
-                    None,
-                ),
+                span("max_hold", "How long new grants may hold it; 0 for no limit.", up_to(MAX_HOLD_MAX), None),
             ],
             Some(json!([{ "anyOf": [one_of_them("limit"), one_of_them("max_waiters"), one_of_them("max_hold")] }])),
             Some(json!({ "limit": 5, "max_hold": "1m" })),
         )
-        .json::<dto::Lock>(StatusCode::OK, "What it allows, and who holds it.", example)
+        .json::<dto::Lock>(StatusCode::OK, "Its settings and its holders.", example)
         .codes(&[Code::TooLarge])
         .admin()
         .done(Kind::Keyed)
@@ -235,15 +240,16 @@ fn set(describe: &mut Describer) -> Operation {
 
 fn revoke(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask those who hold a lock to give it back.")
+        .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
-            "For administrators. Politely: nothing ends by it. Streams get a `revoke` line, watches a `revoke` event, and the \
-             grant shows it. With an Idempotency-Key it is asked once: a try that arrives late asks nobody again.",
+            "For administrators. This is only a request: nothing ends by it. Streams get a `revoke` line, watches a `revoke` \
+             event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late asks nobody \
+             again.",
         )
         .in_path("name", NAME, lock_name())
         .form(
             &REVOKE,
-            vec![words("reason", "Why, for those who hold it.", REASON_BYTES_MAX)],
+            vec![words("reason", "The reason, for the holders.", REASON_BYTES_MAX)],
             None,
             Some(json!({ "reason": "an upgrade" })),
         )
@@ -255,15 +261,15 @@ fn revoke(describe: &mut Describer) -> Operation {
 
 fn break_lock(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock from all who hold it.")
+        .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock away from all its holders.")
         .about(
-            "For administrators. The holders' grants end as `broken`, with the reason; a lock that cools is freed; the next in \
-             line get their turn in the same step, with greater tokens. Also where nobody holds it: `204`. Repeated with the \
-             same Idempotency-Key it does not hit who holds the lock by then.",
+            "For administrators. The holders' grants end as `broken`, with the reason; a lock delay ends too; the next waiters \
+             are granted in the same step, with larger tokens. If nobody holds the lock, the answer is `204` too. A repeat with \
+             the same Idempotency-Key does not affect later holders.",
         )
         .in_path("name", NAME, lock_name())
-        .query(&BREAK, vec![words("reason", "Why, for those who held it and for the record.", REASON_BYTES_MAX)])
-        .empty(StatusCode::NO_CONTENT, "Nobody of those who held it holds it any more.")
+        .query(&BREAK, vec![words("reason", "The reason, for the holders and the history.", REASON_BYTES_MAX)])
+        .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
         .admin()
         .done(Kind::Keyed)
 }

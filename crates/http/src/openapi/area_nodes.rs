@@ -83,25 +83,29 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
     let (id, summary) =
         if at == ROOT { ("getRoot", "Read the root of the tree.") } else { ("getNode", "Read a node's value, or its stat.") };
     let mut call = describe.call(Method::GET, at, id, TAG, summary).about(
-        "The value is bytes. The stat stands in the headers, and with `meta` in a JSON body instead of the value. With \
-         `children` or `recursive` it is a page of what is below the node: the names of its children, or the paths of all, and \
-         with `meta` the stat of each. `limit` and `cursor` are for these. With `wait` or `after` it is answered when there \
-         is something newer: of the node, of its children, or of all below it.",
+        "The body is the value's bytes, and the headers have the stat. With `meta` the body is the stat as JSON instead of the \
+         value. With `children` or `recursive` the body is a page of the nodes below: the names of the children, or the paths of \
+         all nodes, and with `meta` the stat of each. `limit` and `cursor` are only for these pages. With `wait` or `after` the \
+         server answers when something changes: the node, its children, or any node below it.",
     );
     if at == NODE {
         call = call.in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX)).codes(&[Code::NoNode]);
     }
     let listing = vec![
-        flag("meta", "Answer with the stat, and not with the value."),
+        flag("meta", "Return the stat instead of the value."),
         flag("children", "List the children."),
-        flag("recursive", "List all that is below it."),
-        integer("limit", "Nodes on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-        text("cursor", "The `next_cursor` of the page before, of the same listing.", PATH_BYTES_MAX).like("nightly"),
+        flag("recursive", "List all nodes below it."),
+        integer("limit", "The number of nodes on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+        text("cursor", "The `next_cursor` of the previous page of the same listing.", PATH_BYTES_MAX).like("nightly"),
         consistency(),
     ];
     call = call
         .query(&GET, with_long_poll(listing))
-        .header("If-None-Match", "The versions that the caller has, in quotes.", json!({ "type": "string", "example": "\"17\"" }))
+        .header(
+            "If-None-Match",
+            "The versions that you already have, in quotes.",
+            json!({ "type": "string", "example": "\"17\"" }),
+        )
         .content(StatusCode::OK, "The value, the stat, or a page.", "application/octet-stream", octets)
         .example(StatusCode::OK, "application/octet-stream", examples::VALUE.into())
         .json::<dto::Stat>(StatusCode::OK, "", Value::Null)
@@ -111,7 +115,7 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
         .named_example(StatusCode::OK, "application/json", "names", json!({ "items": ["nightly"], "next_cursor": null }))
         .named_example(StatusCode::OK, "application/json", "stats", json!({ "items": [examples::stat()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .empty(StatusCode::NOT_MODIFIED, "The caller has this version, or nothing is newer.");
+        .empty(StatusCode::NOT_MODIFIED, "You have this version, or nothing changed.");
     for status in [StatusCode::OK, StatusCode::NOT_MODIFIED] {
         call = call.answer_header(status, "ETag", "The version, in quotes.", tag());
         for (name, sort) in STAT {
@@ -125,13 +129,14 @@ fn put(describe: &mut Describer, at: &'static str) -> Operation {
     let (id, summary) =
         if at == ROOT { ("putRoot", "Write the root's value.") } else { ("putNode", "Write a node's value, or create it.") };
     let mut call = describe.call(Method::PUT, at, id, TAG, summary).about(
-        "Of `session`, `ttl` and `container` at most one; they are for a node that is created, or is of that kind already.",
+        "Pass at most one of `session`, `ttl` and `container`; they are only for a node that you create, or that already has \
+         that kind.",
     );
     if at == NODE {
         call = call.in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX));
     }
     let mut parameters = lifetime();
-    parameters.push(flag("container", "It goes some time after its last child."));
+    parameters.push(flag("container", "The server removes it some time after its last child is gone."));
     call = if_match(call.query(&PUT, parameters)).header(
         "If-None-Match",
         "`*`: it must not exist.",
@@ -147,16 +152,17 @@ fn put(describe: &mut Describer, at: &'static str) -> Operation {
 
 fn create(describe: &mut Describer, at: &'static str) -> Operation {
     let id = if at == ROOT { "createInRoot" } else { "createSequential" };
-    let mut call = describe
-        .call(Method::POST, at, id, TAG, "Create a child with a number in its name.")
-        .about("Its name is `name` and the parent's counter in ten digits. Of `session` and `ttl` at most one.");
+    let mut call = describe.call(Method::POST, at, id, TAG, "Create a child with a number in its name.").about(
+        "The server builds its name from `name` and the parent's counter in ten digits. Pass at most one of `session` and `ttl`.",
+    );
     if at == NODE {
         call = call.in_path("path", "The parent's path, without its first slash.", path(PATH_LEVELS_MAX - 1));
     }
     let mut parameters = lifetime();
     parameters.extend([
-        only_true("sequential", "Must be there: a node with a name of the caller's own is made by PUT."),
-        form("name", "What its name begins with; the path with it and the number must fit.", NAME_PREFIX).like("task-"),
+        only_true("sequential", "Required: to create a node with your own name, use PUT."),
+        form("name", "The prefix of its name; the path with the name and the number must be within the limits.", NAME_PREFIX)
+            .like("task-"),
     ]);
     let created = json!({ "path": "/jobs/task-0000000007", "version": 0, "revision": 57 });
     call = call
@@ -168,7 +174,8 @@ fn create(describe: &mut Describer, at: &'static str) -> Operation {
 }
 
 fn delete(describe: &mut Describer, at: &'static str) -> Operation {
-    let (id, summary) = if at == ROOT { ("deleteRoot", "Refused: the root stays.") } else { ("deleteNode", "Remove a node.") };
+    let (id, summary) =
+        if at == ROOT { ("deleteRoot", "Refused: you cannot delete the root.") } else { ("deleteNode", "Remove a node.") };
     let mut call = describe.call(Method::DELETE, at, id, TAG, summary);
     if at == NODE {
         call = call
@@ -176,7 +183,7 @@ fn delete(describe: &mut Describer, at: &'static str) -> Operation {
             .empty(StatusCode::NO_CONTENT, "It is gone.")
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
-    call = if_match(call.query(&DELETE, vec![flag("recursive", "With all that is below it.")]));
+    call = if_match(call.query(&DELETE, vec![flag("recursive", "Delete everything below it too.")]));
     fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).done(Kind::Keyed)
 }
 
@@ -186,15 +193,20 @@ const CREATES: [Code; 6] =
 
 fn lifetime() -> Vec<Parameter> {
     vec![
-        flag("parents", "Create the missing levels above it."),
-        form("session", "The id of the session with which it is to live and to go.", pattern::SESSION_ID),
-        span("ttl", "It goes when it was not changed and had no children for so long.", NODE_TTL_MIN..=NODE_TTL_MAX, None),
+        flag("parents", "Create missing parents."),
+        form("session", "The id of the session that is to own it: the node ends with the session.", pattern::SESSION_ID),
+        span(
+            "ttl",
+            "The server removes it after it was unchanged and had no children for this long.",
+            NODE_TTL_MIN..=NODE_TTL_MAX,
+            None,
+        ),
     ]
 }
 
 fn if_match(call: Call<'_>) -> Call<'_> {
     let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
-    call.header("If-Match", "The version that it must have, in quotes, or `*`: it must exist.", versions)
+    call.header("If-Match", "The version that it must have, in quotes, or `*` if it only must exist.", versions)
 }
 
 /// A call with a value.
@@ -204,6 +216,6 @@ fn write(call: Call<'_>) -> Call<'_> {
 
 fn fenced(call: Call<'_>) -> Call<'_> {
     let fence = json!({ "type": "string", "minLength": 1, "pattern": FENCE, "example": "deploy=42" });
-    call.header("Fairhold-Fence", "LOCK=TOKEN, or LOCK=TOKEN;grant=ID: write only while that token is current.", fence)
+    call.header("Fairhold-Fence", "LOCK=TOKEN or LOCK=TOKEN;grant=ID: write only while that token is current.", fence)
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
 }

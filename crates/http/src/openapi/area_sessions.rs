@@ -50,11 +50,11 @@ fn open(describe: &mut Describer) -> Operation {
     let timeouts = SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX;
     describe
         .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
-        .about("Its `id` is a secret: who knows it owns the session. Its `number` is public.")
+        .about("Its `id` is a secret: anyone who knows it controls the session. Its `number` is public.")
         .form(
             &OPEN,
             vec![
-                span("ttl", "How long it lives without a keepalive.", timeouts, Some(SESSION_TIMEOUT_DEFAULT)),
+                span("ttl", "Its time to live without a keepalive.", timeouts, Some(SESSION_TIMEOUT_DEFAULT)),
                 words("name", "Its name, for people to read.", OWNER_BYTES_MAX),
                 parameter::meta(),
             ],
@@ -73,7 +73,7 @@ fn open(describe: &mut Describer) -> Operation {
 fn keepalive(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
-        .in_path("id", "The session's secret id; its number is refused.", session_id())
+        .in_path("id", "The session's secret id, not its number.", session_id())
         .form(&KEEPALIVE, vec![], None, Some(json!({})))
         .json::<dto::RenewedSession>(
             StatusCode::OK,
@@ -96,7 +96,7 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
         )
         .json::<dto::KeptAlive>(
             StatusCode::OK,
-            "Who lives on, and who has ended.",
+            "Which sessions are alive, and which have ended.",
             json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
         )
         .codes(&[Code::TooLarge])
@@ -106,12 +106,12 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
 fn list_all(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
-        .about(&format!("Each with the first {SESSION_ROW_MAX} of its grants and of its nodes, and how many it has."))
+        .about(&format!("Each entry has the first {SESSION_ROW_MAX} grants and nodes of the session, and the totals."))
         .query(
             &LIST,
             vec![
-                integer("limit", "Sessions on the page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                integer("cursor", "The `next_cursor` of the page before.", 0..=u64::MAX, None).like(41),
+                integer("limit", "The number of sessions on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                integer("cursor", "The `next_cursor` of the previous page.", 0..=u64::MAX, None).like(41),
                 consistency(),
             ],
         )
@@ -126,15 +126,15 @@ fn show(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
-            "By its secret id or by its number. No id is shown. A page has grants and ephemeral nodes beside each other, and the \
-             next one goes on with both.",
+            "Name it by its secret id or by its number. The answer shows no secret id. Each page continues the list of grants \
+             and the list of ephemeral nodes.",
         )
         .in_path("id", "The session's id or number.", session())
         .query(
             &SHOW,
             vec![
-                integer("limit", "Grants on the page, and as many nodes.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the page before.", paging::HEX_CURSOR).like(cursor),
+                integer("limit", "The number of grants on a page, and of nodes.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
+                form("cursor", "The `next_cursor` of the previous page.", paging::HEX_CURSOR).like(cursor),
                 consistency(),
             ],
         )
@@ -146,13 +146,14 @@ fn show(describe: &mut Describer) -> Operation {
 
 fn close(describe: &mut Describer) -> Operation {
     describe
-        .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session, with all that it owns, in one step.")
+        .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session and everything that it owns, in one step.")
         .about(
-            "By its secret id its owner closes it: what it held is released. By its number an administrator ends it: what it \
-             held or waited for is `broken`, with the reason, and the administrators' token is needed where one is set.",
+            "With the secret id, the owner closes it: this releases its grants. With the number, an administrator ends it: its \
+             grants, held or queued, end as `broken`, with the reason. That needs the administrators' token if the server has \
+             one.",
         )
         .in_path("id", "The session's id or number.", session())
-        .query(&CLOSE, vec![words("reason", "Why; only beside a number.", REASON_BYTES_MAX)])
+        .query(&CLOSE, vec![words("reason", "The reason; only with a number.", REASON_BYTES_MAX)])
         .empty(StatusCode::NO_CONTENT, "It has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()

@@ -44,9 +44,9 @@ fn transact(describe: &mut Describer) -> Operation {
     describe
         .call(Method::POST, "/v1/txn", "transact", "nodes", "Change several nodes in one step, if conditions hold.")
         .about(
-            "All or nothing, and at one revision. Where all conditions hold, `then` is done, else `else`; without an `else` the \
-             transaction is refused then. An operation sees what those before it did. A refusal says in `failed` which entry of \
-             which list was refused, and nothing was changed.",
+            "All or nothing, and at one revision. If all conditions hold, the server runs `then`, otherwise `else`; without \
+             `else` it refuses the transaction. Each operation sees the effects of those before it. A refusal changes nothing \
+             and names in `failed` the entry of the list that was refused.",
         )
         .query(&TXN, vec![])
         .request::<txn::Transaction>(example)

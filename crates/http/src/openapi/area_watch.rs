@@ -21,8 +21,9 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 
 /// The parameters of a read that may be held back, with these others.
 pub(super) fn with_long_poll(mut others: Vec<Parameter>) -> Vec<Parameter> {
-    let wait = "How long to wait for something newer; `304` where nothing came.";
-    let after = "Newer than this revision, the `Fairhold-Revision` of an earlier answer; not given: than what is there now.";
+    let wait = "How long to wait for a change; `304` if there is none.";
+    let after = "Wait for a change after this revision, the `Fairhold-Revision` of an earlier answer; without it, for a change \
+                 after the current revision.";
     others.extend([span("wait", wait, Duration::ZERO..=WAIT_MAX, None), integer("after", after, 0..=u64::MAX, None)]);
     others
 }
@@ -31,31 +32,35 @@ fn watch(describe: &mut Describer) -> Operation {
     let line = describe.schema::<Line>();
     let [lines, events] = lines::watched();
     describe
-        .call(Method::GET, "/v1/watch", "watch", TAG, "Tell what happens, as it happens.")
+        .call(Method::GET, "/v1/watch", "watch", TAG, "Watch events as they happen.")
         .about(
-            "Every event of what is named, once and in order, or as the last line the news that some are gone. Each parameter \
-             adds to what is watched; without any it is everything. `from` is inclusive and excludes `initial`, `recursive` \
-             excludes `children`. A `bookmark` says up to which revision everything was told: as soon as that is so, then \
-             every 10 s.",
+            "The stream has every event of what you name, once and in order; if some events are no longer kept, its last line \
+             says so. Each parameter adds to what you watch; without any you watch everything. `from` is inclusive and excludes \
+             `initial`, `recursive` excludes `children`. A `bookmark` names the revision up to which you have all events: the \
+             server sends one as soon as you have caught up, then every 10 s.",
         )
         .query(
             &WATCH,
             vec![
-                of("path", "A node of the tree, whether it is there or not; locks are watched by name.", own_path()),
-                flag("recursive", "With all below that path, or that lock."),
-                flag("children", "With the direct children of that path."),
-                of("lock", "A lock, whether it was used or not.", lock_name()),
+                of("path", "A node of the tree, whether it exists or not; watch locks by name.", own_path()),
+                flag("recursive", "Also everything below that path or lock."),
+                flag("children", "Also the direct children of that path."),
+                of("lock", "A lock, whether it was ever used or not.", lock_name()),
                 flag("locks", "Every lock."),
-                integer("session", "A session, by its public number, and what becomes of its grants.", 0..=u64::MAX, None)
-                    .like(41),
+                integer("session", "A session, by its public number, and its grants.", 0..=u64::MAX, None).like(41),
                 flag("sessions", "Every session."),
-                integer("from", "Begin with this revision; the next one is the last that may be named.", 1..=u64::MAX, None),
-                flag("initial", "Begin with what is there."),
+                integer(
+                    "from",
+                    "Start at this revision; the next revision is the highest that you can name.",
+                    1..=u64::MAX,
+                    None,
+                ),
+                flag("initial", "Start with the current state."),
                 consistency(),
             ],
         )
-        .header("Last-Event-ID", "Go on after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
-        .content(StatusCode::OK, "Lines, for as long as the caller listens.", "application/x-ndjson", line)
+        .header("Last-Event-ID", "Continue after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
+        .content(StatusCode::OK, "Lines, for as long as you read them.", "application/x-ndjson", line)
         .lines("application/x-ndjson", lines)
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)

@@ -244,12 +244,12 @@ impl Call<'_> {
             "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z", "number": 57, "session": 57, "permits": 1,
             "position": 2, "queued_at": "2026-01-01T12:00:00.000Z",
         });
-        self.header("Prefer", "`respond-async`: while it waits, answer `202` instead of leaving the queue.", prefer)
+        self.header("Prefer", "`respond-async`: if the grant must still wait, answer `202` instead of leaving the queue.", prefer)
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
             .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "It waits, as `Prefer: respond-async` wished.", waits)
-            .answer_header(StatusCode::ACCEPTED, "Location", "Where the grant is looked at.", json!({ "type": "string" }))
+            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant waits in the queue, as `Prefer: respond-async` asked.", waits)
+            .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,
                 Code::WaitTimeout,
@@ -302,7 +302,7 @@ impl Call<'_> {
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         let timeout = parameter::span(
             "Fairhold-Timeout",
-            "How long the server may work on it, hops included; `wait` is not counted.",
+            "How long the server may work on the request, including hops to other servers; `wait` does not count.",
             Duration::from_millis(1)..=TIMEOUT_MAX,
             Some(TIMEOUT_DEFAULT),
         );
@@ -310,10 +310,10 @@ impl Call<'_> {
             let mut header = timeout.in_query();
             header["in"] = "header".into();
             self.parameters.push(header);
-            let about = "The id of the cluster that the request is for: any other refuses it.";
+            let about = "The id of the cluster that the request is for: any other cluster refuses it.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);
-            let route = "`redirect`: answer `307` with the leader's address instead of asking the leader.";
+            let route = "`redirect`: answer `307` with the leader's address instead of forwarding the request.";
             self.parameters.push(at("header", "Fairhold-Route", route, json!({ "type": "string", "enum": ["redirect"] })));
             self = self.empty(StatusCode::TEMPORARY_REDIRECT, "Another server leads, and `Fairhold-Route: redirect` was sent.");
             let location = json!({ "type": "string" });
@@ -333,12 +333,12 @@ impl Call<'_> {
         }
         match kind {
             Kind::Read => {
-                let about = "With `consistency=local`: wait until this server has that revision.";
+                let about = "With `consistency=local`: wait until this server has this revision.";
                 self = self.header("Fairhold-Min-Revision", about, json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }));
             }
             Kind::Keyed => {
-                let about =
-                    "Makes the request safe to repeat: a ULID or a UUIDv7 made by the client. Missing: the server makes one.";
+                let about = "Makes the request safe to repeat: a ULID or a UUIDv7 that you generate. Without it, the server \
+                             generates one.";
                 let schema = json!({ "type": "string", "pattern": id_pattern::GRANT_ID });
                 self = self.header("Idempotency-Key", about, schema);
                 self = self.codes(&[Code::IdempotencyMismatch]);
@@ -366,10 +366,10 @@ impl Call<'_> {
             self.answer(status, &named)["content"]["application/problem+json"] = content;
             let seconds = json!({ "type": "integer", "minimum": 0 });
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-                self = self.answer_header(status, "Retry-After", "When to ask again, in seconds.", seconds);
+                self = self.answer_header(status, "Retry-After", "When to retry, in seconds.", seconds);
             } else if status == StatusCode::UNAUTHORIZED {
                 let scheme = json!({ "type": "string", "const": "Bearer" });
-                self = self.answer_header(status, "WWW-Authenticate", "How to say who asks.", scheme);
+                self = self.answer_header(status, "WWW-Authenticate", "How to authenticate.", scheme);
             }
         }
         let mut value = self.value;

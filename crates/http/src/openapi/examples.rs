@@ -90,7 +90,7 @@ pub(super) fn readiness(ready: bool) -> Value {
         },
     });
     if !ready {
-        readiness["reason"] = "no leader is known: a majority of the nodes must reach one another".into();
+        readiness["reason"] = "there is no known leader: a majority of the nodes must be able to reach each other".into();
         readiness.as_object_mut().and_then(|fields| fields.remove("leader"));
     }
     readiness

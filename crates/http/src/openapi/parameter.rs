@@ -125,7 +125,7 @@ pub(super) fn text(name: &'static str, about: &str, bytes_max: usize) -> Paramet
     Parameter::new(name, about, schema.clone(), schema)
 }
 
-/// A text for people, without what could move a cursor, hide or turn.
+/// A text for people, without control, invisible or direction characters.
 pub(super) fn words(name: &'static str, about: &str, bytes_max: usize) -> Parameter {
     let schema = json!({ "type": "string", "maxLength": bytes_max, "x-max-bytes": bytes_max, "pattern": WORDS });
     Parameter::new(name, about, schema.clone(), schema)
@@ -150,7 +150,7 @@ pub(super) fn one_of(name: &'static str, about: &str, values: &[&str], default: 
 
 pub(super) fn meta() -> Parameter {
     let about = format!(
-        "Pairs of text, for people to read: at most {META_PAIRS_MAX}, and {META_BYTES_MAX} bytes together. In a query it is one \
+        "Pairs of text, for people to read: at most {META_PAIRS_MAX}, and {META_BYTES_MAX} bytes in total. In a query, pass one \
          JSON object."
     );
     let object = json!({
@@ -177,7 +177,7 @@ pub(super) fn checked(known: &Known, mut given: Vec<Parameter>) -> Vec<Parameter
     given
 }
 
-/// Those that can stand in a query, as such.
+/// The parameters that a query can contain.
 pub(super) fn in_query(parameters: &[Parameter]) -> Vec<Value> {
     parameters.iter().filter(|parameter| !parameter.in_query.is_null()).map(query_parameter).collect()
 }
@@ -219,7 +219,7 @@ pub(super) fn body(parameters: &[Parameter], rules: Option<Value>, example: Opti
     if let Some(example) = example {
         content["example"] = example;
     }
-    // One that must be given, or one of several.
+    // A required parameter, or one of several alternatives.
     let is_needed = !required.is_empty() || is_one_needed;
     json!({ "required": is_needed, "content": { "application/json": content } })
 }

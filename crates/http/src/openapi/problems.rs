@@ -40,14 +40,16 @@ pub(super) fn typical(code: Code) -> Problem {
     match code {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
         Code::Unauthenticated => said("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
-        Code::Denied => said("the token is not that of this server's administrators"),
-        Code::WrongCluster => said("the request is for another cluster than that of this node, which Fairhold-Cluster names"),
+        Code::Denied => said("the token is not this server's administrator token"),
+        Code::WrongCluster => {
+            said("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
+        }
         Code::NotFound => said("there is nothing at this path"),
-        Code::MethodNotAllowed => said("the resource does not have this method; Allow says which it has"),
-        Code::NoLeader => said("nobody leads this election"),
-        Code::SessionExpired => said("the session has ended, or was never opened"),
+        Code::MethodNotAllowed => said("the resource does not support this method; Allow lists the methods it supports"),
+        Code::NoLeader => said("this election has no leader"),
+        Code::SessionExpired => said("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
-        Code::Internal => said("the answer could not be written as JSON"),
+        Code::Internal => said("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => Problem::of(ReadError::Deadline.into(), Asked::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => Problem::of(CallError::Propose(NotProposed::DiskLow.into()), asked()),

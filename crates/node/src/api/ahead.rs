@@ -14,10 +14,10 @@ pub struct InTheWay {
     pub estimate: Option<Duration>,
 }
 
-/// One who stands ahead of a caller.
+/// A grant ahead of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead {
-    /// Who it is.
+    /// The waiter's owner.
     pub facts: HolderFacts,
     /// Its pairs of text, for people; of the first one only.
     pub meta: Meta,

@@ -10,9 +10,9 @@ pub struct BreakCall {
     pub key: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// The administrator, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
     /// How long the server may work on it.
     pub timeout: Duration,
@@ -31,7 +31,7 @@ pub struct SetLockCall {
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it that is given from now on; zero: as long as it likes.
     pub max_hold: Option<Duration>,
-    /// The administrator, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// How long the server may work on it.
     pub timeout: Duration,
@@ -44,9 +44,9 @@ pub struct RevokeCall {
     pub key: Option<GrantId>,
     /// The lock.
     pub lock: LockName,
-    /// The administrator, in words.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// Why, in words; may be empty.
+    /// The reason; may be empty.
     pub reason: String,
     /// How long the server may work on it.
     pub timeout: Duration,

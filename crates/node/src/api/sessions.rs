@@ -33,7 +33,7 @@ pub struct OpenedSession {
     pub timeout: Duration,
 }
 
-/// Who is kept alive.
+/// What is kept alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Renewal {
     /// A named session.

@@ -258,7 +258,7 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(Kind::Request, number, b"hold")).collect();
     stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
-    // Whoever is served in between takes turns with the server: it would have read on by now.
+    // The connection served in between takes turns with the server: it would have read on by now.
     assert_serves(server.address).await;
     assert_eq!(node.holding_peak.load(SeqCst), UNANSWERED_MAX);
     node.release.add_permits(asked);

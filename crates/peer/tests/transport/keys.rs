@@ -1,5 +1,5 @@
-//! Who cannot prove that it has the cluster's key is told nothing, and gets nowhere: with another key or none, with what it
-//! recorded, with a proof of the other side, and in the middle of a handshake of others.
+//! A stranger that cannot prove the cluster's key learns nothing and gets nowhere: with another key or none, with a recorded
+//! handshake, with a reflected proof, and in the middle of others' handshakes.
 
 use crate::{
     node::{CLUSTER, Node, PATIENCE, Running, call, call_until_answered, client_with, introduction, target},
@@ -86,7 +86,7 @@ async fn nodes_speak_with_the_same_key_and_not_with_another_or_with_none() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_nothing_by_a_greeting_or_by_a_lane() {
+async fn a_stranger_learns_nothing_from_a_greeting_or_a_lane() {
     let server = start(Arc::new(Node::new(2)), keys(&[OLD])).await;
     for purpose in [Purpose::Greet, Purpose::Lane(Lane::Heartbeat)] {
         for stranger in [PeerKeys::none(), keys(&[NEW])] {
@@ -100,7 +100,7 @@ async fn a_stranger_is_told_nothing_by_a_greeting_or_by_a_lane() {
 }
 
 #[tokio::test]
-async fn a_stranger_at_a_members_address_is_told_nothing() {
+async fn a_stranger_at_a_members_address_learns_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = target(2, listener.local_addr().unwrap());
     let peer = client_with(Node::new(1), keys(&[OLD]));
@@ -126,7 +126,7 @@ async fn a_stranger_at_a_members_address_is_told_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_is_exchanged_without_a_moment_in_which_nodes_do_not_speak() {
+async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     let (node, server_keys, client_keys) = (Arc::new(Node::new(2)), keys(&[OLD]), keys(&[OLD]));
     let server = start(node, server_keys.clone()).await;
     let ask = async || {
@@ -254,7 +254,7 @@ async fn a_node_is_not_let_in_by_its_own_proofs() {
 }
 
 #[tokio::test]
-async fn the_proof_of_the_one_that_is_dialled_lets_nobody_in() {
+async fn the_proof_of_the_dialled_node_admits_nobody() {
     let node = Arc::new(Node::new(2));
     let server = start(node.clone(), keys(&[OLD])).await;
     let (mut raw, member) = (Raw::dial(server.address, &hello(Lane::Append), &PeerKeys::none()).await, keys(&[OLD]).now());

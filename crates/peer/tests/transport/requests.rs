@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, runtime::Handle, time::timeout};
 
 #[tokio::test]
-async fn a_request_is_answered_and_the_service_knows_who_asked_on_which_lane() {
+async fn a_request_is_answered_and_the_service_knows_its_sender_and_lane() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let peer = client(Node::new(1));
@@ -27,7 +27,7 @@ async fn a_request_is_answered_and_the_service_knows_who_asked_on_which_lane() {
 }
 
 #[tokio::test]
-async fn a_thousand_pipelined_requests_arrive_in_the_order_of_their_calls_whoever_is_polled_first() {
+async fn a_thousand_pipelined_requests_arrive_in_the_order_of_their_calls_in_any_order_of_polls() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
@@ -188,7 +188,7 @@ async fn a_server_that_never_introduces_itself_is_unreachable_after_the_time_lim
     let peer = TcpPeer::with_handshake_timeout(Handle::current(), PeerKeys::none(), Duration::from_millis(50));
     peer.set_service(Arc::new(Node::new(1)));
     let error = call(&peer, &target(2, silent.local_addr().unwrap()), b"hello?").await.unwrap_err();
-    assert!(matches!(&error, PeerError::Unreachable(reason) if reason.contains("no handshake within")), "{error}");
+    assert!(matches!(&error, PeerError::Unreachable(reason) if reason.contains("the handshake was not complete")), "{error}");
 }
 
 #[tokio::test]

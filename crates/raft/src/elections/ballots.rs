@@ -36,7 +36,7 @@ struct Ballot<I> {
 }
 
 struct Inner<I> {
-    /// Those that would vote so.
+    /// The nodes that would vote so.
     willing: (Option<Vote<LeaderId>>, BTreeSet<NodeId>),
     ballot: Option<Ballot<I>>,
 }

@@ -1,4 +1,4 @@
-//! Commands that another node passes on to the leader.
+//! Commands that another node forwards to the leader.
 
 use crate::{core::Core, proposals::Outcome};
 use fairhold_state::command::{Command, Rejection};
@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 use openraft::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// Why the node `from` may not pass a command on, where it may not: the leader's verdicts are its own, each node speaks for
-/// itself, and the rest keeps to the limits that clients are held to.
+/// Why the node `from` may not forward a command, if it may not: only the leader proposes verdicts, each node reports only its
+/// own capacity, and all other commands keep to the limits for clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
@@ -24,7 +24,7 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     command.validate().err()
 }
 
-/// Serves what another node passed on: each command is gathered with this node's own, and is not passed on again.
+/// Serves forwarded commands: each is batched with this node's own, and is not forwarded again.
 pub(super) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     from: NodeId,
@@ -60,7 +60,7 @@ mod tests {
     use fairhold_types::{LockName, Revision, time::WallMillis};
 
     #[test]
-    fn verdicts_and_what_clients_may_not_ask_are_not_passed_on() {
+    fn verdicts_and_commands_over_the_limits_are_not_forwarded() {
         let order = |name: &str| {
             let (lock, reason) = (LockName::parse(name).unwrap(), String::new());
             let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };

@@ -20,8 +20,8 @@ use openraft::{
 };
 use std::sync::{Arc, Mutex};
 
-/// The one snapshot that arrives. Only a leader sends one, so whoever leads after it ends it, and so does the end of the
-/// connection: its blocks are kept for nobody.
+/// The one incoming snapshot. Only a leader sends one, so a later leader ends it, and so does the end of the connection: then its
+/// blocks are dropped.
 #[derive(Default)]
 pub(super) struct Incoming(Mutex<Option<Partial>>);
 
@@ -49,10 +49,10 @@ impl Incoming {
         };
         // The leader asks again after a while.
         if !store.has_room_for(u64::from(head.blocks) * BLOCK_BYTES as u64) {
-            tracing::warn!(from, blocks = head.blocks, "there is no room on the disk for a snapshot of the leader");
+            tracing::warn!(from, blocks = head.blocks, "the disk has no space for the leader's snapshot");
             return Reply::Declined(Declined::Busy);
         }
-        tracing::info!(from, blocks = head.blocks, "a snapshot of the leader begins to arrive");
+        tracing::info!(from, blocks = head.blocks, "a snapshot from the leader begins to arrive");
         let arriving = Arc::new(Arriving::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
         Reply::SnapshotTaken
@@ -100,7 +100,7 @@ impl Incoming {
 
     fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
         if let Some(Partial { from, arriving, .. }) = lock(&self.0).take_if(|partial| is_over(partial)) {
-            tracing::info!(from, "a snapshot that has not arrived whole is given up");
+            tracing::info!(from, "discarded an incomplete snapshot from the leader");
             // After what is still to be written of it; the end of a process may come before, and removes it too.
             drop(store.aside(Box::new(move || drop(arriving))));
         }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_leader_that_died_had_sent_is_given_up_when_its_connection_breaks() {
+    async fn a_dead_leaders_partial_snapshot_is_dropped_when_its_connection_breaks() {
         let (incoming, drafts) = (Incoming::default(), Drafts::default());
         assert!(begun(&incoming, &drafts, 1, 1).await);
         incoming.hung_up(&drafts, 2);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_leader_that_was_replaced_had_sent_is_given_up() {
+    async fn a_replaced_leaders_partial_snapshot_is_dropped() {
         let (incoming, drafts) = (Incoming::default(), Drafts::default());
         assert!(begun(&incoming, &drafts, 1, 1).await);
         incoming.hear(&drafts, vote(1, 1));

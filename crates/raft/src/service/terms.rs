@@ -1,7 +1,7 @@
 //! How far the term of another node may be ahead.
 //!
-//! A vote that was given is on the disk for good, and no election is won in a lower term: one request with the last term that
-//! there is would end the cluster. Terms grow by one for each election, so no true one is far from this node's.
+//! A vote stays on the disk for good, and no node wins an election in a lower term: one request with the highest possible term
+//! would stop the cluster for good. Terms grow by one for each election, so a real term is never far from this node's.
 
 use crate::{aliases::LogId, wire::Request};
 use openraft::AsyncRuntime;

@@ -64,7 +64,7 @@ fn delete(path: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_deletes_large_values_gets_the_disk_back() {
+async fn deleting_large_values_frees_the_disk() {
     let cluster = Cluster::form(1, 40).await;
     let (node, soon) = (cluster.node(1), after(Duration::from_secs(30)));
     let bytes = 1024 * 1024;

@@ -527,7 +527,7 @@ async fn a_leader_hands_over_before_it_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_speak_is_refused_before_the_first_request() {
+async fn a_stranger_is_refused_before_the_first_request() {
     let cluster = Cluster::form(3, 1_000).await;
     opened(&cluster.open_session(1).await.unwrap());
     let ours = cluster.node(1).state().cluster();
@@ -562,7 +562,7 @@ impl Attendant for Desk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_finds_whoever_leads() {
+async fn a_message_finds_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     for (id, node) in &cluster.nodes {
         assert!(node.set_attendant(Arc::new(Desk(*id))));

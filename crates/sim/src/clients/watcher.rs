@@ -27,7 +27,7 @@ struct Watch {
     after: Option<Revision>,
     there: Vec<(Revision, String)>,
     told: Vec<(Revision, String)>,
-    /// Everything up to this revision was told.
+    /// All events up to this revision were sent.
     through: Revision,
     /// It reads slowly.
     lazy: bool,

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_who_believe_at_the_same_time_are_found() {
+    fn two_believers_at_the_same_time_are_found() {
         let second = Duration::from_secs(1);
         let believed = |token, from: u32, until: u32, mode| Fact::Believed {
             lock: LockName::parse("a").unwrap(),

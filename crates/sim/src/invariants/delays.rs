@@ -1,4 +1,4 @@
-//! A lock delay lasts as long as it was said to, whoever leads when it ends.
+//! A lock delay lasts its full time, also if the leader changes.
 
 use super::Invariant;
 use crate::oracle::{Applied, Physics};

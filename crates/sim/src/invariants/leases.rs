@@ -35,7 +35,7 @@ pub(crate) struct Leases {
     lives: BTreeMap<SessionNumber, Renewed>,
     expired: BTreeMap<SessionNumber, Duration>,
     let_go: BTreeSet<SessionNumber>,
-    /// Those that a leader's clock ended.
+    /// The sessions that a leader's clock ended.
     timed_out: BTreeMap<SessionNumber, Duration>,
     sleeps: Vec<Sleep>,
 }

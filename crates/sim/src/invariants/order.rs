@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_who_came_earlier_or_stands_higher_is_not_overtaken() {
+    fn a_waiter_that_came_earlier_or_has_a_higher_priority_is_not_overtaken() {
         let place = |priority, number| (Reverse(priority), number);
         assert_eq!(overtaken(place(0, 7), &[place(0, 9), place(0, 5)]), Some(place(0, 5)));
         assert_eq!(overtaken(place(0, 3), &[place(1, 9)]), Some(place(1, 9)));

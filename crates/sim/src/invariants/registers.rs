@@ -1,4 +1,4 @@
-//! A version of a node has one value, whoever reads it and wherever; a value that was written once stands at one version, also
+//! A version of a node has one value for every reader at every node; a value that was written once stands at one version, also
 //! where its request was repeated; and a read has the value of the revision that it names.
 
 use super::Invariant;

@@ -1,4 +1,4 @@
-//! Whoever watches is told every event once and in order, up to where it was told that all was; and first, where it asked so,
+//! A watcher gets every event once and in order, up to where it was told that all was; and first, where it asked so,
 //! exactly what was there.
 
 use super::Invariant;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 struct Followed {
     /// So many of those who wait.
     waiting: usize,
-    /// Those who hold it in a way that stops readers.
+    /// The holders that stop readers.
     stopping_readers: bool,
     /// All who hold it.
     holders: bool,

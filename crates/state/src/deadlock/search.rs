@@ -37,7 +37,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// One who stands in a lock, as the search has it.
+/// A contender of a lock, as the search sees it.
 #[derive(Debug)]
 pub(super) struct Stand<'a> {
     pub(super) actor: usize,
@@ -65,9 +65,9 @@ impl Stand<'_> {
 pub(super) struct Line<'a> {
     pub(super) lock: &'a LockName,
     pub(super) limit: u32,
-    /// Those who hold it at the beginning.
+    /// The holders at the beginning.
     pub(super) holders: Vec<usize>,
-    /// Those who wait at the beginning, in their order.
+    /// The waiters at the beginning, in their order.
     pub(super) waiting: Vec<usize>,
     /// How many of these were granted since.
     pub(super) granted: usize,

@@ -180,7 +180,7 @@ pub(crate) struct Naive {
     locks: Vec<Lock>,
     /// Locks in which somebody ever stood, or which an administrator set.
     used: Vec<LockName>,
-    /// Those who are about to end, in the step that is done.
+    /// The grants that end in this step.
     held_back: Vec<u64>,
     past: Vec<(GrantId, u64, Past)>,
     pub(crate) history: Vec<Holding>,
@@ -525,7 +525,7 @@ impl Naive {
         self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_some()).collect()
     }
 
-    /// Those who wait, the next one first.
+    /// The waiters, the next one first.
     pub(crate) fn waiting(&self, lock: &LockName) -> Vec<&Stand> {
         let mut waiting: Vec<&Stand> =
             self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_none()).collect();

@@ -19,7 +19,7 @@ fn list(lines: impl Iterator<Item = String>) -> String {
     if lines.is_empty() { "none".to_owned() } else { lines.join("\n") }
 }
 
-/// One who stands in a lock.
+/// A holder or waiter of a lock.
 fn contender(names: &Names, state: &State, contender: &Contender) -> String {
     let state = match (contender.cooling, contender.granted_at) {
         (true, _) => "cools".to_owned(),

@@ -25,13 +25,13 @@ const READ_BYTES: usize = 256 * 1024;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// Something is missing.
-    #[error("it is cut off, or a length in it is wrong")]
+    #[error("it is truncated, or a length in it is wrong")]
     Length,
     /// It begins otherwise.
-    #[error("it is no snapshot file")]
+    #[error("it is not a snapshot file")]
     Magic,
     /// Another version of the program wrote it.
-    #[error("its format version is {found}, this program knows {SNAPSHOT_FILE_FORMAT}")]
+    #[error("its format version is {found}, but this program supports {SNAPSHOT_FILE_FORMAT}")]
     Version {
         /// The version that it says.
         found: u8,
@@ -40,7 +40,7 @@ pub enum Damage {
     #[error("wrong checksum")]
     Checksum,
     /// It has more blocks than it says, or fewer.
-    #[error("the count of its blocks is wrong")]
+    #[error("its block count is wrong")]
     Count,
 }
 

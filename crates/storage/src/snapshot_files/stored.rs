@@ -48,7 +48,7 @@ impl Stored {
         Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })
     }
 
-    /// One that this process has written.
+    /// A snapshot that this process has written.
     pub(super) fn written(directory: &Arc<Directory>, path: PathBuf, meta: Bytes, layout: Layout) -> io::Result<Stored> {
         let file = File::open(&path).map_err(|error| durable::naming(&path, error))?;
         Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })

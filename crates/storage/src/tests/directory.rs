@@ -39,7 +39,7 @@ fn another_node_is_refused() {
 }
 
 #[test]
-fn a_second_process_is_refused_and_told_who_has_it() {
+fn a_second_process_is_refused_and_the_error_names_the_first() {
     let home = tempfile::tempdir().unwrap();
     let first = DataDir::open(home.path(), 1).unwrap();
     let error = DataDir::open(home.path(), 1).unwrap_err();
@@ -121,5 +121,5 @@ async fn a_log_directory_that_is_gone_is_refused() {
     std::fs::remove_dir_all(home.path().join("log")).unwrap();
     let error = Storage::open(home.path(), 1).unwrap_err();
     assert!(matches!(error, StorageError::Log(_)), "{error}");
-    assert!(error.to_string().contains("gone"), "{error}");
+    assert!(error.to_string().contains("missing"), "{error}");
 }

@@ -121,7 +121,7 @@ fn a_length_is_not_believed_even_with_a_right_checksum() {
 }
 
 #[tokio::test]
-async fn a_draft_that_is_given_up_leaves_nothing_and_disturbs_no_other() {
+async fn a_dropped_draft_leaves_nothing_and_disturbs_no_other() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     save(&snapshots, image("old")).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_draft_that_is_given_up_leaves_nothing_and_disturbs_no_other() {
 
 /// It may be on its way to another node, which takes as long as it takes.
 #[tokio::test]
-async fn who_reads_a_snapshot_reads_it_to_its_end_although_a_newer_one_takes_its_place() {
+async fn a_snapshot_stays_readable_to_its_end_after_a_newer_one_replaces_it() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     let large = SnapshotImage { meta: Bytes::new(), blocks: (0..20).map(|block| vec![block; 512 * 1024].into()).collect() };

@@ -4,7 +4,7 @@ use crate::{NodeId, Revision};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The cluster, as one node sees it.
+/// The cluster as one node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -14,11 +14,11 @@ pub struct Cluster {
     pub cluster: Option<String>,
     /// The node that answers.
     pub id: NodeId,
-    /// What it does.
+    /// Its role.
     pub role: String,
     /// Its term.
     pub term: u64,
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<NodeId>,
     /// The leader's address for clients.
@@ -37,42 +37,42 @@ pub struct Cluster {
     /// The last entry in its newest snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_index: Option<u64>,
-    /// How many bytes its state counts, of the budget of all nodes together.
+    /// The size of its state in bytes, as counted against the cluster's budget.
     #[serde(default)]
     pub state_bytes: u64,
-    /// The budget: the least of what the members can hold. None before one has said it.
+    /// The budget: the smallest amount that any member can hold. None until a member has reported its amount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
-    /// How many grants it saw given since it started.
+    /// How many grants it has seen granted since it started.
     pub grants: u64,
     /// How many waiting requests it woke since it started.
     pub wakeups: u64,
-    /// A digest of the whole state, where it was asked for.
+    /// A digest of the whole state, if you asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The revision at which the digest was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest_revision: Option<Revision>,
-    /// Commands at which this server's program panicked: defects. Almost always none.
+    /// Commands that made this server panic: defects. Almost always none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<Defect>,
-    /// The members; none before the cluster has formed.
+    /// The members; empty before the cluster has formed.
     pub members: Vec<Member>,
 }
 
-/// A command at which a server's program panicked.
+/// A command that made a server panic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Defect {
     /// The log entry that has it.
     pub log_index: u64,
-    /// Whether it was left out, because it panicked again. Else it went well at the second try.
+    /// Whether it was skipped because it panicked twice. Otherwise the second try succeeded.
     pub left_out: bool,
-    /// What kind of command it is.
+    /// The kind of command.
     pub kind: String,
     /// 16 hexadecimal digits, the same for the same request.
     pub fingerprint: String,
-    /// What the panic said.
+    /// The panic message.
     pub message: String,
     /// The version of the program in which it panicked.
     pub version: String,
@@ -89,30 +89,31 @@ pub struct Member {
     pub url: String,
     /// Its address for peers.
     pub peer: String,
-    /// What it does: `leader`, `follower` or `learner`.
+    /// Its role: `leader`, `follower` or `learner`.
     pub role: String,
-    /// The last entry that it is known to have, by what it says itself where it has lost some; only the leader knows.
+    /// The last entry that it is known to have; if it has lost entries, by its own report. Only the leader knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub match_index: Option<u64>,
     /// How many entries it is behind the leader; only the leader knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// For how long it has acknowledged nothing; only the leader knows, and of all but itself.
+    /// How long it has acknowledged nothing; only the leader knows, about the other members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_for: Option<String>,
-    /// How long it takes to answer a heartbeat, in whole milliseconds, rounded up; only the leader knows, and of all but itself.
+    /// How long it takes to answer a heartbeat, in milliseconds, rounded up; only the leader knows, about the other members.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip: Option<String>,
-    /// How many entries its storage has lost that it had acknowledged: it takes no part until it is started with its newest data
-    /// directory. Only a node that it told knows.
+    /// How many acknowledged entries its storage has lost: it does not take part until you start it with its newest data
+    /// directory.
+    /// Only nodes that it has told know this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_entries: Option<u64>,
-    /// How large a state it can hold, as it has said itself: the least of all is the budget.
+    /// How large a state it can hold, as it reported: the smallest of all members is the budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_bytes_max: Option<u64>,
 }
 
-/// Who leads, after the leadership was handed over.
+/// The leader after a handover.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -137,7 +138,7 @@ pub struct SnapshotTaken {
     pub snapshot_index: u64,
 }
 
-/// Whether the node can serve, with the reason where it cannot.
+/// Whether the node can serve, and if not, why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -147,14 +148,14 @@ pub struct Readiness {
     /// Why not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the server stops.
+    /// Whether the server is shutting down.
     pub shutting_down: bool,
-    /// The leader's address for clients, where one is known.
+    /// The leader's address for clients, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
     /// The revision of its state.
     pub revision: Revision,
-    /// What needs attention although it serves: a disk that fills up.
+    /// What needs attention although the node serves, such as a disk that fills up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// The machine on which it runs.
@@ -162,21 +163,21 @@ pub struct Readiness {
     pub host: Host,
 }
 
-/// What a node sees of its machine, for who looks after it. What it cannot see is left out.
+/// What a node sees of its machine, for its operator. What it cannot see is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Host {
-    /// Its wall clock, for people. Nothing is decided by it.
+    /// Its wall clock, for people. No decision depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Bytes that are free for it where its data is.
+    /// Free bytes on the file system of its data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_free_bytes: Option<u64>,
-    /// Bytes of that file system.
+    /// The size of that file system in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
-    /// Files and sockets that it has open.
+    /// How many files and sockets it has open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,
     /// How many it may have open.

@@ -3,8 +3,7 @@
 use super::{FencingToken, GrantNumber, HoldingEnd, Mode, Revision, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// One time of holding in one mode: of one who holds the lock, or of one who held it. A grant that changed its mode has one for
-/// each.
+/// One period of holding a lock in one mode, past or present. A grant that changed its mode has one entry for each mode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -13,11 +12,11 @@ pub struct Holding {
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who owned it, for people.
+    /// Its owner, for people to read.
     pub owner: String,
     /// Alone or shared.
     pub mode: Mode,
-    /// How many permits.
+    /// The number of permits.
     pub permits: u32,
     /// Its fencing token.
     pub token: FencingToken,
@@ -25,7 +24,7 @@ pub struct Holding {
     pub queued_at: String,
     /// When it was granted, or took this mode.
     pub from: String,
-    /// The revision of that.
+    /// The revision of that change.
     pub from_revision: Revision,
     /// When it ended; left out while it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +32,7 @@ pub struct Holding {
     /// The revision at which it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_revision: Option<Revision>,
-    /// For how long it was held, or has been.
+    /// How long it was held, or has been held so far.
     pub held_for: String,
     /// How it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,7 +40,7 @@ pub struct Holding {
     /// Which administrator ended it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// Why, in his words.
+    /// The administrator's reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -53,23 +52,23 @@ pub struct Holding {
 pub struct Spans {
     /// How many there are.
     pub count: u64,
-    /// All together, in milliseconds.
+    /// Their sum, in milliseconds.
     pub sum_ms: u64,
     /// How many fell into each bucket: up to 1 ms, up to 4 ms, and each next one up to four times as much; the last has no
     /// bound.
     pub buckets: Vec<u64>,
 }
 
-/// What is counted of a lock, as long as it or its history is remembered.
+/// The statistics of a lock, kept as long as the lock or its history is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct LockStatistics {
-    /// How long those waited who were granted.
+    /// The waiting times of grants that were granted.
     pub waited: Spans,
-    /// How long those held whose grants have ended.
+    /// The holding times of grants that have ended.
     pub held: Spans,
-    /// Grants to one who had to wait.
+    /// Grants that had to wait.
     pub hand_overs: u64,
     /// Held grants that were given back.
     pub released: u64,
@@ -77,11 +76,11 @@ pub struct LockStatistics {
     pub expired: u64,
     /// Held grants that an administrator took away.
     pub broken: u64,
-    /// Held grants whose caller was found to have gone.
+    /// Held grants that ended because the caller had disconnected.
     pub abandoned: u64,
-    /// Those who left the queue without having held.
+    /// Grants that left the queue without being held.
     pub gave_up: u64,
-    /// How often one who held went on holding in another mode. Each time is one more of `held`.
+    /// How often a holder changed its mode. Each change adds one to `held`.
     #[serde(default)]
     pub changed_mode: u64,
 }

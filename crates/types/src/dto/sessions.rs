@@ -20,7 +20,7 @@ pub struct Session {
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: String,
-    /// A page of its grants, by number; one of several locks has an entry for each.
+    /// A page of its grants, by number; a grant of several locks has an entry for each lock.
     pub grants: Vec<SessionGrant>,
     /// How many grants it has.
     #[serde(default)]

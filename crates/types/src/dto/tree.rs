@@ -26,7 +26,7 @@ pub struct Stat {
     pub cversion: i32,
     /// How often its access list was written.
     pub aversion: i32,
-    /// The session that it lives and dies with; 0 for none.
+    /// The session that owns it, if it is ephemeral; 0 for none.
     pub ephemeral_owner: SessionNumber,
     /// Bytes of its value.
     pub data_length: usize,

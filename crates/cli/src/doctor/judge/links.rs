@@ -21,7 +21,7 @@ pub(super) fn round_trip(seen: &Seen) -> Option<Finding> {
     let took = *took.get((count / 2).checked_sub(1)?)?;
     let text = format!("a majority takes {} ms to answer a heartbeat", took.as_millis());
     Some(if took > ROUND_TRIP_MAX {
-        warn(CHECK, text, "put the nodes closer together: at 50 ms leaders come and go, and nothing is served")
+        warn(CHECK, text, "move the nodes closer together: near 50 ms no leader lasts and the cluster serves nothing")
     } else {
         ok(CHECK, text)
     })
@@ -41,8 +41,8 @@ pub(super) fn addresses(seen: &Seen) -> Vec<Finding> {
         let said: Vec<String> = addresses.into_iter().map(say).collect();
         warn(
             "addresses",
-            format!("the nodes are started with different addresses of node {id}: {}", said.join("; ")),
-            "start every node with the same list of members, one node after the other",
+            format!("the nodes were started with different addresses for node {id}: {}", said.join("; ")),
+            "restart every node with the same list of members, one node at a time",
         )
     });
     differing.collect()
