@@ -348,12 +348,13 @@ if the answers differ from this page. With `UPDATE_GOLDENFILES=1` it writes the 
 ";
 
 const TAIL: &str = "
-`--connections-max` (one for each 256 KiB of memory, up to 10000) and `--connections-per-address-max` (an eighth of that) set the limits on connections: behind a proxy
-all clients share one address, so set both to the same number there. An IPv6 address counts as its network of 64 bits. A node
-reserves one connection in twenty for addresses with fewer than 8 connections. When all others are in use, such an address still
-gets a connection, and the address with the most connections loses its newest one that is idle or only reads.
-`--listen-status HOST:PORT` serves `/livez`, `/readyz` and `/metrics` on a port where clients cannot use up the connections. The
-test sets these limits low. It counts sessions and remembered ids in the replicated state machine itself.
+`--connections-max` (one for each 256 KiB of memory, up to 10000) and `--connections-per-address-max` (an eighth of that) set
+the limits on connections: behind a proxy all clients share one address, so set both to the same number there. An IPv6 address
+counts as its network of 64 bits. A node reserves one connection in twenty for addresses with fewer than 8 connections. When all
+others are in use, such an address still gets a connection, and the address with the most connections loses its newest one that
+is idle or only reads. `--listen-status HOST:PORT` serves `/livez`, `/readyz` and `/metrics` on a port where clients cannot use
+up the connections. The test sets these limits low. It counts sessions and remembered ids in the replicated state machine
+itself.
 
 A node needs open files for more than its clients, so it lowers `--connections-max` at its start if the limit on open files is
 too low. It first raises its soft limit to the hard one (`ulimit -Hn`). If that limit less 1,024 is smaller than
@@ -377,12 +378,14 @@ A node keeps an answer in memory until the socket has taken it: up to 16 KiB for
 batch, before any of its calls starts. Any other call was made by then: it gets `504` with the outcome `unknown`, so retry it with
 the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
 
-**The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while it is
-written, as much of the log as the state is large until that is due (39 MiB of values, or 64 MiB of anything, where the state
-is smaller), 64 MiB of the log behind a snapshot, and what RocksDB needs to merge its tables. The state is what
-`raft_snapshot_bytes` says: values, and some 250 bytes for each node, session and remembered id. While a leader sends a
-snapshot to another node, it keeps that snapshot, and as much more of the log as it is large, so that the other catches up:
-that is 5 x the state + 320 MiB at most. A fresh node takes 22 MiB.
+**The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while the node writes
+it, the log since the newest snapshot, 64 MiB of the log before it, and what RocksDB needs to merge its tables. The next snapshot
+is due when the log since the newest one has half the size of the state, or 64 MiB if that is more. The log may grow by as much
+again while the node writes the snapshot. If it grows faster, the leader answers large writes with `503 overloaded` from half of
+that on, and then all writes that need space, until the snapshot is there. The state is what `raft_snapshot_bytes` says: values,
+and some 250 bytes for each node, session and remembered id. While a leader sends a snapshot to another node, it keeps that
+snapshot, and as many more bytes of the log, so that the other node catches up: 5 x the state + 320 MiB at most. A fresh node
+takes 22 MiB.
 
 While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need space (`503 disk_low`); releases,
 deletes and keepalives go on. A start needs 128 MiB, and first frees the log entries that the snapshot covers.
@@ -404,12 +407,12 @@ amount is `serve --state-bytes-max`, or by default an eighth of the memory of th
 share is small because the memory has several copies of the state while a node builds, sends or installs a snapshot.
 `/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
 
-From 75 % on, the cluster refuses a new node or a larger value with `429 state_full`, so that values cannot stop locks. From 95 % on,
-it refuses a grant or a place in a queue, a session, and a lock's settings. The last 5 % are for ids that the cluster remembers for
-a minute: it refuses writes that enlarge nothing, and changes of a grant with a key, only at 100 %. It never refuses requests that
-free something: deletes, releases, ends of sessions, breaks and expiries. Nor does it refuse keepalives, or retries of completed
-requests with the same key. It judges a transaction as a whole: a transaction that makes the state smaller always passes, and so
-does a transaction that only deletes.
+From 75 % on, the cluster refuses a new node or a larger value with `429 state_full`, so that values cannot stop locks. From 95
+% on, it refuses a grant or a place in a queue, a session, and a lock's settings. The last 5 % are for ids that the cluster
+remembers for a minute: it refuses writes that enlarge nothing, and changes of a grant with a key, only at 100 %. It never
+refuses requests that free something: deletes, releases, ends of sessions, breaks and expiries. Nor does it refuse keepalives,
+or retries of completed requests with the same key. It judges a transaction as a whole: a transaction that makes the state
+smaller always passes, and so does a transaction that only deletes.
 
 Each item counts this many bytes, plus the lengths of its texts and values:
 

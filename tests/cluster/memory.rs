@@ -53,8 +53,8 @@ pub(crate) fn section() -> String {
     let mut text = "
 ## The memory that clients can pin
 
-The maximum at one node, in MiB. A node with less memory accepts less: each column is a node with that much memory, which is that of
-its cgroup or of the machine.
+The maximum at one node, in MiB. A node with less memory accepts less: each column is a node with that much memory, which is
+that of its cgroup or of the machine.
 
 | what | by which limit | 1 GiB | 2 GiB | 4 GiB and more |
 |---|---|---|---|---|
@@ -72,8 +72,8 @@ its cgroup or of the machine.
 | the state: the tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
 | log and snapshots | on the disk | | | |
 
-A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each get a sixteenth of
-the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB each. The state gets an eighth.
+A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each get a sixteenth
+of the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB each. The state gets an eighth.
 
 If you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
 2.2 × the state` and the rest of the table. A node uses most of it only under attack: 10,000 clients that read their answers take

@@ -262,8 +262,8 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
     }
 }
 
-/// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots free
-/// it; returns the others.
+/// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots
+/// free it; returns the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
     let is_short = disk_room::is_short(core);
     let refusal = |proposal: &Proposal| {

@@ -37,8 +37,8 @@ impl Schedule {
         now.work - then.work >= enough || now.log_bytes - then.log_bytes >= self.enough_bytes(newest)
     }
 
-    /// Half a snapshot, so that the disk holds no more than three states: the newest snapshot, the next one while it is written, and
-    /// twice this of the log, because writes go on meanwhile.
+    /// Half a snapshot, so that the disk holds no more than three states: the newest snapshot, the next one while it is written,
+    /// and twice this of the log, because writes go on meanwhile.
     fn enough_bytes(self, newest: &Newest) -> u64 {
         self.every_bytes.max(newest.bytes / 2)
     }

@@ -18,7 +18,7 @@ pub const BODY_BYTES_MAX: usize = 1536 * 1024;
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Headers of a request.
 pub const HEADERS_MAX: usize = 100;
-/// Connections of clients to one node, where its operator sets no other number. A node with little memory takes fewer, and less of
+/// Connections of clients to one node, if its operator sets no other number. A node with little memory accepts fewer, and less of
 /// what follows (`memory_plan`).
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Of those, from one address: no few addresses may shut out all others. Behind a proxy the operator sets both alike.
