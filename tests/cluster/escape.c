@@ -215,6 +215,32 @@ static void trace(int stops) {
         pause();
 }
 
+/* Many that do nothing, until standard input ends. */
+static void crowd(int count) {
+    pid_t parent = getpid();
+    pid_t *children = calloc(count, sizeof *children);
+    if (children == NULL)
+        fail("calloc");
+    for (int i = 0; i < count; i++) {
+        children[i] = must_fork();
+        if (children[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            while (getppid() == parent)
+                pause();
+            _exit(0);
+        }
+    }
+    say();
+    char byte;
+    while (read(0, &byte, 1) > 0)
+        ;
+    for (int i = 0; i < count; i++)
+        kill(children[i], SIGKILL);
+    while (wait(NULL) > 0)
+        ;
+    exit(0);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3)
         return 2;
@@ -222,6 +248,8 @@ int main(int argc, char **argv) {
     path = argv[2];
 #define IS(name) (strcmp(way, name) == 0)
     if (IS("work")) {
+    } else if (IS("crowd") && argc > 3) {
+        crowd(atoi(argv[3]));
     } else if (IS("polite")) {
         work(NULL);
     } else if (IS("daemon")) {

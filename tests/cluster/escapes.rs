@@ -225,6 +225,15 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     ahead
 }
 
+/// The folder of the logs: other users write here too. The program in it is for all of them.
+fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::Builder::new().prefix("fairhold-escapes-").tempdir_in("/tmp").expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let program_for_all = folder.path().join("escape");
+    fs::copy(program, &program_for_all).expect("a copy");
+    (folder, program_for_all)
+}
+
 async fn exists(way: &Way) -> bool {
     let mut probe = Command::new("sh");
     probe.args(["-c", way.needs]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
@@ -240,11 +249,7 @@ fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tri
             Err(why) => return report(&format!("not covered here: ways to escape: {why}")),
         };
         let cluster = Cluster::start().await;
-        // Other users write here too.
-        let folder = tempfile::Builder::new().prefix("fairhold-escapes-").tempdir_in("/tmp").expect("a folder");
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
-        let program_for_all = folder.path().join("escape");
-        fs::copy(program, &program_for_all).expect("a copy");
+        let (folder, program_for_all) = folder(program);
         let mut ways = Vec::new();
         for (number, way) in WAYS.iter().enumerate().filter(|(_, way)| way.always || everything) {
             if exists(way).await {
@@ -266,5 +271,56 @@ fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tri
         }
         report(&format!("{} ways, {runs} runs: nobody worked beside the next holder", ways.len()));
         assert_eq!(runs, ways.iter().map(|(_, way)| way.ends().len()).sum::<usize>());
+    });
+}
+
+/// Processes that have nothing to do with the command. To read about all of them takes many times as long as a process lives
+/// that forks and ends.
+const CROWD: &str = "4000";
+
+#[test]
+fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousands_of_others() {
+    alone(LONG, async {
+        let program = match escape() {
+            Ok(program) => program,
+            Err(why) => return report(&format!("not covered here: processes that fork all the time: {why}")),
+        };
+        let cluster = Cluster::start().await;
+        let (folder, program) = folder(program);
+        let there = folder.path().join("crowd");
+        let mut command = Command::new(&program);
+        command.arg("crowd").arg(&there).arg(CROWD).stdin(Stdio::piped()).kill_on_drop(true);
+        let mut crowd = command.spawn().expect("a crowd");
+        eventually("the crowd is there", SOON, || async { (!lines(&there).is_empty()).then_some(()) }).await;
+        let mut number = 0;
+        for way in WAYS.iter().filter(|way| way.script.contains("hopper") || way.script.contains("runaway")) {
+            for then in way.ends() {
+                number += 1;
+                let ahead = go(&cluster, number, way, &program, folder.path(), *then).await;
+                report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+            }
+        }
+        assert_eq!(number, 6);
+        drop(crowd.stdin.take());
+        assert!(crowd.wait().await.expect("it ends").success());
+    });
+}
+
+/// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in it.
+#[test]
+fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_is_outside() {
+    const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
+    alone(LONG, async {
+        let probe = Command::new("unshare").args(ENTER).arg("true").output().await;
+        if !probe.is_ok_and(|probe| probe.status.success()) {
+            return report("not covered here: a PID namespace: `unshare -rpf --mount-proc true` fails");
+        }
+        let cluster = Cluster::start().await;
+        let mut command = Command::new("unshare");
+        command.args(ENTER).arg(env!("CARGO_BIN_EXE_fairhold"));
+        command.args(["lock", "-e", &cluster.nodes[0].url, "inside", "--ttl", "5s", "--kill-after", "100ms", "--"]);
+        command.args(["sh", "-c", "trap '' TERM; sleep 600 & exit 7"]).stdin(Stdio::null()).kill_on_drop(true);
+        let output = command.output().await.expect("unshare");
+        assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
     });
 }

@@ -2,7 +2,7 @@
 //!
 //! No process can leave by its own doing: one whose parent ends becomes a child of the nearest ancestor that asked for orphans
 //! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So whatever runs is a descendant, and is found in
-//! `/proc` by its parents. What is found may fork before it is killed, so they are looked for again until nobody new is there.
+//! `/proc` by its parents. A process that was found may fork before it is killed, so the search repeats until it finds nothing new.
 
 use super::group;
 use crate::remote::form::harmless;
@@ -14,10 +14,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs, io,
     os::unix::fs::MetadataExt as _,
+    path::Path,
 };
 
-/// How often is looked again for new ones before the caller gets its turn: the others are in the kernel, on their way out.
+/// The most searches of one call, before the caller gets its turn: what is left then is in the kernel, on its way out.
 const ROUNDS_MAX: usize = 64;
+/// The most descendants to which the kernel's own lists of children are followed. Beyond it, one look at all of `/proc` is quicker.
+const LISTED_MAX: usize = 512;
 
 /// A process, as `/proc/N/stat` has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +59,14 @@ impl Process {
     /// Zombies do nothing any more; but where only its first thread has ended, a process looks like one.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
+    }
+
+    /// The numbers of its children, as the kernel lists them for each of its threads. A process that has ended has none.
+    fn children(&self) -> Vec<i32> {
+        let folder = format!("/proc/{}/task", self.pid);
+        let threads = if self.threads > 1 { numbers(&folder) } else { vec![self.pid] };
+        let lists = threads.iter().filter_map(|thread| fs::read_to_string(format!("{folder}/{thread}/children")).ok());
+        lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
     }
 
     fn key(&self) -> (i32, u64) {
@@ -125,6 +136,31 @@ impl Descendants {
         Descendants { inherited: children.map(|process| process.key()).collect() }
     }
 
+    /// All that live, from the kernel's lists of children: quick, however many processes the machine has. A list that changes
+    /// while it is read may lack an entry. None where the kernel has no such lists, or they name too many.
+    fn listed(&self) -> Option<Vec<Process>> {
+        if !Path::new("/proc/thread-self/children").exists() {
+            return None;
+        }
+        let own = Process::read(getpid().as_raw_nonzero().get())?;
+        let (mut open, mut seen, mut living) = (vec![own], 0, Vec::new());
+        while let Some(parent) = open.pop() {
+            for process in parent.children().into_iter().filter_map(Process::read) {
+                seen += 1;
+                if seen > LISTED_MAX {
+                    return None;
+                }
+                if !self.inherited.contains(&process.key()) {
+                    living.push(process.clone());
+                    open.push(process);
+                }
+            }
+        }
+        living.retain(Process::is_alive);
+        Some(living)
+    }
+
+    /// All that live, from a look at every process of the machine.
     fn living(&self) -> Vec<Process> {
         let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
         for process in all() {
@@ -146,7 +182,7 @@ impl Descendants {
 
     /// Signals a process group at once, and each that is not in it. What it does not reach is told at the end.
     pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
-        let mut outside = self.living();
+        let mut outside = self.listed().unwrap_or_else(|| self.living());
         outside.retain(|process| process.group != of.as_raw_nonzero().get());
         for signal in signals {
             group::send(of, *signal);
@@ -158,34 +194,44 @@ impl Descendants {
 
     /// Signals each of them.
     pub(super) fn signal_each(&self, signal: Signal) {
-        for process in self.living() {
+        for process in self.listed().unwrap_or_else(|| self.living()) {
             process.signal(signal).ok();
         }
     }
 
     /// Kills all of them, again as long as it finds new ones. Returns those that are still there; some may be about to end.
-    pub(super) fn kill(&self) -> Vec<Left> {
-        let mut outcomes = BTreeMap::new();
+    ///
+    /// A process that forks and ends within a millisecond is gone before a look at the whole machine is over. So the kernel's
+    /// lists come first, and the long look only confirms that they show nothing new. Between two searches `reap` takes the
+    /// children that have ended, or the lists of a process that forks all the time would fill with them.
+    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Left> {
+        let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
         for _ in 0..ROUNDS_MAX {
+            let listed = if is_to_confirm { None } else { self.listed() };
+            let is_whole = listed.is_none();
+            let living = listed.unwrap_or_else(|| self.living());
             let mut is_new = false;
-            let living = self.living();
             for process in &living {
                 outcomes.entry(process.key()).or_insert_with(|| {
                     is_new = true;
                     process.signal(Signal::KILL)
                 });
             }
-            if !is_new {
+            if is_whole && !is_new {
                 return left(living, &outcomes);
             }
+            is_to_confirm = !is_new;
+            reap();
         }
         left(self.living(), &outcomes)
     }
 
-    /// The same for who is left when the supervisor is gone: takes those that have ended, whose parents have. Where a child still
-    /// runs that `/proc` does not show, that is said too.
+    /// The same when the supervisor is gone: takes the processes that have ended and have no other parent. Reports a child that
+    /// still runs and that `/proc` does not show.
     pub(super) fn kill_and_reap(&self) -> Vec<Left> {
-        let left = self.kill();
+        let left = self.kill(|| {
+            has_children();
+        });
         let is_unseen = left.is_empty() && has_children() && self.inherited.is_empty();
         if is_unseen { vec![Left::Unseen] } else { left }
     }
@@ -203,11 +249,20 @@ fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result
     living.into_iter().map(left).collect()
 }
 
+/// The group of a process; none where that is of another PID namespace, and cannot be named in this one.
+pub(super) fn group_of(pid: Pid) -> Option<Pid> {
+    Pid::from_raw(Process::read(pid.as_raw_nonzero().get())?.group)
+}
+
 /// Every process that `/proc` shows.
 fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter_map(Process::read).collect()
+    numbers("/proc").into_iter().filter_map(Process::read).collect()
+}
+
+/// The entries of a folder whose names are numbers: processes, threads.
+fn numbers(folder: &str) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Takes those that have ended, and says whether any child runs still: then somebody is left, whatever `/proc` shows.

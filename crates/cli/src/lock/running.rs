@@ -180,7 +180,8 @@ impl<'a> Running<'a> {
     /// Kills the group, and with it the supervisor, and all who are not in it.
     fn kill(&self) {
         group::send(self.group, Signal::KILL);
-        self.descendants.kill();
+        // Only the supervisor has children here to take as long as it lives, and that is waited for elsewhere.
+        self.descendants.kill(|| {});
     }
 
     /// How long the lock may be believed in, in time that does not stand still.

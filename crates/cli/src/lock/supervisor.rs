@@ -7,15 +7,15 @@
 
 use super::{
     channel::{Channel, Order, Report, receive_input, since_boot},
-    descendants::{Descendants, Left, describe},
+    descendants::{Descendants, Left, describe, group_of},
     group,
     terminal::Terminal,
 };
 use rustix::{
     io::Errno,
     process::{
-        Pid, Signal, WaitOptions, WaitStatus, getpgid, getpid, getppid, set_child_subreaper, set_parent_process_death_signal,
-        setpgid, wait,
+        Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setpgid,
+        wait,
     },
 };
 use std::{
@@ -177,21 +177,13 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Takes all who have ended, the command and whatever it left. Says whether anybody is left: the kernel knows it exactly, as
-    /// every descendant has an ancestor that is a child of this process.
+    /// Takes all that have ended. Says whether anybody is left.
     async fn reap(&mut self) -> bool {
         let is_left = loop {
-            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-                Ok(Some((pid, status))) if Some(pid) == self.command => {
-                    if let Some(suspended_by) = status.stopping_signal() {
-                        self.suspended(suspended_by).await;
-                    } else {
-                        self.code = Some(exit_code(status));
-                    }
-                }
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => break true,
-                Err(_) => break false,
+            match take_ended(self.command, &mut self.code) {
+                Taken::Suspended(signal) => self.suspended(signal).await,
+                Taken::SomeAreLeft => break true,
+                Taken::NobodyIsLeft => break false,
             }
         };
         if is_left && self.code.is_some() && self.kill_at.is_none() {
@@ -270,14 +262,21 @@ impl Supervisor {
         if !self.has_left {
             // Out of its group it can kill the group in one step, which no fork outruns.
             self.give_terminal_back();
-            let group = self.starter.and_then(|starter| getpgid(Some(starter)).ok());
+            let group = self.starter.and_then(group_of);
             self.has_left = group.is_some_and(|group| setpgid(None, Some(group)).is_ok());
         }
         if self.has_left {
             group::send(self.group, Signal::KILL);
         }
-        self.descendants.kill();
+        self.kill();
         now.saturating_sub(since) >= STUCK_AFTER
+    }
+
+    /// Kills all that the command started, and takes what has ended meanwhile.
+    fn kill(&mut self) -> Vec<Left> {
+        let (command, code) = (self.command, &mut self.code);
+        // A suspension does not matter any more.
+        self.descendants.kill(|| while let Taken::Suspended(_) = take_ended(command, code) {})
     }
 
     async fn end(mut self) {
@@ -287,7 +286,7 @@ impl Supervisor {
             // `fairhold lock` has the lock, and deals with the processes that are left.
             self.channel.say(Report::Ended(code)).await;
         } else if self.killing_since.is_some() {
-            let left: Vec<Left> = self.descendants.kill();
+            let left = self.kill();
             if !left.is_empty() {
                 writeln!(io::stderr(), "fairhold: {}; it keeps running without the lock", describe(&left)).ok();
             }
@@ -300,8 +299,32 @@ impl Supervisor {
 
     /// Gives the foreground back to the group of `fairhold lock`.
     fn give_terminal_back(&self) {
-        if let (Some(terminal), Some(Ok(group))) = (Terminal::open(), self.starter.map(|starter| getpgid(Some(starter)))) {
+        if let (Some(terminal), Some(group)) = (Terminal::open(), self.starter.and_then(group_of)) {
             terminal.hand_to(group);
+        }
+    }
+}
+
+/// What the kernel told about the children.
+enum Taken {
+    /// The command was suspended by this signal.
+    Suspended(i32),
+    SomeAreLeft,
+    NobodyIsLeft,
+}
+
+/// Takes the children that have ended, the command and whatever it left, and keeps the command's exit code. Whether anybody is
+/// left the kernel knows exactly, as every descendant has an ancestor that is a child of this process.
+fn take_ended(command: Option<Pid>, code: &mut Option<u8>) -> Taken {
+    loop {
+        match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if Some(pid) == command => match status.stopping_signal() {
+                Some(signal) => return Taken::Suspended(signal),
+                None => *code = Some(exit_code(status)),
+            },
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return Taken::SomeAreLeft,
+            Err(_) => return Taken::NobodyIsLeft,
         }
     }
 }
