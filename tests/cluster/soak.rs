@@ -1,13 +1,14 @@
 //! A mixed load for long: everybody gets on, and no node grows without end.
 
 use crate::{
+    batches::{batch, statuses},
     client::{Call, Client, new_key},
     harness::{Cluster, LONG, NODES, alone, pass, report},
     metrics::value,
     procfs::Usage,
     trial,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     sync::{
         Arc,
@@ -47,9 +48,34 @@ enum Kind {
     Stream,
     Write,
     Read,
+    /// A grant with an owner, data and a lock delay, changed under a key, in a lock of a name never used before.
+    Described,
+    /// Several locks at once, one of them with a queue.
+    Several,
+    /// Sequential and ephemeral nodes, which go again.
+    Nodes,
+    Batch,
+    /// A watch that begins anew.
+    Watch,
+    /// A grant that nobody releases: it expires.
+    Expiring,
 }
 
-const KINDS: [Kind; 7] = [Kind::Lock, Kind::Semaphore, Kind::ReadWrite, Kind::Session, Kind::Stream, Kind::Write, Kind::Read];
+const KINDS: [Kind; 13] = [
+    Kind::Lock,
+    Kind::Semaphore,
+    Kind::ReadWrite,
+    Kind::Session,
+    Kind::Stream,
+    Kind::Write,
+    Kind::Read,
+    Kind::Described,
+    Kind::Several,
+    Kind::Nodes,
+    Kind::Batch,
+    Kind::Watch,
+    Kind::Expiring,
+];
 
 /// One turn of a client.
 async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str, number: u64) {
@@ -89,6 +115,50 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
         Kind::Read => {
             client.queue("soak-0").await;
             client.holders("soak-book").await;
+        }
+        Kind::Described => {
+            let asked = json!({"owner": "o".repeat(200), "meta": {"why": "m".repeat(500)}, "mode": "shared", "lock_delay": "1s"});
+            let grant = client.acquire_with(&Call::post(&format!("/v1/locks/soak-described-{}", new_key())).json(&asked)).await;
+            client.send(&Call::post(&format!("/v1/grants/{}/upgrade", grant.id)).key(&new_key())).await.expect_status(200);
+            client.send(&Call::post(&format!("/v1/grants/{}/downgrade", grant.id)).key(&new_key())).await.expect_status(200);
+            client.release(&grant.id).await;
+        }
+        Kind::Several => {
+            let locks = [json!({"name": format!("soak-several/{}", number % 50)}), json!({"name": "soak-common"})];
+            let several = Call::post("/v1/locks").json(&json!({"locks": locks, "wait": "60s", "ttl": "30s"}));
+            let grant = client.acquire_with(&several).await;
+            client.release(&grant.id).await;
+        }
+        Kind::Nodes => {
+            let session = client.open_session("30s", "soak-nodes").await;
+            let lasting =
+                client.send(&Call::post("/v1/nodes/soak-queue?sequential&parents").body("task")).await.expect_status(201);
+            let ephemeral = format!("/v1/nodes/soak-queue?sequential&session={}", session.id);
+            client.send(&Call::post(&ephemeral)).await.expect_status(201);
+            client.send(&Call::delete(&format!("/v1/nodes{}", lasting.string("path")))).await.expect_status(204);
+            client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+        }
+        Kind::Batch => {
+            let session = client.open_session("30s", "soak-batch").await;
+            for round in 0..4 {
+                let acquire = |lock: u64| {
+                    let lock = format!("soak-batch/{number}-{round}-{lock}");
+                    json!({"acquire": {"id": new_key(), "lock": lock, "session": session.id}})
+                };
+                let calls: Vec<Value> = (0..16).map(acquire).collect();
+                let answer = client.send(&batch(&calls)).await.expect_status(200);
+                assert!(statuses(&answer).iter().all(|status| *status == 200), "{answer:?}");
+            }
+            client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+        }
+        Kind::Watch => {
+            let call = streams.get(format!("{url}/v1/watch?path=/&recursive&initial"));
+            let mut lines = call.send().await.expect("the node runs");
+            assert_eq!(lines.status(), 200);
+            assert!(lines.chunk().await.expect("a line").is_some(), "it tells what is there");
+        }
+        Kind::Expiring => {
+            client.acquire(&format!("soak-expiring-{}", new_key()), "ttl=1s").await;
         }
     }
 }

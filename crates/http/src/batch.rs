@@ -71,7 +71,7 @@ const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session
 
 /// The calls.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"an object with a list of calls, such as {"calls": [{"renew": {"id": "…"}}]}"#)]
 struct Calls {
     calls: Vec<Call>,
 }

@@ -109,7 +109,7 @@ pub struct Revoked {
 /// One lock of a request for several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"an object with a lock's name, such as {"name": "reports"}"#)]
 pub struct Want {
     /// Its name.
     pub name: LockName,

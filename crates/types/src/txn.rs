@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Conditions, and the operations to run if they hold or do not hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a transaction, such as {"then": [{"put": {"path": "/a", "value": "b"}}]}"#)]
 pub struct Transaction {
     /// The conditions; if there are none, `then` is run.
     #[serde(default, rename = "if", skip_serializing_if = "Vec::is_empty")]
@@ -29,7 +29,7 @@ pub struct Transaction {
 /// One condition: a path with `version` or `exists`, a fence, or an open session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a condition, such as {"path": "/a", "exists": true}"#)]
 pub struct Condition {
     /// The node, for `version` and `exists`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct Condition {
 /// A lock, and a token that must belong to a held grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a lock and a token, such as {"lock": "reports", "token": 42}"#)]
 pub struct Fence {
     /// The lock.
     pub lock: LockName,
@@ -104,7 +104,7 @@ pub enum Operation {
 /// Creates a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a path and what to create there, such as {"path": "/a", "value": "b"}"#)]
 pub struct Create {
     /// The node; with `sequential`, its parent.
     pub path: Path,
@@ -137,7 +137,7 @@ pub struct Create {
 /// Writes a node's value, and creates the node if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a path and a value, such as {"path": "/a", "value": "b"}"#)]
 pub struct Put {
     /// The node.
     pub path: Path,
@@ -164,7 +164,7 @@ pub struct Put {
 /// Writes the value of an existing node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a path and a value, such as {"path": "/a", "value": "b"}"#)]
 pub struct Set {
     /// The node.
     pub path: Path,
@@ -182,7 +182,7 @@ pub struct Set {
 /// Removes a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a path, such as {"path": "/a"}"#)]
 pub struct Delete {
     /// The node.
     pub path: Path,
@@ -197,7 +197,7 @@ pub struct Delete {
 /// Checks that a node exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = r#"a path, such as {"path": "/a"}"#)]
 pub struct Check {
     /// The node.
     pub path: Path,
