@@ -49,6 +49,32 @@ fn disk_use(folder: &Path) -> (u64, Vec<String>) {
     (bytes, own)
 }
 
+/// The largest value of a node.
+const VALUE_BYTES: usize = 1024 * 1024;
+/// What `docs/limits.md` promises beside three times the state.
+const BESIDE_THE_STATE: u64 = 256 * 1024 * 1024;
+
+#[test]
+fn the_disk_stays_bounded_where_one_large_value_is_overwritten() {
+    let changes = trial::size(400, 3_200);
+    alone(LONG * 2, async {
+        let cluster = Cluster::start().await;
+        let client = cluster.client(0);
+        let mut peak = vec![0; cluster.nodes.len()];
+        for number in 0..changes {
+            let value = vec![b'a' + u8::try_from(number % 26).expect("a letter"); VALUE_BYTES];
+            client.write(&Call::put("/v1/nodes/large", value)).await;
+            for (node, peak) in cluster.nodes.iter().zip(&mut peak) {
+                *peak = disk_use(&node.data).0.max(*peak);
+            }
+        }
+        let mib: Vec<u64> = peak.iter().map(|bytes| bytes >> 20).collect();
+        report(&format!("{changes} values of 1 MiB over one key: at most {mib:?} MiB on the disks"));
+        assert!(peak.iter().all(|bytes| *bytes < 3 * VALUE_BYTES as u64 + BESIDE_THE_STATE), "{mib:?} MiB");
+        assert!(peak.iter().all(|bytes| *bytes > 32 * VALUE_BYTES as u64), "a log of large values was there: {mib:?} MiB");
+    });
+}
+
 #[test]
 fn the_disk_stays_bounded_under_many_small_writes() {
     let changes = trial::size(25_000, 300_000);

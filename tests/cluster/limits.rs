@@ -378,13 +378,13 @@ A node keeps an answer in memory until the socket has taken it: up to 16 KiB for
 batch, before any of its calls starts. Any other call was made by then: it gets `504` with the outcome `unknown`, so retry it with
 the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
 
-**The disk of a node** holds at most 3 x the state + 320 MiB at any time: the newest snapshot, the next one while the node writes
-it, the log since the newest snapshot, 64 MiB of the log before it, and what RocksDB needs to merge its tables. The next snapshot
-is due when the log since the newest one has half the size of the state, or 64 MiB if that is more. The log may grow by as much
+**The disk of a node** holds at most 3 x the state + 256 MiB at any time: the newest snapshot, the next one while the node writes
+it, the log since the newest snapshot, 32 MiB of the log before it, and what RocksDB needs to merge its tables. The next snapshot
+is due when the log since the newest one has half the size of the state, or 32 MiB if that is more. The log may grow by as much
 again while the node writes the snapshot. If it grows faster, the leader answers large writes with `503 overloaded` from half of
 that on, and then all writes that need space, until the snapshot is there. The state is what `raft_snapshot_bytes` says: values,
 and some 250 bytes for each node, session and remembered id. While a leader sends a snapshot to another node, it keeps that
-snapshot, and as many more bytes of the log, so that the other node catches up: 5 x the state + 320 MiB at most. A fresh node
+snapshot, and as many more bytes of the log, so that the other node catches up: 5 x the state + 256 MiB at most. A fresh node
 takes 22 MiB.
 
 While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need space (`503 disk_low`); releases,

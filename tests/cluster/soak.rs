@@ -35,6 +35,8 @@ const LOOKS: u32 = 120;
 const THINK: Duration = Duration::from_millis(50);
 /// Clients of each kind.
 const EACH: usize = 2;
+/// Names that are used again and again.
+const NAMES: u64 = 300;
 /// Nodes of the tree that are written.
 const PATHS: u64 = 500;
 
@@ -48,7 +50,7 @@ enum Kind {
     Stream,
     Write,
     Read,
-    /// A grant with an owner, data and a lock delay, changed under a key, in a lock of a name never used before.
+    /// A grant with an owner, data and a lock delay, changed under a key.
     Described,
     /// Several locks at once, one of them with a queue.
     Several,
@@ -76,6 +78,15 @@ const KINDS: [Kind; 13] = [
     Kind::Watch,
     Kind::Expiring,
 ];
+
+/// The name of a lock: one of a few, or, in one turn of twenty, one that was never used before. A cluster forgets such a lock ten
+/// minutes after its last use.
+fn name(kind: &str, number: u64) -> String {
+    match number % 20 {
+        0 => format!("soak-{kind}-{}", new_key()),
+        _ => format!("soak-{kind}-{}", number % NAMES),
+    }
+}
 
 /// One turn of a client.
 async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str, number: u64) {
@@ -118,7 +129,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
         }
         Kind::Described => {
             let asked = json!({"owner": "o".repeat(200), "meta": {"why": "m".repeat(500)}, "mode": "shared", "lock_delay": "1s"});
-            let grant = client.acquire_with(&Call::post(&format!("/v1/locks/soak-described-{}", new_key())).json(&asked)).await;
+            let grant = client.acquire_with(&Call::post(&format!("/v1/locks/{}", name("described", number))).json(&asked)).await;
             client.send(&Call::post(&format!("/v1/grants/{}/upgrade", grant.id)).key(&new_key())).await.expect_status(200);
             client.send(&Call::post(&format!("/v1/grants/{}/downgrade", grant.id)).key(&new_key())).await.expect_status(200);
             client.release(&grant.id).await;
@@ -142,7 +153,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             let session = client.open_session("30s", "soak-batch").await;
             for round in 0..4 {
                 let acquire = |lock: u64| {
-                    let lock = format!("soak-batch/{number}-{round}-{lock}");
+                    let lock = format!("soak-batch/{}-{round}-{lock}", number % NAMES);
                     json!({"acquire": {"id": new_key(), "lock": lock, "session": session.id}})
                 };
                 let calls: Vec<Value> = (0..16).map(acquire).collect();
@@ -158,7 +169,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             assert!(lines.chunk().await.expect("a line").is_some(), "it tells what is there");
         }
         Kind::Expiring => {
-            client.acquire(&format!("soak-expiring-{}", new_key()), "ttl=1s").await;
+            client.acquire(&name("expiring", number), "ttl=1s&wait=60s").await;
         }
     }
 }

@@ -9,10 +9,10 @@ const SNAPSHOT_EVERY: u64 = 10_000;
 /// Entries kept behind a snapshot: a follower that was away for a moment is sent these, not a whole snapshot.
 const LOG_KEPT: u64 = 1_000;
 /// Bytes of entries kept behind a snapshot, about: a thousand entries can have more than a gigabyte.
-const LOG_KEPT_BYTES: u64 = 64 * 1024 * 1024;
+const LOG_KEPT_BYTES: u64 = 32 * 1024 * 1024;
 /// Bytes of entries between two snapshots, at most, unless the state is larger: commands of long texts fill the log before there
 /// are enough of them.
-const SNAPSHOT_EVERY_BYTES: u64 = 64 * 1024 * 1024;
+const SNAPSHOT_EVERY_BYTES: u64 = 32 * 1024 * 1024;
 /// Entries purged at once, at least; never more than lie between two snapshots. Each purge is a write to the disk.
 const PURGE_BATCH: u64 = 512;
 /// Entries of one append request. An entry can have over a megabyte: what is too large is split, but should seldom have to be.
