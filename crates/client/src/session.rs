@@ -178,9 +178,7 @@ impl Session {
             Ok(Ok(closed)) => closed,
             Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown {
                 key: None,
-                last: "the close of the session was not confirmed; it ends with its \
-                                                              ttl"
-                .to_owned(),
+                last: "the close of the session was not confirmed; it ends with its ttl".to_owned(),
             }),
         }
     }

@@ -52,6 +52,13 @@ pub(crate) enum Asked {
         /// When the answer is given, so that "held for" can be said.
         now: WallMillis,
     },
+    /// The same in a batch, where a call has no `wait` and its id is no header.
+    AcquireInBatch {
+        /// The grant's id, which the caller chose.
+        id: GrantId,
+        /// When the answer is given.
+        now: WallMillis,
+    },
     /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
     Change,
     /// A write that happens once more if it is repeated without its key.
@@ -152,8 +159,8 @@ impl Problem {
     }
 
     /// The same, with what the caller can do about it.
-    fn advised(self) -> Problem {
-        match what_to_do(self.code) {
+    fn advised(self, asked: Asked) -> Problem {
+        match what_to_do(self.code, asked) {
             Some(advice) => Problem { detail: format!("{}: {advice}", self.detail).into(), ..self },
             None => self,
         }
@@ -163,7 +170,7 @@ impl Problem {
     pub(crate) fn of(error: CallError, asked: Asked) -> Problem {
         let detail = bounded(error.to_string());
         match error {
-            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(),
+            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(asked),
             CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
                 not_done(reason, detail)
             }
@@ -177,7 +184,7 @@ impl Problem {
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
             }
             CallError::LockHeld { refused, in_the_way } => {
-                let mut problem = of_rejection(refused, detail, asked).advised();
+                let mut problem = of_rejection(refused, detail, asked).advised(asked);
                 problem.facts = Box::new(blocked(*problem.facts, *in_the_way, asked));
                 problem
             }
@@ -200,6 +207,7 @@ impl Problem {
                 // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
                 let detail = match asked {
                     Asked::Acquire { id, .. } => format!("{detail}: retry at another node with Idempotency-Key: {id}"),
+                    Asked::AcquireInBatch { .. } => format!("{detail}: send the call again with the same id to another node"),
                     Asked::Change | Asked::Write { .. } | Asked::Read => detail,
                 };
                 Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()))
@@ -226,7 +234,7 @@ impl Asked {
     /// The key with which the caller can ask again for the same thing.
     fn key(self) -> Option<GrantId> {
         match self {
-            Asked::Acquire { id, .. } => Some(id),
+            Asked::Acquire { id, .. } | Asked::AcquireInBatch { id, .. } => Some(id),
             Asked::Write { key } => Some(key),
             Asked::Change | Asked::Read => None,
         }
@@ -235,7 +243,7 @@ impl Asked {
     /// When a grant was asked for.
     pub(crate) fn now(self) -> Option<WallMillis> {
         match self {
-            Asked::Acquire { now, .. } => Some(now),
+            Asked::Acquire { now, .. } | Asked::AcquireInBatch { now, .. } => Some(now),
             Asked::Change | Asked::Write { .. } | Asked::Read => None,
         }
     }
@@ -243,6 +251,7 @@ impl Asked {
     fn key_given(self) -> bool {
         match self {
             Asked::Acquire { given, .. } => given,
+            Asked::AcquireInBatch { .. } => true,
             Asked::Write { .. } | Asked::Change | Asked::Read => false,
         }
     }
@@ -259,7 +268,14 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
         }
         Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
-        Rejection::IdempotencyMismatch { field } => (Code::IdempotencyMismatch, Facts { field: Some(field), ..Facts::default() }),
+        Rejection::IdempotencyMismatch { field } => {
+            let detail = match asked {
+                Asked::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
+                Asked::Acquire { .. } | Asked::Change | Asked::Write { .. } | Asked::Read => detail,
+            };
+            let facts = Facts { field: Some(field), ..Facts::default() };
+            return Problem::new(Code::IdempotencyMismatch, detail).facts(facts);
+        }
         Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
         Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
         Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
@@ -272,7 +288,7 @@ fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
             // The check answers what the caller asked for; a write failed because its condition does not hold.
             return match asked {
                 Asked::Write { .. } => problem.status(StatusCode::PRECONDITION_FAILED),
-                Asked::Acquire { .. } | Asked::Change | Asked::Read => problem,
+                Asked::Acquire { .. } | Asked::AcquireInBatch { .. } | Asked::Change | Asked::Read => problem,
             };
         }
         Rejection::VersionMismatch { current } => {
@@ -677,6 +693,34 @@ mod tests {
             page.lines().filter(|line| line.starts_with("| `") && line.contains("` | ") && !line.starts_with("| `50")).count();
         assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for what is no code");
         assert!(row("of_next_year").is_none());
+    }
+
+    #[test]
+    fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
+        let asked = Asked::AcquireInBatch { id: key(), now: WallMillis(90_500) };
+        let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
+        let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
+        let in_the_way = Box::default;
+        for (error, alone, in_a_batch) in [
+            (CallError::Rejected(lock_held()), "pass wait=30s", "set \"queue\" to true"),
+            (CallError::LockHeld { refused: lock_held(), in_the_way: in_the_way() }, "pass wait=30s", "set \"queue\" to true"),
+            (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode: use a new id"),
+            (CallError::Rejected(Rejection::Forgotten), "use a new key", "use a new id"),
+            (
+                CallError::Propose(UnknownReason::Deadline.into()),
+                "retry with Idempotency-Key",
+                "it may have happened: send the call again with the same id",
+            ),
+            (CallError::Detached, "with Idempotency-Key", "send the call again with the same id to another node"),
+        ] {
+            let detail = |error: CallError, asked| answer(error, asked).2["detail"].as_str().unwrap().to_owned();
+            let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, asked));
+            assert!(of_one.contains(alone), "{of_one}");
+            assert!(of_batch.contains(in_a_batch), "{of_batch}");
+            for word in ["wait=", "key", "Key"] {
+                assert!(!of_batch.contains(word), "{of_batch}");
+            }
+        }
     }
 
     #[test]

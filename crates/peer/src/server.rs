@@ -106,8 +106,8 @@ impl PeerServer {
                         if another_left {
                             door.metrics.turned_away.inc();
                             door.crowd.say(|kept_back| {
-                                tracing::warn!(%from, kept_back, "too many unauthenticated connections to the peer port: the \
-                                                                  oldest was closed");
+                                let said = "too many unauthenticated connections to the peer port: the oldest was closed";
+                                tracing::warn!(%from, kept_back, "{said}");
                             });
                         }
                         connections.spawn(attend(stream, from, door.clone(), visit));

@@ -14,7 +14,7 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, needs_room, weight},
-    snapshot_schedule::has_to_wait,
+    snapshot_schedule::LogRoom,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
@@ -265,16 +265,18 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 /// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots
 /// free it; returns the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    let is_short = disk_room::is_short(core);
+    let (disks_short, log_room) = (disk_room::is_short(core), LogRoom::of(core));
+    if !disks_short && log_room == LogRoom::All {
+        return batch;
+    }
     let refusal = |proposal: &Proposal| {
-        let refusal = if is_short {
-            NotProposed::DiskLow
-        } else if has_to_wait(core, proposal.bytes) {
-            NotProposed::Overloaded
+        if !needs_room(&proposal.command) {
+            None
+        } else if disks_short {
+            Some(NotProposed::DiskLow)
         } else {
-            return None;
-        };
-        needs_room(&proposal.command).then_some(refusal)
+            (!log_room.takes(proposal.bytes)).then_some(NotProposed::Overloaded)
+        }
     };
     let mut others = Vec::with_capacity(batch.len());
     for proposal in batch {
