@@ -89,10 +89,10 @@ enum LocksCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show the history of a lock: who held it, newest first, and how each hold ended
+    /// Show the history of a lock: its holders, newest first, and how each hold ended
     #[command(after_help = "Examples:
   fairhold locks history deploy
-  fairhold locks history deploy --at 2026-11-21T14:03:27Z     who held it then")]
+  fairhold locks history deploy --at 2026-11-21T14:03:27Z     the holders at that time")]
     History {
         /// The lock
         name: String,

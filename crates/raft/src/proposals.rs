@@ -98,7 +98,7 @@ pub(crate) struct Submitted {
     answer: oneshot::Receiver<Outcome>,
 }
 
-/// Takes so many bytes of commands. Those that go first are small, and not refused for it.
+/// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
 pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalOutlet) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
@@ -167,7 +167,7 @@ impl ProposalOutlet {
         }
     }
 
-    /// The next one without waiting, after so many: the urgent ones first, up to their share.
+    /// The next one without waiting, if the batch has `gathered` already: the urgent ones first, up to their share.
     fn next(&mut self, gathered: usize) -> Option<Proposal> {
         let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
         urgent.or_else(|| self.ordinary.try_recv().ok())
