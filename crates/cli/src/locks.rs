@@ -29,6 +29,7 @@ enum LocksCommand {
     #[command(after_help = "Examples:
   fairhold locks ls orders/ --state queued
   fairhold locks ls --sort longest_wait --limit 10")]
+    #[command(alias = "list")]
     Ls {
         /// Only locks whose name has this prefix
         #[arg(value_name = "PREFIX")]

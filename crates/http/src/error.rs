@@ -1,5 +1,8 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
+mod rejection;
+
+use self::rejection::of_rejection;
 use crate::{
     advice::{ask_again, bounded, what_to_do},
     answer,
@@ -11,13 +14,11 @@ use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
-use fairhold_state::command::{Blocked, Part, Rejection};
 use fairhold_types::{
     Code, GrantId, Path,
     dto::Contender,
     duration,
-    limits::CYCLE_NAMED_MAX,
-    problem::{self, Effect, Facts, FailedStep, TransactionPart},
+    problem::{Effect, Facts},
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -148,6 +149,15 @@ impl Problem {
         self
     }
 
+    /// The same to a caller whose condition was that the node does not exist.
+    pub(crate) fn of_new_node(self) -> Problem {
+        if self.code == Code::VersionMismatch {
+            let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
+            return Problem { detail: detail.into(), ..self };
+        }
+        self
+    }
+
     pub(crate) fn status(mut self, status: StatusCode) -> Problem {
         self.status = status;
         self
@@ -257,75 +267,6 @@ impl Asked {
     }
 }
 
-fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
-    let (code, facts) = match rejection {
-        Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
-        Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
-        Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
-        Rejection::LockHeld { holder, ahead } => {
-            let position = Some(ahead.saturating_add(1));
-            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, asked.now())), position, ..Facts::default() })
-        }
-        Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
-        Rejection::Forgotten => (Code::Forgotten, Facts::default()),
-        Rejection::IdempotencyMismatch { field } => {
-            let detail = match asked {
-                Asked::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
-                Asked::Acquire { .. } | Asked::Change | Asked::Write { .. } | Asked::Read => detail,
-            };
-            let facts = Facts { field: Some(field), ..Facts::default() };
-            return Problem::new(Code::IdempotencyMismatch, detail).facts(facts);
-        }
-        Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
-        Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
-        Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
-        Rejection::StateFull { used: _, max } => (Code::StateFull, limited(max)),
-        Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
-        Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
-        Rejection::StaleToken { current } => {
-            let problem =
-                Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
-            // The check answers what the caller asked for; a write failed because its condition does not hold.
-            return match asked {
-                Asked::Write { .. } => problem.status(StatusCode::PRECONDITION_FAILED),
-                Asked::Acquire { .. } | Asked::AcquireInBatch { .. } | Asked::Change | Asked::Read => problem,
-            };
-        }
-        Rejection::VersionMismatch { current } => {
-            (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
-        }
-        Rejection::NoNode { path } => (Code::NoNode, about(path)),
-        Rejection::ReadOnly { path } => (Code::Denied, about(path)),
-        // What a grant of several locks cannot do, lies in the grant and not in the request.
-        Rejection::Unsupported { what: _ } if matches!(asked, Asked::Change) => (Code::KindMismatch, Facts::default()),
-        Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
-        Rejection::Step { part, index, reason } => {
-            let mut problem = of_rejection(*reason, detail, asked);
-            problem.facts.failed = Some(failed_step(part, index));
-            return problem;
-        }
-        Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
-        Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
-        Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
-        Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
-        Rejection::WouldDeadlock { cycle } => {
-            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX);
-            let cycle = cycle.map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
-            (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
-        }
-        Rejection::NotHeld => (Code::NotHeld, Facts::default()),
-        Rejection::NotLeader => (Code::NotLeader, Facts::default()),
-        Rejection::OtherUse { election } => {
-            let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
-            let detail = format!("{detail}: use /v1/{collection}/…, or choose another name for the {other}");
-            return Problem::new(Code::KindMismatch, detail);
-        }
-        Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
-        Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
-    };
-    Problem::new(code, detail).facts(facts)
-}
-
 /// Surely nothing was done.
 fn not_done(reason: NotProposed, detail: String) -> Problem {
     let code = match reason {
@@ -339,15 +280,6 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
     Facts { outcome: Some(effect), id, ..Facts::default() }
-}
-
-fn failed_step(part: Part, index: u32) -> FailedStep {
-    let part = match part {
-        Part::Conditions => TransactionPart::If,
-        Part::Then => TransactionPart::Then,
-        Part::Otherwise => TransactionPart::Else,
-    };
-    FailedStep { part, index }
 }
 
 fn about(path: Path) -> Facts {
@@ -416,7 +348,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_state::command::HolderFacts;
+    use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
     use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, SessionNumber};
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
@@ -721,6 +653,23 @@ mod tests {
                 assert!(!of_batch.contains(word), "{of_batch}");
             }
         }
+    }
+
+    #[test]
+    fn a_refused_write_says_why() {
+        let detail = |problem: Problem| problem.detail.into_owned();
+        let refused = |rejection| Problem::of(CallError::Rejected(rejection), Asked::Write { key: key() });
+        let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
+        assert!(read_only("/").ends_with("the root always exists"));
+        assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));
+        let exists = || refused(Rejection::VersionMismatch { current: Some(3) });
+        assert!(detail(exists()).ends_with("write with its current version"));
+        assert!(detail(exists().of_new_node()).starts_with("the node already exists"));
+        let other = refused(Rejection::NoNode { path: Path::root() });
+        assert!(detail(other.of_new_node()).starts_with("there is no node"), "only that refusal is another");
+        let children = |children| detail(refused(Rejection::NotEmpty { path: Path::root(), children }));
+        assert!(children(1).starts_with("the node / has 1 child: remove what is below it first"), "{}", children(1));
+        assert!(children(2).starts_with("the node / has 2 children: "), "{}", children(2));
     }
 
     #[test]

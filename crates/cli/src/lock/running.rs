@@ -226,8 +226,8 @@ impl<'a> Running<'a> {
         say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
 
-    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and then
-    /// it gets the terminal if possible.
+    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and
+    /// then it gets the terminal if possible.
     async fn suspended(&mut self, by: i32) {
         let wants_terminal = by == Signal::TTIN.as_raw() || by == Signal::TTOU.as_raw();
         let terminal = Terminal::open();

@@ -91,8 +91,15 @@ pub(crate) fn exec(args: &ExecArgs) -> ExitCode {
     }
     let [program, arguments @ ..] = &args.command[..] else { return ExitCode::from(EXIT_NOT_FOUND) };
     let error = Command::new(program).args(arguments).exec();
-    writeln!(io::stderr(), "fairhold: {}: {error}", program.to_string_lossy()).ok();
+    writeln!(io::stderr(), "fairhold: {}", not_run(&program.to_string_lossy(), &error)).ok();
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN })
+}
+
+/// Why the command did not run. A name with spaces is most often a whole command line in quotes.
+fn not_run(program: &str, error: &io::Error) -> String {
+    let is_line = error.kind() == io::ErrorKind::NotFound && program.contains(char::is_whitespace);
+    let advice = if is_line { "; there is no shell here: leave out the quotes, or write sh -c 'COMMAND'" } else { "" };
+    format!("{program}: {error}{advice}")
 }
 
 /// Supervises.
@@ -340,4 +347,17 @@ fn exit_code(status: WaitStatus) -> u8 {
 /// A number as the kernel keeps it: its lowest eight bits.
 pub(super) fn exit_number(number: i32) -> u8 {
     number.to_le_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_in_quotes_is_told_that_there_is_no_shell() {
+        let not_found = io::Error::from(io::ErrorKind::NotFound);
+        assert!(not_run("echo hi", &not_found).contains("; there is no shell here: leave out the quotes, or write sh -c"));
+        assert!(!not_run("ehco", &not_found).contains("shell"));
+        assert!(!not_run("/opt/my tool", &io::Error::from(io::ErrorKind::PermissionDenied)).contains("shell"));
+    }
 }
