@@ -20,7 +20,7 @@ use std::{fs, path::PathBuf, time::Duration};
 /// What can be asked for in this way.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Campaign {
-    /// All faults, each alone and then in pairs, with three nodes and with five, until so many operations were checked
+    /// All faults, each alone and then in pairs, with three and with five nodes, until enough operations were checked
     Faults {
         /// How many operations are to be checked at least
         #[arg(long, default_value_t = 1_000_000)]
@@ -82,7 +82,7 @@ pub(crate) struct Ended {
     pub(crate) text: String,
 }
 
-/// Who asks, in a part of a campaign.
+/// The clients of a part of a campaign.
 #[derive(Debug, Clone)]
 struct Crowd {
     nodes: usize,

@@ -49,7 +49,7 @@ impl Check {
     }
 }
 
-/// All checkers, but for those that had nothing to look at.
+/// All checkers that had something to check.
 pub(crate) fn all(history: &History) -> Vec<Check> {
     let mut checks = vec![
         order::check(history),

@@ -307,7 +307,7 @@ impl Client {
         self.ask(Call::Proclaim, &held.key, describe, request, learn_write).await;
     }
 
-    /// Asks who leads an election.
+    /// Reads the leader of an election.
     pub(crate) async fn leader(&mut self, key: &str) {
         let request = Request::get(format!("/v1/elections/{key}")).within(WORK, Duration::ZERO);
         self.ask(

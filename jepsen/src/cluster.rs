@@ -24,7 +24,7 @@ const PEER_PORT: u16 = 7271;
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 /// A process that was killed is gone by then.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
-/// How often something is looked at that no event announces.
+/// How often to check for something that no event announces.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Characters of a log that are shown.
 const LOG_CHARS_MAX: usize = 240;

@@ -41,7 +41,7 @@ pub(crate) enum Call {
     Ephemeral,
     /// Another value of an election's leader.
     Proclaim,
-    /// Who leads an election.
+    /// Read the leader of an election.
     Leader,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Op {
     /// Its place in the history.
     pub(crate) index: usize,
-    /// Who asked: one operation at a time.
+    /// The process that made the call: it has one operation at a time.
     pub(crate) process: u64,
     /// The node that was asked.
     pub(crate) node: usize,
@@ -162,7 +162,7 @@ pub(crate) struct ResourceWrite {
     pub(crate) at: u64,
     /// The lock that guards it.
     pub(crate) key: String,
-    /// Whose it is: the acquire's place in the history.
+    /// The acquire that it belongs to, by its place in the history.
     pub(crate) grant: usize,
     /// The token that came with it.
     pub(crate) token: u64,
@@ -179,9 +179,9 @@ pub(crate) struct ResourceWrite {
 /// What a node was found to have when all was over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
-    /// The key, as those who wrote it called it.
+    /// The key, as in the calls that wrote it.
     pub(crate) key: String,
-    /// Whether it could be read, be it only that there is none.
+    /// Whether it could be read; also true if there is no such node.
     pub(crate) known: bool,
     /// Its version; none where there is no such node.
     pub(crate) version: Option<i64>,
@@ -232,7 +232,7 @@ pub(crate) struct History {
     pub(crate) faults: Vec<FaultSpan>,
     /// What nodes had when all was over.
     pub(crate) found: Vec<Found>,
-    /// Who led.
+    /// The leader.
     pub(crate) leaders: Vec<Leadership>,
     /// How long the run took, in microseconds.
     pub(crate) length: u64,

@@ -3,7 +3,7 @@
 //! `docs/chaos.md` says what is done and what was found.
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
-//! - `workload`, `client`, `http`, `resource`: who asks, and what is known of the answers. `history`: what is written down.
+//! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.
 //! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
 
 mod campaign;
@@ -79,7 +79,7 @@ struct Args {
     list: bool,
 }
 
-/// Says something to the person who waits.
+/// Prints progress.
 fn say(text: &str) {
     // A closed pipe is no reason to stop.
     drop(writeln!(io::stderr().lock(), "{text}"));

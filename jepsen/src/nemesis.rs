@@ -31,9 +31,9 @@ use std::{
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 /// The least number of successes while a fault lasts that leaves a majority.
 pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
-/// How many times its length a fault may last until there were so many.
+/// A fault may last up to this many times its length, until there were enough successes.
 const PATIENCE: u64 = 4;
-/// How often it is looked whether a node has ended by itself.
+/// How often to check whether a node has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A node that has ended is started again after that, as a supervisor does it.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ enum Undo {
     Start(Vec<usize>),
     /// Let these go on.
     Continue(Vec<usize>),
-    /// Lift what was laid on the network; so many packets had been touched before.
+    /// Lift the faults of the network; this many packets had been touched before.
     Lift {
         overlay: u64,
         touched: u64,
@@ -125,7 +125,7 @@ impl World {
         (1..=self.cluster.nodes.len()).collect()
     }
 
-    /// Who leads; none where nobody does within a while.
+    /// The leader; none if there is no leader within a while.
     async fn leader(&mut self) -> Result<usize, Skipped> {
         for _ in 0..20 {
             if let Some(leader) = self.cluster.leader().await {
@@ -223,7 +223,7 @@ impl World {
         self.hold(rhythm.fault, &active).await;
         let (healed_any, mut took_effect) = (!active.is_empty(), false);
         active.reverse();
-        // Whoever puts files back waits until their node is ready, for which nothing else may be wrong.
+        // After it restores files, it waits until their node is ready: that needs an otherwise healthy cluster.
         active.sort_by_key(|one| matches!(one.undo, Undo::Disk(_)));
         for one in active {
             let bends_time = one.bends_time(&self.recorder);

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// How often it is looked who leads.
+/// How often to check for the leader.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client that was told to end has ended by then: after its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
@@ -196,7 +196,7 @@ async fn look_out(http: Http, recorder: Arc<Recorder>) {
     }
 }
 
-/// Whether all have ended by then; those that have not are ended.
+/// Whether all have ended by then. It ends the others.
 async fn all_end(tasks: Vec<JoinHandle<()>>, within: Duration) -> bool {
     let until = tokio::time::Instant::now() + within;
     let mut all = true;

@@ -36,7 +36,7 @@ pub(crate) enum Workload {
     FairOrder,
     /// Locks that are not waited for, or not for long
     TryLock,
-    /// Candidates, a leader that proclaims values, and others who ask who leads
+    /// Candidates, a leader that proclaims values, and clients that read the leader
     Election,
     /// Locks that nobody else wants: how long it takes where there is nobody to wait for
     OwnLock,
@@ -66,7 +66,7 @@ impl Workload {
         }
     }
 
-    /// How many keys are in use at a time, by so many clients.
+    /// How many keys this many clients use at a time.
     fn keys(self, clients: u64) -> u64 {
         match self {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
@@ -101,13 +101,13 @@ impl Keys {
         format!("{}-{}-{}", self.name, given % self.of, given / self.of / USES_OF_A_KEY)
     }
 
-    /// The one that was given last.
+    /// The last key.
     fn current(&self) -> String {
         self.at(self.given.load(Ordering::Relaxed))
     }
 }
 
-/// Starts so many clients, which go on until they are told to end.
+/// Starts this many clients, which run until they are told to end.
 pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
     let clients = (0..count).map(|number| {

@@ -127,41 +127,15 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             client.queue("soak-0").await;
             client.holders("soak-book").await;
         }
-        Kind::Described => {
-            let asked = json!({"owner": "o".repeat(200), "meta": {"why": "m".repeat(500)}, "mode": "shared", "lock_delay": "1s"});
-            let grant = client.acquire_with(&Call::post(&format!("/v1/locks/{}", name("described", number))).json(&asked)).await;
-            client.send(&Call::post(&format!("/v1/grants/{}/upgrade", grant.id)).key(&new_key())).await.expect_status(200);
-            client.send(&Call::post(&format!("/v1/grants/{}/downgrade", grant.id)).key(&new_key())).await.expect_status(200);
-            client.release(&grant.id).await;
-        }
+        Kind::Described => described(client, number).await,
         Kind::Several => {
             let locks = [json!({"name": format!("soak-several/{}", number % 50)}), json!({"name": "soak-common"})];
             let several = Call::post("/v1/locks").json(&json!({"locks": locks, "wait": "60s", "ttl": "30s"}));
             let grant = client.acquire_with(&several).await;
             client.release(&grant.id).await;
         }
-        Kind::Nodes => {
-            let session = client.open_session("30s", "soak-nodes").await;
-            let lasting =
-                client.send(&Call::post("/v1/nodes/soak-queue?sequential&parents").body("task")).await.expect_status(201);
-            let ephemeral = format!("/v1/nodes/soak-queue?sequential&session={}", session.id);
-            client.send(&Call::post(&ephemeral)).await.expect_status(201);
-            client.send(&Call::delete(&format!("/v1/nodes{}", lasting.string("path")))).await.expect_status(204);
-            client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
-        }
-        Kind::Batch => {
-            let session = client.open_session("30s", "soak-batch").await;
-            for round in 0..4 {
-                let acquire = |lock: u64| {
-                    let lock = format!("soak-batch/{}-{round}-{lock}", number % NAMES);
-                    json!({"acquire": {"id": new_key(), "lock": lock, "session": session.id}})
-                };
-                let calls: Vec<Value> = (0..16).map(acquire).collect();
-                let answer = client.send(&batch(&calls)).await.expect_status(200);
-                assert!(statuses(&answer).iter().all(|status| *status == 200), "{answer:?}");
-            }
-            client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
-        }
+        Kind::Nodes => nodes(client).await,
+        Kind::Batch => batches(client, number).await,
         Kind::Watch => {
             let call = streams.get(format!("{url}/v1/watch?path=/&recursive&initial"));
             let mut lines = call.send().await.expect("the node runs");
@@ -172,6 +146,40 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             client.acquire(&name("expiring", number), "ttl=1s&wait=60s").await;
         }
     }
+}
+
+/// A grant with all that a request can say, upgraded and downgraded.
+async fn described(client: &Client, number: u64) {
+    let asked = json!({"owner": "o".repeat(200), "meta": {"why": "m".repeat(500)}, "mode": "shared", "lock_delay": "1s"});
+    let grant = client.acquire_with(&Call::post(&format!("/v1/locks/{}", name("described", number))).json(&asked)).await;
+    client.send(&Call::post(&format!("/v1/grants/{}/upgrade", grant.id)).key(&new_key())).await.expect_status(200);
+    client.send(&Call::post(&format!("/v1/grants/{}/downgrade", grant.id)).key(&new_key())).await.expect_status(200);
+    client.release(&grant.id).await;
+}
+
+/// A sequential and an ephemeral node, which go again.
+async fn nodes(client: &Client) {
+    let session = client.open_session("30s", "soak-nodes").await;
+    let lasting = client.send(&Call::post("/v1/nodes/soak-queue?sequential&parents").body("task")).await.expect_status(201);
+    let ephemeral = format!("/v1/nodes/soak-queue?sequential&session={}", session.id);
+    client.send(&Call::post(&ephemeral)).await.expect_status(201);
+    client.send(&Call::delete(&format!("/v1/nodes{}", lasting.string("path")))).await.expect_status(204);
+    client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
+}
+
+/// Batches of acquires of a session, which ends with all its grants.
+async fn batches(client: &Client, number: u64) {
+    let session = client.open_session("30s", "soak-batch").await;
+    for round in 0..4 {
+        let acquire = |lock: u64| {
+            let lock = format!("soak-batch/{}-{round}-{lock}", number % NAMES);
+            json!({"acquire": {"id": new_key(), "lock": lock, "session": session.id}})
+        };
+        let calls: Vec<Value> = (0..16).map(acquire).collect();
+        let answer = client.send(&batch(&calls)).await.expect_status(200);
+        assert!(statuses(&answer).iter().all(|status| *status == 200), "{answer:?}");
+    }
+    client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
 }
 
 /// Fills the ring of events at every node: what it takes up until then would look like growth.

@@ -261,7 +261,7 @@ impl ServeConfig {
         let state_bytes_max = state_bytes_max.unwrap_or(plan.state_bytes);
         let log = args.log.or(file.log).unwrap_or_else(|| LOG_DEFAULT.to_owned());
         if let Err(reason) = telemetry::filter(&log) {
-            return Err(ConfigError::Log { filter: log, reason: reason.to_string() });
+            return Err(ConfigError::Log { filter: log, reason });
         }
         let limits = limits(
             plan,

@@ -113,7 +113,7 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Who runs this, for people.
+/// The user and process that run this, for people to read.
 fn owner() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let user = user.unwrap_or_else(|_| format!("uid-{}", rustix::process::getuid().as_raw()));

@@ -29,6 +29,7 @@ enum LocksCommand {
     #[command(after_help = "Examples:
   fairhold locks ls orders/ --state queued
   fairhold locks ls --sort longest_wait --limit 10")]
+    #[command(alias = "list")]
     Ls {
         /// Only locks whose name has this prefix
         #[arg(value_name = "PREFIX")]
@@ -89,10 +90,10 @@ enum LocksCommand {
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show the history of a lock: who held it, newest first, and how each hold ended
+    /// Show the history of a lock: its holders, newest first, and how each hold ended
     #[command(after_help = "Examples:
   fairhold locks history deploy
-  fairhold locks history deploy --at 2026-11-21T14:03:27Z     who held it then")]
+  fairhold locks history deploy --at 2026-11-21T14:03:27Z     the holders at that time")]
     History {
         /// The lock
         name: String,

@@ -1,5 +1,6 @@
 //! `fairhold`: the one binary. Each command is a file; this one only chooses.
 
+mod advice;
 mod args;
 mod bench;
 mod cluster;
@@ -50,7 +51,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
-    match Args::parse().command {
+    let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error).exit());
+    match args.command {
         Command::Serve(args) => match ServeConfig::resolve(args) {
             Ok(config) => ended(serve::run(config)),
             Err(error) => failed(EXIT_USAGE, &error),

@@ -81,6 +81,7 @@ enum NodeCommand {
     /// List a node's children
     #[command(after_help = "Example:
   fairhold node ls /jobs")]
+    #[command(alias = "list")]
     Ls {
         /// Its path
         #[arg(default_value = "/")]

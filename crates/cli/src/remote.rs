@@ -121,7 +121,7 @@ impl NewsArgs {
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        Some(_) | None => Err("KEY=VALUE is expected, as in build=81".to_owned()),
+        Some(_) | None => Err("expected KEY=VALUE, as in build=81".to_owned()),
     }
 }
 

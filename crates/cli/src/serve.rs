@@ -40,7 +40,7 @@ const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the node until it is asked to end, or cannot go on.
 pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
-    let filter = telemetry::filter(&config.log).map_err(|error| ServeError::Telemetry(error.to_string()))?;
+    let filter = telemetry::filter(&config.log).map_err(ServeError::Telemetry)?;
     telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
     telemetry::abort_on_panic();
     let parent_gone = config.exit_with_parent.then(parent::watch).transpose().map_err(ServeError::Runtime)?;

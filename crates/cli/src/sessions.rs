@@ -29,6 +29,7 @@ enum SessionsCommand {
     /// List the sessions
     #[command(after_help = "Example:
   fairhold sessions ls")]
+    #[command(alias = "list")]
     Ls {
         /// The page to show.
         #[command(flatten)]

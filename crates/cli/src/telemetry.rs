@@ -5,11 +5,17 @@ use std::{
     io::{self, IsTerminal},
     panic, process,
 };
-use tracing_subscriber::{EnvFilter, filter::ParseError, util::TryInitError};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{EnvFilter, util::TryInitError};
 
-/// Reads a filter, as `info,fairhold_raft=debug`.
-pub(crate) fn filter(text: &str) -> Result<EnvFilter, ParseError> {
-    EnvFilter::builder().parse(text)
+/// Reads a filter, as `info,fairhold_raft=debug`. A word alone must be a level: as a target it would turn off all other logs.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
+    let is_word = |part: &str| !part.is_empty() && !part.contains(['=', '[']);
+    let wrong = text.split(',').map(str::trim).find(|part| is_word(part) && part.parse::<LevelFilter>().is_err());
+    match wrong {
+        Some(word) => Err(format!("`{word}` is not a level")),
+        None => EnvFilter::builder().parse(text).map_err(|error| error.to_string()),
+    }
 }
 
 /// Begins to log.
@@ -37,4 +43,20 @@ pub(crate) fn abort_on_panic() {
         }
         process::abort();
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_does_not_silence_the_log() {
+        for good in ["info", "WARN", "off", "info,openraft=error", "info,fairhold_raft=debug", "fairhold=trace", ""] {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for bad in ["loud", "info,verbose", "fairhold_raft"] {
+            assert!(filter(bad).unwrap_err().contains("is not a level"), "{bad}");
+        }
+        assert!(filter("fairhold=loud").is_err());
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) struct WatchArgs {
     /// Also all locks below that of --lock
     #[arg(long, requires = "lock")]
     below: bool,
-    /// One session, by its number, and what becomes of its grants
+    /// One session, by its number, and its grants
     #[arg(long, value_name = "NUMBER")]
     session: Option<u64>,
     /// All sessions

@@ -224,10 +224,10 @@ impl Acquire {
     fn wish(&self) -> Result<Wish, Error> {
         let lock = LockName::parse(&self.name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
         if !(SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX).contains(&self.ttl) {
-            return Err(Error::Invalid(format!("a ttl is {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
+            return Err(Error::Invalid(format!("the ttl must be from {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
         }
         if self.lock_delay > LOCK_DELAY_MAX {
-            return Err(Error::Invalid(format!("a lock delay is at most {LOCK_DELAY_MAX:?}")));
+            return Err(Error::Invalid(format!("the lock delay must be at most {LOCK_DELAY_MAX:?}")));
         }
         if !self.others.is_empty() && (self.limit.is_some() || self.permits != 1) {
             return Err(Error::Invalid("a request for several locks takes one permit of each, and has no limit".to_owned()));

@@ -29,7 +29,9 @@ impl Endpoint {
         let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
         let names_user = !url.username().is_empty() || url.password().is_some();
         if url.scheme() != "http" || url.host_str().is_none() || has_more || names_user {
-            return Err(Error::Invalid(format!("the endpoint {text:?}: http://HOST:PORT is expected")));
+            return Err(Error::Invalid(format!(
+                "the endpoint {text:?}: expected http://HOST:PORT, without TLS, a user or a path"
+            )));
         }
         Ok(Endpoint(Arc::from(text)))
     }

@@ -61,7 +61,7 @@ pub enum Error {
         holder: Option<Box<Contender>>,
     },
     /// The lock did not become free in the time that the caller waited. The caller has left the queue.
-    #[error("the lock {lock} did not become free within {waited:?}{}", by(.holder))]
+    #[error("the lock {lock} did not become free within {:?}{}", in_millis(*.waited), still(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
@@ -209,9 +209,27 @@ fn by(holder: &Option<Box<Contender>>) -> String {
     holder.as_ref().map(|holder| format!(" by {} (#{})", harmless(&holder.owner), holder.number)).unwrap_or_default()
 }
 
+fn still(holder: &Option<Box<Contender>>) -> String {
+    holder.as_ref().map(|_| format!(": it is held{}", by(holder))).unwrap_or_default()
+}
+
+/// Without the digits that say nothing to a person.
+fn in_millis(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_in_vain_names_the_time_and_the_holder() {
+        let holder: Contender = serde_json::from_value(serde_json::json!({ "number": 7, "owner": "ci-7" })).unwrap();
+        let waited = Duration::from_nanos(1_029_458_651);
+        let error = |holder| Error::WaitTimeout { lock: LockName::parse("a").unwrap(), holder, waited }.to_string();
+        assert_eq!(error(Some(Box::new(holder))), "the lock a did not become free within 1.029s: it is held by ci-7 (#7)");
+        assert_eq!(error(None), "the lock a did not become free within 1.029s");
+    }
 
     #[test]
     fn text_from_others_cannot_move_a_cursor() {

@@ -235,10 +235,7 @@ impl Guard {
             Ok(Err(_)) => Err(Error::OutcomeUnknown { key: None, last: "this program's runtime ends".to_owned() }),
             Err(_) => Err(Error::OutcomeUnknown {
                 key: None,
-                last: format!(
-                    "no answer within {timeout:?}; the client keeps trying, and the grant ends with its ttl in any \
-                               case"
-                ),
+                last: format!("no answer within {timeout:?}; the client keeps trying, and the grant ends with its ttl anyway"),
             }),
         }
     }

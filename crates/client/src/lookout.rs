@@ -225,8 +225,9 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
             }
             Ok(Tidings::Reset { .. }) => look(&client, session, &lookout, &lease).await,
             Ok(Tidings::Bookmark(_) | Tidings::InitialAgain) => {}
-            Err(error) => tracing::warn!(%error, "the client will notice broken grants late: the watch of their session has \
-                                                  ended"),
+            Err(error) => {
+                tracing::warn!(%error, "the client will notice broken grants late: the watch of their session has ended");
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ impl OpenSession {
 
     async fn open(self) -> Result<Session, Error> {
         if !(SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX).contains(&self.ttl) {
-            return Err(Error::Invalid(format!("a ttl is {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
+            return Err(Error::Invalid(format!("the ttl must be from {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
         }
         let inner = self.client.inner();
         let body = json!({ "ttl": duration::format(self.ttl), "name": self.name, "meta": self.meta });
@@ -178,9 +178,7 @@ impl Session {
             Ok(Ok(closed)) => closed,
             Ok(Err(_)) | Err(_) => Err(Error::OutcomeUnknown {
                 key: None,
-                last: "the close of the session was not confirmed; it ends with its \
-                                                              ttl"
-                .to_owned(),
+                last: "the close of the session was not confirmed; it ends with its ttl".to_owned(),
             }),
         }
     }

@@ -46,7 +46,7 @@ impl Admin {
             Problem::new(
                 Code::Unauthenticated,
                 "this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token of the server's \
-                 --admin-token-file",
+                 --admin-token-file, or pass --auth-token-file FILE to the fairhold command",
             )
         };
         let Some(credentials) = headers::text(request, header::AUTHORIZATION.as_str())? else { return Err(missing()) };
@@ -98,6 +98,8 @@ mod tests {
         ] {
             assert_eq!(status(&admin, authorization), expected, "{authorization:?}");
         }
+        let missing = fairhold_types::problem::Problem::from(admin.check(&HeaderMap::new()).unwrap_err());
+        assert!(missing.detail.ends_with("or pass --auth-token-file FILE to the fairhold command"), "{}", missing.detail);
         admin.clone().replace_token("other".to_owned());
         assert_eq!((status(&admin, Some("Bearer s3cret")), status(&admin, Some("Bearer other"))), (403, 200));
         assert!(!format!("{admin:?}").contains("other"));

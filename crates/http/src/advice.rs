@@ -13,13 +13,17 @@ pub(crate) fn bounded(mut detail: String) -> String {
 }
 
 /// The advice for a refusal, if the message itself does not already have it.
-pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
+pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
+    let is_in_batch = matches!(asked, Asked::AcquireInBatch { .. });
     match code {
+        Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
+        Code::IdempotencyMismatch if is_in_batch => Some("use a new id for each acquire"),
+        Code::Forgotten if is_in_batch => Some("use a new id"),
         Code::LockHeld => Some("to queue for it, pass wait=30s"),
         Code::SessionOwned => Some("keep the session alive: that keeps the grant alive too"),
         Code::LimitMismatch => Some("pass that limit or leave it out; an administrator can change it"),
         Code::NotHeld => Some("wait until it is held: get the grant with wait=30s"),
-        Code::NotEmpty => Some("remove them first, or remove everything in one step with recursive"),
+        Code::NotEmpty => Some("remove what is below it first, or remove everything in one step with recursive"),
         Code::VersionMismatch => Some("read it again, and write with its current version"),
         Code::IdempotencyMismatch => Some("use a new key for each request"),
         Code::Forgotten => Some("use a new key"),
@@ -31,7 +35,7 @@ pub(crate) fn what_to_do(code: Code) -> Option<&'static str> {
         Code::DiskLow => {
             Some("free space on the servers' disks, or delete what you do not need; releases and deletes still work")
         }
-        Code::SessionNotFound | Code::SessionExpired => Some("open a new one; everything that it owned ended with it"),
+        Code::SessionNotFound | Code::SessionExpired => Some("everything that it owned ended with it; to go on, open a new one"),
         Code::GrantNotFound => Some("it never existed, or was forgotten; acquire a new one"),
         Code::NotLeader => Some("another candidate may lead by now; stand for election again"),
         Code::StaleToken => Some("the lock was lost, released or broken; stop all work under it"),
@@ -68,6 +72,7 @@ pub(crate) fn ask_again(detail: String, asked: Asked) -> String {
         Asked::Acquire { id, .. } | Asked::Write { key: id } => {
             format!("{detail}; it may have happened: retry with Idempotency-Key: {id}")
         }
+        Asked::AcquireInBatch { .. } => format!("{detail}; it may have happened: send the call again with the same id"),
         Asked::Change => format!("{detail}; it may have happened, and it is safe to retry"),
         Asked::Read => detail,
     }

@@ -270,7 +270,7 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
-    let acquired = answer.map_err(|error| Problem::of(error, Asked::Acquire { id, given: true, now }))?;
+    let acquired = answer.map_err(|error| Problem::of(error, Asked::AcquireInBatch { id, now }))?;
     let (status, view) = match acquired.value {
         Acquired::Held(view) => (StatusCode::OK, view),
         Acquired::Queued(view) => (StatusCode::ACCEPTED, view),

@@ -159,7 +159,7 @@ fn wants_redirect(request: &Request) -> Result<bool, Problem> {
         // What no call has is refused here: `405`, and not by way of the leader.
         Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
         Some("redirect") => Ok(asks_the_cluster(request)),
-        Some(_) => Err(Problem::bad_request("the header Fairhold-Route: redirect is expected")),
+        Some(_) => Err(Problem::bad_request("the header Fairhold-Route: expected redirect")),
     }
 }
 

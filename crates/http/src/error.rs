@@ -1,5 +1,8 @@
 //! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
 
+mod rejection;
+
+use self::rejection::of_rejection;
 use crate::{
     advice::{ask_again, bounded, what_to_do},
     answer,
@@ -11,13 +14,11 @@ use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
 };
-use fairhold_state::command::{Blocked, Part, Rejection};
 use fairhold_types::{
     Code, GrantId, Path,
     dto::Contender,
     duration,
-    limits::CYCLE_NAMED_MAX,
-    problem::{self, Effect, Facts, FailedStep, TransactionPart},
+    problem::{Effect, Facts},
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
@@ -50,6 +51,13 @@ pub(crate) enum Asked {
         /// Whether the caller chose it, so that a repeated request names the same grant.
         given: bool,
         /// When the answer is given, so that "held for" can be said.
+        now: WallMillis,
+    },
+    /// The same in a batch, where a call has no `wait` and its id is no header.
+    AcquireInBatch {
+        /// The grant's id, which the caller chose.
+        id: GrantId,
+        /// When the answer is given.
         now: WallMillis,
     },
     /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
@@ -141,6 +149,15 @@ impl Problem {
         self
     }
 
+    /// The same to a caller whose condition was that the node does not exist.
+    pub(crate) fn of_new_node(self) -> Problem {
+        if self.code == Code::VersionMismatch {
+            let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
+            return Problem { detail: detail.into(), ..self };
+        }
+        self
+    }
+
     pub(crate) fn status(mut self, status: StatusCode) -> Problem {
         self.status = status;
         self
@@ -152,8 +169,8 @@ impl Problem {
     }
 
     /// The same, with what the caller can do about it.
-    fn advised(self) -> Problem {
-        match what_to_do(self.code) {
+    fn advised(self, asked: Asked) -> Problem {
+        match what_to_do(self.code, asked) {
             Some(advice) => Problem { detail: format!("{}: {advice}", self.detail).into(), ..self },
             None => self,
         }
@@ -163,7 +180,7 @@ impl Problem {
     pub(crate) fn of(error: CallError, asked: Asked) -> Problem {
         let detail = bounded(error.to_string());
         match error {
-            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(),
+            CallError::Rejected(rejection) => of_rejection(rejection, detail, asked).advised(asked),
             CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
                 not_done(reason, detail)
             }
@@ -177,7 +194,7 @@ impl Problem {
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
             }
             CallError::LockHeld { refused, in_the_way } => {
-                let mut problem = of_rejection(refused, detail, asked).advised();
+                let mut problem = of_rejection(refused, detail, asked).advised(asked);
                 problem.facts = Box::new(blocked(*problem.facts, *in_the_way, asked));
                 problem
             }
@@ -200,6 +217,7 @@ impl Problem {
                 // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
                 let detail = match asked {
                     Asked::Acquire { id, .. } => format!("{detail}: retry at another node with Idempotency-Key: {id}"),
+                    Asked::AcquireInBatch { .. } => format!("{detail}: send the call again with the same id to another node"),
                     Asked::Change | Asked::Write { .. } | Asked::Read => detail,
                 };
                 Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()))
@@ -226,7 +244,7 @@ impl Asked {
     /// The key with which the caller can ask again for the same thing.
     fn key(self) -> Option<GrantId> {
         match self {
-            Asked::Acquire { id, .. } => Some(id),
+            Asked::Acquire { id, .. } | Asked::AcquireInBatch { id, .. } => Some(id),
             Asked::Write { key } => Some(key),
             Asked::Change | Asked::Read => None,
         }
@@ -235,7 +253,7 @@ impl Asked {
     /// When a grant was asked for.
     pub(crate) fn now(self) -> Option<WallMillis> {
         match self {
-            Asked::Acquire { now, .. } => Some(now),
+            Asked::Acquire { now, .. } | Asked::AcquireInBatch { now, .. } => Some(now),
             Asked::Change | Asked::Write { .. } | Asked::Read => None,
         }
     }
@@ -243,71 +261,10 @@ impl Asked {
     fn key_given(self) -> bool {
         match self {
             Asked::Acquire { given, .. } => given,
+            Asked::AcquireInBatch { .. } => true,
             Asked::Write { .. } | Asked::Change | Asked::Read => false,
         }
     }
-}
-
-fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
-    let (code, facts) = match rejection {
-        Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
-        Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
-        Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
-        Rejection::LockHeld { holder, ahead } => {
-            let position = Some(ahead.saturating_add(1));
-            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, asked.now())), position, ..Facts::default() })
-        }
-        Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
-        Rejection::Forgotten => (Code::Forgotten, Facts::default()),
-        Rejection::IdempotencyMismatch { field } => (Code::IdempotencyMismatch, Facts { field: Some(field), ..Facts::default() }),
-        Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
-        Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
-        Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
-        Rejection::StateFull { used: _, max } => (Code::StateFull, limited(max)),
-        Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
-        Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
-        Rejection::StaleToken { current } => {
-            let problem =
-                Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
-            // The check answers what the caller asked for; a write failed because its condition does not hold.
-            return match asked {
-                Asked::Write { .. } => problem.status(StatusCode::PRECONDITION_FAILED),
-                Asked::Acquire { .. } | Asked::Change | Asked::Read => problem,
-            };
-        }
-        Rejection::VersionMismatch { current } => {
-            (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
-        }
-        Rejection::NoNode { path } => (Code::NoNode, about(path)),
-        Rejection::ReadOnly { path } => (Code::Denied, about(path)),
-        // What a grant of several locks cannot do, lies in the grant and not in the request.
-        Rejection::Unsupported { what: _ } if matches!(asked, Asked::Change) => (Code::KindMismatch, Facts::default()),
-        Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
-        Rejection::Step { part, index, reason } => {
-            let mut problem = of_rejection(*reason, detail, asked);
-            problem.facts.failed = Some(failed_step(part, index));
-            return problem;
-        }
-        Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
-        Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
-        Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
-        Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
-        Rejection::WouldDeadlock { cycle } => {
-            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX);
-            let cycle = cycle.map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
-            (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
-        }
-        Rejection::NotHeld => (Code::NotHeld, Facts::default()),
-        Rejection::NotLeader => (Code::NotLeader, Facts::default()),
-        Rejection::OtherUse { election } => {
-            let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
-            let detail = format!("{detail}: use /v1/{collection}/…, or choose another name for the {other}");
-            return Problem::new(Code::KindMismatch, detail);
-        }
-        Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
-        Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
-    };
-    Problem::new(code, detail).facts(facts)
 }
 
 /// Surely nothing was done.
@@ -323,15 +280,6 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
 
 fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
     Facts { outcome: Some(effect), id, ..Facts::default() }
-}
-
-fn failed_step(part: Part, index: u32) -> FailedStep {
-    let part = match part {
-        Part::Conditions => TransactionPart::If,
-        Part::Then => TransactionPart::Then,
-        Part::Otherwise => TransactionPart::Else,
-    };
-    FailedStep { part, index }
 }
 
 fn about(path: Path) -> Facts {
@@ -400,7 +348,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_state::command::HolderFacts;
+    use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
     use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, SessionNumber};
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
@@ -677,6 +625,51 @@ mod tests {
             page.lines().filter(|line| line.starts_with("| `") && line.contains("` | ") && !line.starts_with("| `50")).count();
         assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for what is no code");
         assert!(row("of_next_year").is_none());
+    }
+
+    #[test]
+    fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
+        let asked = Asked::AcquireInBatch { id: key(), now: WallMillis(90_500) };
+        let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
+        let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
+        let in_the_way = Box::default;
+        for (error, alone, in_a_batch) in [
+            (CallError::Rejected(lock_held()), "pass wait=30s", "set \"queue\" to true"),
+            (CallError::LockHeld { refused: lock_held(), in_the_way: in_the_way() }, "pass wait=30s", "set \"queue\" to true"),
+            (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode: use a new id"),
+            (CallError::Rejected(Rejection::Forgotten), "use a new key", "use a new id"),
+            (
+                CallError::Propose(UnknownReason::Deadline.into()),
+                "retry with Idempotency-Key",
+                "it may have happened: send the call again with the same id",
+            ),
+            (CallError::Detached, "with Idempotency-Key", "send the call again with the same id to another node"),
+        ] {
+            let detail = |error: CallError, asked| answer(error, asked).2["detail"].as_str().unwrap().to_owned();
+            let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, asked));
+            assert!(of_one.contains(alone), "{of_one}");
+            assert!(of_batch.contains(in_a_batch), "{of_batch}");
+            for word in ["wait=", "key", "Key"] {
+                assert!(!of_batch.contains(word), "{of_batch}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_write_says_why() {
+        let detail = |problem: Problem| problem.detail.into_owned();
+        let refused = |rejection| Problem::of(CallError::Rejected(rejection), Asked::Write { key: key() });
+        let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
+        assert!(read_only("/").ends_with("the root always exists"));
+        assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));
+        let exists = || refused(Rejection::VersionMismatch { current: Some(3) });
+        assert!(detail(exists()).ends_with("write with its current version"));
+        assert!(detail(exists().of_new_node()).starts_with("the node already exists"));
+        let other = refused(Rejection::NoNode { path: Path::root() });
+        assert!(detail(other.of_new_node()).starts_with("there is no node"), "only that refusal is another");
+        let children = |children| detail(refused(Rejection::NotEmpty { path: Path::root(), children }));
+        assert!(children(1).starts_with("the node / has 1 child: remove what is below it first"), "{}", children(1));
+        assert!(children(2).starts_with("the node / has 2 children: "), "{}", children(2));
     }
 
     #[test]

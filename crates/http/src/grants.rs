@@ -189,7 +189,7 @@ fn acquire_many_call(received: &Received, body: Body, grant: GrantId) -> Result<
     let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
     let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
     if names.is_empty() || names.len() != wants.len() {
-        return Err(expected("locks", "a list of different locks, each {\"name\": …}"));
+        return Err(expected("locks", "a list of different locks, each named once, such as [{\"name\": \"orders\"}]"));
     }
     names.into_iter().try_for_each(refuse_reserved)?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();

@@ -47,7 +47,7 @@ pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h 
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let Some(text) = text(headers, LAST_EVENT_ID)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     let revision = digits(text).filter(|number| *number < u64::MAX).map(Revision);
-    revision.map(Some).ok_or_else(|| Problem::bad_request("the header Last-Event-ID: a revision is expected"))
+    revision.map(Some).ok_or_else(|| Problem::bad_request("the header Last-Event-ID: expected a revision"))
 }
 
 /// How long the server may work on the request, the wait not counted.
@@ -56,7 +56,7 @@ pub(crate) fn timeout(headers: &HeaderMap) -> Result<Duration, Problem> {
     match duration::parse(text) {
         Ok(timeout) if !timeout.is_zero() && timeout <= TIMEOUT_MAX => Ok(timeout),
         Ok(_) | Err(_) => {
-            Err(Problem::bad_request("the header Fairhold-Timeout: a duration over 0s and up to 600s is expected, like 2s"))
+            Err(Problem::bad_request("the header Fairhold-Timeout: expected a duration over 0s and up to 600s, like 2s"))
         }
     }
 }
@@ -70,8 +70,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<GrantId>, Pr
 /// The revision that a local read must have.
 pub(crate) fn min_revision(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let Some(text) = text(headers, MIN_REVISION)? else { return Ok(None) };
-    let revision =
-        digits(text).ok_or_else(|| Problem::bad_request("the header Fairhold-Min-Revision: a revision is expected"))?;
+    let revision = digits(text).ok_or_else(|| Problem::bad_request("the header Fairhold-Min-Revision: expected a revision"))?;
     Ok(Some(Revision(revision)))
 }
 
@@ -85,7 +84,7 @@ pub(crate) fn respond_async(headers: &HeaderMap) -> bool {
 pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Problem> {
     let expected = || {
         Problem::bad_request(
-            "the header Fairhold-Fence: LOCK=TOKEN is expected, or LOCK=TOKEN;grant=ID, with % escapes in LOCK as in a URL",
+            "the header Fairhold-Fence: expected LOCK=TOKEN or LOCK=TOKEN;grant=ID, with % escapes in LOCK as in a URL",
         )
     };
     let Some(text) = text(headers, FENCE)? else { return Ok(None) };
@@ -108,11 +107,11 @@ pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Pr
         (Some("*"), None) => Ok(Some(Precondition::Exists(path.clone()))),
         (Some(tag), None) => {
             let version = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).and_then(|tag| tag.parse().ok());
-            let problem = || Problem::bad_request("the header If-Match: one version in quotes is expected, like \"17\", or *");
+            let problem = || Problem::bad_request("the header If-Match: expected one version in quotes, like \"17\", or *");
             version.map(|version| Some(Precondition::Version(path.clone(), version))).ok_or_else(problem)
         }
         (None, Some("*")) => Ok(Some(Precondition::Absent(path.clone()))),
-        (None, Some(_)) => Err(Problem::bad_request("the header If-None-Match: * is expected for a write")),
+        (None, Some(_)) => Err(Problem::bad_request("the header If-None-Match: a write takes only *")),
         (Some(_), Some(_)) => Err(Problem::bad_request("pass either If-Match or If-None-Match, not both")),
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/locks/{name}/history`: who held a lock, newest first, as pages of JSON or as lines for export.
+//! `GET /v1/locks/{name}/history`: the holders of a lock, newest first, as pages of JSON or as lines for export.
 
 use crate::{
     answer,

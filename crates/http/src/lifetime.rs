@@ -31,7 +31,7 @@ pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, contain
         Some(Some(ttl)) if (NODE_TTL_MIN..=NODE_TTL_MAX).contains(&ttl) => Some(ttl),
         Some(_) => {
             let (least, most) = (duration::format(NODE_TTL_MIN), duration::format(NODE_TTL_MAX));
-            return Err(Problem::bad_request(format!("the field \"ttl\": a duration from {least} to {most} is expected")));
+            return Err(Problem::bad_request(format!("the field \"ttl\": expected a duration from {least} to {most}")));
         }
     };
     of(session, ttl, container)
@@ -56,7 +56,7 @@ pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Valu
         (None, None) => Vec::new(),
         (Some(text), None) => text.into_bytes(),
         (None, Some(text)) => STANDARD.decode(text).map_err(|error| {
-            Problem::bad_request(format!("the field \"value_base64\": base64 with padding is expected ({error})"))
+            Problem::bad_request(format!("the field \"value_base64\": expected base64 with padding ({error})"))
         })?,
         (Some(_), Some(_)) => {
             return Err(Problem::bad_request("pass either \"value\" or \"value_base64\", not both"));
@@ -72,7 +72,7 @@ pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Valu
 pub(crate) fn sequential_prefix(parent: &Path, name: Option<String>) -> Result<String, Problem> {
     let name = name.unwrap_or_default();
     if name.contains('/') {
-        return Err(Problem::bad_request("the parameter \"name\": one level without a / is expected"));
+        return Err(Problem::bad_request("the parameter \"name\": expected one level without a /"));
     }
     match Path::parse(&format!("{}{name}{WIDEST_NUMBER}", parent.prefix_below())) {
         Ok(_) => Ok(name),

@@ -168,8 +168,12 @@ async fn write<RT: AsyncRuntime>(
 ) -> Result<At<Operated>, Problem> {
     let (key, _) = received.key_or_new(node)?;
     let fence = headers::fence(received.headers())?;
+    let is_for_a_new_node = matches!(precondition, Some(Precondition::Absent(_)));
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
-    node.write_node(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))
+    node.write_node(call).await.map_err(|error| {
+        let problem = Problem::of(error, Asked::Write { key });
+        if is_for_a_new_node { problem.of_new_node() } else { problem }
+    })
 }
 
 /// The machine answered one operation with the result of another.

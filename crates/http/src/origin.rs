@@ -120,14 +120,15 @@ fn foreign_page(who: &str) -> Problem {
 }
 
 fn foreign_host(host: Option<&str>) -> Problem {
-    let asked = host.map_or_else(|| "no host".to_owned(), |host| format!("the host {}", shown(host_of(host))));
-    Problem::new(
-        Code::Denied,
-        format!(
-            "the request names the host {asked}, which is not a known name of this server; if it is one, start the servers with \
-             {OPTION} NAME"
+    let detail = match host {
+        Some(host) => format!(
+            "the request names the host {}, which is not a known name of this server; if it is one, start the servers with \
+             {OPTION} NAME",
+            shown(host_of(host))
         ),
-    )
+        None => "the request names no host: send a Host header with a name of this server".to_owned(),
+    };
+    Problem::new(Code::Denied, detail)
 }
 
 #[cfg(test)]
@@ -218,6 +219,16 @@ mod tests {
             "the target goes first"
         );
         assert!(check(&named(), "GET", "/livez", &[]).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_the_host_once_and_says_what_to_do() {
+        let refused = |given: &[(&'static str, &str)]| check(&named(), "POST", "/v1/locks/a", given).unwrap_err();
+        let other = refused(&[("host", "other.example:7171")]);
+        assert!(other.starts_with("the request names the host other.example, which is not"), "{other}");
+        assert!(other.ends_with("start the servers with --allowed-host NAME"), "{other}");
+        let none = refused(&[]);
+        assert!(none.starts_with("the request names no host: send a Host header"), "{none}");
     }
 
     #[test]

@@ -258,14 +258,14 @@ fn check_plain(name: &str, text: &str) -> Result<(), Problem> {
         None => Ok(()),
         Some(c) => {
             let what = "a text without control characters, and without characters that are invisible or change its direction,";
-            Err(expected(name, &format!("{what} not one with U+{:04X},", u32::from(c))))
+            Err(expected(name, &format!("{what} not one with U+{:04X}", u32::from(c))))
         }
     }
 }
 
 /// Says what a parameter should be. What it is stays unsaid: it may be a secret.
 pub(crate) fn expected(name: &str, what: &str) -> Problem {
-    Problem::bad_request(format!("the parameter \"{name}\": {what} is expected"))
+    Problem::bad_request(format!("the parameter \"{name}\": expected {what}"))
 }
 
 /// The digits of a whole number, with neither a sign nor spaces.
@@ -450,7 +450,7 @@ mod tests {
             ("", r#"{"wait":1e300}"#),
         ] {
             let detail = wrong(query, body, &|params| params.duration("wait", SECONDS).err());
-            assert!(detail.starts_with("the parameter \"wait\": a duration"), "{detail}");
+            assert!(detail.starts_with("the parameter \"wait\": expected a duration"), "{detail}");
         }
         for (query, body) in [
             ("limit", ""),
@@ -465,11 +465,11 @@ mod tests {
             ("", r#"{"limit":-1}"#),
         ] {
             let detail = wrong(query, body, &|params| params.count("limit", 1..=10).err());
-            assert_eq!(detail, "the parameter \"limit\": a whole number from 1 to 10 is expected");
+            assert_eq!(detail, "the parameter \"limit\": expected a whole number from 1 to 10");
         }
         for (query, body) in [("parents=yes", ""), ("parents=", ""), ("", r#"{"parents":"true"}"#), ("", r#"{"parents":1}"#)] {
             let detail = wrong(query, body, &|params| params.flag("parents").err());
-            assert_eq!(detail, "the parameter \"parents\": true or false is expected");
+            assert_eq!(detail, "the parameter \"parents\": expected true or false");
         }
         for (query, body) in [("meta=x", ""), ("meta", ""), ("", r#"{"meta":{"a":1}}"#), ("", r#"{"meta":[]}"#)] {
             let detail = wrong(query, body, &|params| params.meta("meta").err());
@@ -509,7 +509,10 @@ mod tests {
         for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
             let query = format!("owner={bad}&meta={{\"a\":\"{bad}\"}}");
             let refused = detail(parse(&query, "").unwrap().words("owner", 256).unwrap_err());
-            assert!(refused.starts_with("the parameter \"owner\": a text without control characters") && refused.contains("U+"));
+            assert!(
+                refused.starts_with("the parameter \"owner\": expected a text without control characters")
+                    && refused.contains("U+")
+            );
             let named = parse("", r#"{"meta":{"a\u001b":""}}"#).unwrap().meta("meta").map(|_| ());
             assert!(detail(named.unwrap_err()).contains("U+001B"), "a key too");
             assert!(parse(&query, "").unwrap().text("owner", 256).is_ok(), "what is not for people stays as it is");

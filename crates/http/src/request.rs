@@ -261,7 +261,7 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
         }
     }
     if length > bytes_max {
-        return Err(Problem::new(Code::TooLarge, format!("the limit is {bytes_max} bytes")));
+        return Err(Problem::new(Code::TooLarge, format!("the body is too large: the limit is {bytes_max} bytes")));
     }
     if !has_room {
         return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: try again after a pause")
@@ -314,6 +314,13 @@ mod tests {
         let mut params = received.params(body, &WAIT).unwrap();
         assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the room is free while the request waits");
         assert_eq!(params.duration("wait", up_to(WAIT_MAX)).unwrap(), Some(WAIT_MAX));
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_with_the_limit() {
+        let too_large = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX + 1, &room().1)).await.map(drop);
+        let problem = fairhold_types::problem::Problem::from(too_large.unwrap_err());
+        assert_eq!((problem.status, &*problem.detail), (413, "the body is too large: the limit is 65536 bytes"));
     }
 
     #[tokio::test]

@@ -104,9 +104,9 @@ fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
 async fn no_such_resource(uri: Uri) -> Problem {
     let named = ["/v1/locks/", "/v1/elections/"].iter().any(|above| uri.path().starts_with(above));
     let detail = if named {
-        "there is nothing at this path; write a / in the name of a lock or election as %2F"
+        "there is nothing at this path: write a / in the name of a lock or election as %2F; /openapi.json lists all calls"
     } else {
-        "there is nothing at this path"
+        "there is nothing at this path: /openapi.json lists all calls"
     };
     Problem::new(Code::NotFound, detail)
 }
@@ -119,5 +119,9 @@ async fn no_such_state() -> Problem {
 }
 
 async fn no_such_method() -> Problem {
-    Problem::new(Code::MethodNotAllowed, "the resource does not support this method; Allow lists the methods it supports")
+    Problem::new(
+        Code::MethodNotAllowed,
+        "this path does not support this method: the header Allow lists the methods that it has, and /openapi.json lists all \
+         calls",
+    )
 }

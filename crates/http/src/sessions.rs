@@ -127,7 +127,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {
                 return Err(Problem::bad_request(
-                    "the parameter \"reason\" is only for administrators, who name the session by its number",
+                    "the parameter \"reason\" is only for administrators: name the session by its number, or leave out the reason",
                 ));
             }
             node.close_session(id, received.timeout).await

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_over_the_limit_is_refused_until_another_closes() {
+    fn a_share_over_the_limit_is_refused_until_another_is_dropped() {
         let shares = Shares::new(5, 3);
         let take = |last: u8, count: usize| -> Vec<Share> {
             (0..count).map(|_| Shares::take(&shares, address(last), 1).unwrap()).collect()

@@ -13,8 +13,8 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Takes a lock from all its holders; if there are none, nothing changes. The same key again does nothing, whoever holds it
-    /// by then.
+    /// Takes a lock from all its holders; if there are none, nothing changes. The same key again does nothing, even if there
+    /// are new holders by then.
     pub async fn break_lock(&self, call: BreakCall) -> Result<Revision, CallError> {
         let BreakCall { key, lock, by, reason, timeout } = call;
         let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, &reason))? };

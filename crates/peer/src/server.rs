@@ -92,7 +92,7 @@ impl PeerServer {
 
     /// Serves until `shutdown` is ready; then every connection is ended, and none of its tasks remains.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
-        let door = Arc::new(Door::new(service, self.manners, self.metrics.clone()));
+        let acceptor = Arc::new(Acceptor::new(service, self.manners, self.metrics.clone()));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -102,18 +102,18 @@ impl PeerServer {
                 Some(ended) = connections.join_next() => log_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let (visit, another_left) = door.lobby.enter(from.ip());
+                        let (visit, another_left) = acceptor.lobby.enter(from.ip());
                         if another_left {
-                            door.metrics.turned_away.inc();
-                            door.crowd.say(|kept_back| {
-                                tracing::warn!(%from, kept_back, "too many unauthenticated connections to the peer port: the \
-                                                                  oldest was closed");
+                            acceptor.metrics.turned_away.inc();
+                            acceptor.crowd.say(|kept_back| {
+                                let said = "too many unauthenticated connections to the peer port: the oldest was closed";
+                                tracing::warn!(%from, kept_back, "{said}");
                             });
                         }
-                        connections.spawn(attend(stream, from, door.clone(), visit));
+                        connections.spawn(attend(stream, from, acceptor.clone(), visit));
                     }
                     Err(error) => {
-                        door.failures.say(|kept_back| {
+                        acceptor.failures.say(|kept_back| {
                             tracing::warn!(kept_back, "a peer connection could not be accepted: {error}");
                         });
                         sleep(ACCEPT_PAUSE).await;
@@ -125,8 +125,8 @@ impl PeerServer {
     }
 }
 
-/// What all connections of one server share.
-struct Door {
+/// The side of a node that accepts the connections of its peers: the state that all of them share.
+struct Acceptor {
     service: Arc<dyn Service>,
     manners: Manners,
     lobby: Lobby,
@@ -140,9 +140,9 @@ struct Door {
     metrics: PeerMetrics,
 }
 
-impl Door {
+impl Acceptor {
     fn new(service: Arc<dyn Service>, manners: Manners, metrics: PeerMetrics) -> Self {
-        Door {
+        Acceptor {
             service,
             manners,
             lobby: Lobby::default(),
@@ -159,59 +159,59 @@ impl Door {
 }
 
 /// One connection, from its first byte to its end.
-async fn attend(stream: TcpStream, address: SocketAddr, door: Arc<Door>, visit: Visit) {
+async fn attend(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, visit: Visit) {
     let met = tokio::select! {
         biased;
-        met = handshake::accept(stream, &*door.service, &door.manners) => met,
+        met = handshake::accept(stream, &*acceptor.service, &acceptor.manners) => met,
         () = visit.ended() => return,
     };
     match &met {
-        Ok(Accepted::Refused { refusal, .. }) => door.metrics.refuse(refusal),
-        Ok(Accepted::Unproved(mismatch)) => door.metrics.refuse(&Refusal::Key(*mismatch)),
-        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => door.unproved.forget(address.ip()),
+        Ok(Accepted::Refused { refusal, .. }) => acceptor.metrics.refuse(refusal),
+        Ok(Accepted::Unproved(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unproved.forget(address.ip()),
         Err(_) => {
-            door.metrics.strangers.inc();
+            acceptor.metrics.strangers.inc();
         }
     }
     match met {
-        Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &door).await,
+        Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
-        Ok(Accepted::Unproved(mismatch)) => door.unproved.say(address.ip(), |kept_back| {
+        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved.say(address.ip(), |kept_back| {
             tracing::warn!(%address, kept_back, "a connection to the peer port was refused without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
             tracing::debug!(peer = from, %address, "deferred until this node has started");
         }
-        Ok(Accepted::Refused { from, refusal }) => door.refusals.say(|kept_back| {
+        Ok(Accepted::Refused { from, refusal }) => acceptor.refusals.say(|kept_back| {
             tracing::warn!(peer = from, %address, kept_back, "this node and a peer cannot communicate: {refusal}");
         }),
-        Err(error) => door.strangers.say(|kept_back| {
+        Err(error) => acceptor.strangers.say(|kept_back| {
             tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");
         }),
     }
 }
 
 /// Serves an admitted node until its connection ends, or it has opened newer ones.
-async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, door: &Door) {
-    let (place, another_left) = door.places.take(from, lane);
+async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, acceptor: &Acceptor) {
+    let (place, another_left) = acceptor.places.take(from, lane);
     if another_left {
-        door.metrics.turned_away.inc();
-        door.crowd.say(|kept_back| {
+        acceptor.metrics.turned_away.inc();
+        acceptor.crowd.say(|kept_back| {
             tracing::info!(peer = from, %address, ?lane, kept_back, "newer connections of node {from}: the oldest was closed");
         });
     }
     let ended = tokio::select! {
         biased;
-        ended = converse(connection, from, lane, door) => ended,
+        ended = converse(connection, from, lane, acceptor) => ended,
         () = place.ended() => return,
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-        Err(error) => door.broken.say(|kept_back| {
+        Err(error) => acceptor.broken.say(|kept_back| {
             tracing::info!(peer = from, %address, ?lane, kept_back, "a connection broke: {error}");
         }),
     }
-    door.service.hung_up(from, lane);
+    acceptor.service.hung_up(from, lane);
 }
 
 fn log_panic(ended: Result<(), JoinError>) {
@@ -221,14 +221,14 @@ fn log_panic(ended: Result<(), JoinError>) {
 }
 
 /// Serves an admitted node until one of the two directions ends.
-async fn converse(connection: Connection, from: NodeId, lane: Lane, door: &Door) -> Result<(), FrameError> {
+async fn converse(connection: Connection, from: NodeId, lane: Lane, acceptor: &Acceptor) -> Result<(), FrameError> {
     let Connection { mut reader, mut writer } = connection;
     let (answers, waiting) = mpsc::channel(UNANSWERED_MAX);
-    let flow = &door.metrics.accepted;
+    let flow = &acceptor.metrics.accepted;
     let _open = flow.open();
     tokio::select! {
         biased;
-        ended = take_requests(&mut reader, &answers, (from, lane), door) => ended,
+        ended = take_requests(&mut reader, &answers, (from, lane), acceptor) => ended,
         ended = write_answers(&mut writer, waiting, flow) => ended,
     }
 }
@@ -270,7 +270,7 @@ async fn take_requests(
     requests: &mut FrameReader,
     answers: &mpsc::Sender<Answered>,
     (from, lane): (NodeId, Lane),
-    door: &Door,
+    acceptor: &Acceptor,
 ) -> Result<(), FrameError> {
     let mut working: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
     let owed = Arc::new(Owed::default());
@@ -285,8 +285,8 @@ async fn take_requests(
             Some(answer) = working.next(), if !working.is_empty() => answer,
             request = requests.next(), if reads => {
                 let Some(request) = request? else { return Ok(()) };
-                door.metrics.accepted.came(request.payload.len());
-                let mut answer = begin(request, from, lane, &*door.service, &owed)?;
+                acceptor.metrics.accepted.came(request.payload.len());
+                let mut answer = begin(request, from, lane, &*acceptor.service, &owed)?;
                 // Polled here once, so that requests also start in their order, whatever the service does before its first
                 // wait.
                 match poll!(&mut answer) {

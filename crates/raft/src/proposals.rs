@@ -14,7 +14,7 @@ use crate::{
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::{goes_first, needs_room, weight},
-    snapshot_schedule::has_to_wait,
+    snapshot_schedule::LogRoom,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
 };
@@ -98,7 +98,7 @@ pub(crate) struct Submitted {
     answer: oneshot::Receiver<Outcome>,
 }
 
-/// Takes so many bytes of commands. Those that go first are small, and not refused for it.
+/// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
 pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalOutlet) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
@@ -167,7 +167,7 @@ impl ProposalOutlet {
         }
     }
 
-    /// The next one without waiting, after so many: the urgent ones first, up to their share.
+    /// The next one without waiting, if the batch has `gathered` already: the urgent ones first, up to their share.
     fn next(&mut self, gathered: usize) -> Option<Proposal> {
         let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
         urgent.or_else(|| self.ordinary.try_recv().ok())
@@ -265,16 +265,18 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 /// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots
 /// free it; returns the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    let is_short = disk_room::is_short(core);
+    let (disks_short, log_room) = (disk_room::is_short(core), LogRoom::of(core));
+    if !disks_short && log_room == LogRoom::All {
+        return batch;
+    }
     let refusal = |proposal: &Proposal| {
-        let refusal = if is_short {
-            NotProposed::DiskLow
-        } else if has_to_wait(core, proposal.bytes) {
-            NotProposed::Overloaded
+        if !needs_room(&proposal.command) {
+            None
+        } else if disks_short {
+            Some(NotProposed::DiskLow)
         } else {
-            return None;
-        };
-        needs_room(&proposal.command).then_some(refusal)
+            (!log_room.takes(proposal.bytes)).then_some(NotProposed::Overloaded)
+        }
     };
     let mut others = Vec::with_capacity(batch.len());
     for proposal in batch {

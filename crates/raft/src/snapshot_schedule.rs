@@ -56,21 +56,28 @@ impl Schedule {
     }
 }
 
-/// What the log has room for while a snapshot is written: where the log grows faster than snapshots free it, large writes have to
-/// wait first.
+/// Which commands the log has room for while a snapshot is written: if the log grows faster than snapshots free it, large
+/// commands wait first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LogRoom {
+pub(crate) enum LogRoom {
     All,
     Small,
     Nothing,
 }
 
-/// Whether a command of so many bytes has to wait for the next snapshot, because the log has grown too far behind the newest one.
-pub(crate) fn has_to_wait<RT: AsyncRuntime>(core: &Core<RT>, bytes: usize) -> bool {
-    match core.schedule.log_room(&core.shared.newest_now(), &core.shared.now()) {
-        LogRoom::All => false,
-        LogRoom::Small => bytes > SMALL_BYTES,
-        LogRoom::Nothing => true,
+impl LogRoom {
+    /// What the log has room for now.
+    pub(crate) fn of<RT: AsyncRuntime>(core: &Core<RT>) -> LogRoom {
+        core.schedule.log_room(&core.shared.newest_now(), &core.shared.now())
+    }
+
+    /// Whether a command of this size can go into the log before the next snapshot.
+    pub(crate) fn takes(self, bytes: usize) -> bool {
+        match self {
+            LogRoom::All => true,
+            LogRoom::Small => bytes <= SMALL_BYTES,
+            LogRoom::Nothing => false,
+        }
     }
 }
 

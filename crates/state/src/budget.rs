@@ -21,11 +21,11 @@ use fairhold_types::{
 };
 use imbl::OrdMap;
 
-/// Of a hundred parts of the budget, those that a write to the tree may fill. The rest is for locks: no value stops them.
+/// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop them.
 const WRITTEN_PARTS: u64 = 75;
-/// Of a hundred parts of the budget, those that may be filled by what is created. The rest is for what has to be remembered.
+/// The percentage of the budget that new items may fill. The rest is for the ids that the state remembers.
 const CREATED_PARTS: u64 = 95;
-/// One part in so many is the most that the history of all locks takes: it forgets its oldest before.
+/// The history of all locks takes at most the budget divided by this: beyond it, it forgets its oldest entries.
 const HISTORY_PART: u64 = 8;
 /// More than a command can add for one node, or for one lock of a grant: all levels above it, each with its path, its name again
 /// and its numbers, and what stands there.
@@ -157,7 +157,7 @@ impl State {
         }
     }
 
-    /// Whether each of so many holders may be told that word. Only the first of them are told by the command that is judged.
+    /// Refuses a word for this many holders if the budget has no room for all of them. Later commands tell most of the holders.
     pub(crate) fn require_room_for_words(&self, holders: usize, word: &Revocation) -> Result<(), Rejection> {
         let (used, Some(max)) = (self.bytes(), self.budget.bytes_max) else { return Ok(()) };
         let words = of_word(word).saturating_mul(holders as u64);

@@ -13,7 +13,7 @@ use std::fmt;
 pub struct HistoryQuery {
     /// The lock.
     pub lock: LockName,
-    /// Only who held it then.
+    /// Only the holders at this time.
     pub when: Option<When>,
     /// The page begins after this.
     pub after: Option<HistoryKey>,
@@ -21,7 +21,7 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// The point in time of a query. A grant given at that point holds then; one that ended at it does not.
+/// The point in time of a query. A grant that begins at that point counts as a holder; a grant that ends at it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// By the times that rode in the commands.

@@ -142,7 +142,7 @@ pub enum Rejection {
         kind: String,
     },
     /// The node has children.
-    #[error("the node {path} has {children} children")]
+    #[error("the node {path} has {children} {}", if *.children == 1 { "child" } else { "children" })]
     NotEmpty {
         /// Its path.
         path: Path,

@@ -1,6 +1,7 @@
 //! Checks of a command that do not depend on the state: limits of lengths and times, reserved names, and its proposer.
 //!
-//! They run before a command is proposed: for this node's own commands, and again for forwarded ones.
+//! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The numbers are in
+//! `fairhold_types::limits`, which the HTTP API reads too: it refuses a request first, and names the parameter.
 
 use crate::command::{Acquire, Claimant, Command, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact};
 use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};

@@ -488,36 +488,38 @@ fn a_small_node_is_removed_at_a_full_state() {
     assert!(matches!(state.apply(write(Some(key(5)), vec![delete("/a")])).answer.result, Err(Rejection::Step { .. })));
 }
 
+/// A state with one grant of the lock `a`, which has 21 holds, with the ids 10 to 30, and 16 keys of changes.
+fn with_many_keys_and_holds(lock_delay_ms: u64) -> State {
+    let mut state = State::new();
+    done(&mut state, open(1));
+    let owner = Owner { text: "o".to_owned(), given: true };
+    let first = Acquire { reentrant: true, owner, lock_delay_ms, ..acquire("a", 10, Mode::Exclusive) };
+    for hold in 10..31 {
+        done(&mut state, Command::Acquire(Acquire { grant: id(hold), ..first.clone() }));
+    }
+    for number in 0..16 {
+        let key = Some(key(2_000 + number));
+        done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key, at: AT });
+    }
+    state
+}
+
 /// Keys of changes, and further holds, are remembered one by one when their grant ends.
 #[test]
 fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
     for end in ["release", "close", "break", "end"] {
-        let mut state = State::new();
-        done(&mut state, open(1));
-        let taken =
-            Acquire { reentrant: true, owner: Owner { text: "o".to_owned(), given: true }, ..acquire("a", 10, Mode::Exclusive) };
-        done(&mut state, Command::Acquire(taken.clone()));
-        for hold in 11..31 {
-            done(&mut state, Command::Acquire(Acquire { grant: id(hold), ..taken.clone() }));
-        }
-        for number in 0..16 {
-            let at = AT;
-            done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(2_000 + number)), at });
-        }
+        let mut state = with_many_keys_and_holds(0);
         let before = state.bytes();
         let (at, by, reason) = (AT, || "b".repeat(64), || "r".repeat(256));
-        match end {
-            "release" => {
-                drop((10..31).map(|grant| done(&mut state, Command::Release { grant: id(grant), session: None, at })).last())
-            }
-            "close" => drop(done(&mut state, Command::CloseSession { session: OPEN, at })),
-            "break" => {
-                drop(done(&mut state, Command::Break(Break { key: key(7), lock: lock("a"), by: by(), reason: reason(), at })))
-            }
-            _end => {
-                let session = state.session_by_id(&OPEN).unwrap().number;
-                drop(done(&mut state, Command::EndSession { session, by: by(), reason: reason(), at }));
-            }
+        let session = state.session_by_id(&OPEN).unwrap().number;
+        let ends: Vec<Command> = match end {
+            "release" => (10..31).map(|grant| Command::Release { grant: id(grant), session: None, at }).collect(),
+            "close" => vec![Command::CloseSession { session: OPEN, at }],
+            "break" => vec![Command::Break(Break { key: key(7), lock: lock("a"), by: by(), reason: reason(), at })],
+            _end => vec![Command::EndSession { session, by: by(), reason: reason(), at }],
+        };
+        for command in ends {
+            done(&mut state, command);
         }
         assert_eq!(state.census().held, 0, "{end}");
         assert!(state.bytes() <= before, "{end}: {before} bytes and then {}", state.bytes());
@@ -527,22 +529,7 @@ fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
 /// What cools is counted as a lock's contender alone: its id and its keys are remembered elsewhere from then on.
 #[test]
 fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
-    let mut state = State::new();
-    done(&mut state, open(1));
-    let taken = Acquire {
-        reentrant: true,
-        owner: Owner { text: "o".to_owned(), given: true },
-        lock_delay_ms: 60_000,
-        ..acquire("a", 10, Mode::Exclusive)
-    };
-    done(&mut state, Command::Acquire(taken.clone()));
-    for hold in 11..31 {
-        done(&mut state, Command::Acquire(Acquire { grant: id(hold), ..taken.clone() }));
-    }
-    for number in 0..16 {
-        let at = AT;
-        done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(2_000 + number)), at });
-    }
+    let mut state = with_many_keys_and_holds(60_000);
     let before = state.bytes();
     let session = state.session_by_id(&OPEN).unwrap().number;
     done(&mut state, Command::ExpireSession { session, at: AT });

@@ -255,6 +255,9 @@ fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
+    if path.exists() {
+        return Err(durable::naming(path, io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory")));
+    }
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()
     {

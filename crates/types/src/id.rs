@@ -26,7 +26,7 @@ macro_rules! counter {
             type Err = ParseIdError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                text.parse().map($name).map_err(|_| ParseIdError("a whole number is expected"))
+                text.parse().map($name).map_err(|_| ParseIdError("expected a whole number"))
             }
         }
     };
@@ -87,11 +87,11 @@ macro_rules! hex128 {
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-                    return Err(ParseIdError("32 hexadecimal digits in lower case are expected"));
+                    return Err(ParseIdError("expected 32 hexadecimal digits in lower case"));
                 }
                 u128::from_str_radix(text, 16)
                     .map($name)
-                    .map_err(|_| ParseIdError("32 hexadecimal digits in lower case are expected"))
+                    .map_err(|_| ParseIdError("expected 32 hexadecimal digits in lower case"))
             }
         }
 
@@ -186,7 +186,7 @@ impl FromStr for GrantId {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: ParseIdError =
-            ParseIdError("a ULID (26 characters, like 01ARZ3NDEKTSV4RRFFQ69G5FAV) or a UUIDv7 is expected");
+            ParseIdError("expected a ULID (26 characters, like 01ARZ3NDEKTSV4RRFFQ69G5FAV) or a UUIDv7");
         match text.len() {
             26 => {
                 let ulid = ulid::Ulid::from_string(text).map_err(|_| EXPECTED)?;

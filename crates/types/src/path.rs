@@ -14,10 +14,10 @@ pub enum ParsePathError {
     #[error("a path begins with /")]
     NoSlash,
     /// Nothing at all, or two slashes with nothing in between, or a slash at the end.
-    #[error("no level may be empty")]
+    #[error("it has an empty level: it must not be empty, end with / or have two / in a row")]
     EmptyLevel,
     /// `.` or `..`.
-    #[error("no level may be . or ..")]
+    #[error("it has the level . or .., which is not allowed")]
     DotLevel,
     /// NUL, a line break, or another control character.
     #[error("no control character is allowed")]

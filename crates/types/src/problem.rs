@@ -61,7 +61,7 @@ pub enum TransactionPart {
     Else,
 }
 
-/// Further facts about an error; those that do not apply are left out.
+/// Further facts about an error. A fact that does not apply is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Facts {

@@ -65,7 +65,7 @@ pub struct Fence {
 /// A session by its public number or by its secret id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a session's number, or its id of 32 hexadecimal digits as a text, is expected")]
+#[serde(untagged, expecting = "expected a session's number, or its id of 32 hexadecimal digits as a text")]
 pub enum SessionName {
     /// Its number.
     Number(SessionNumber),
@@ -76,7 +76,7 @@ pub enum SessionName {
 /// A duration: a text with a unit, or whole seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a duration with a unit, like \"30s\", or whole seconds, is expected")]
+#[serde(untagged, expecting = "expected a duration with a unit, like \"30s\", or whole seconds")]
 pub enum Span {
     /// Whole seconds.
     Seconds(u64),

@@ -189,7 +189,7 @@ impl Trial {
         let mut logs: Vec<(u64, String)> =
             names.filter_map(|name| Some((name.strip_suffix(".log")?.parse().ok()?, name))).collect();
         logs.sort_unstable();
-        // One that was only just made has none yet, and the one before it is still the newest.
+        // A log file that was just created has no record yet; the file before it has the last one.
         for (_, name) in logs.into_iter().rev() {
             let bytes = fs::read(folder.join(&name)).map_err(|error| format!("{name}: {error}"))?;
             if let Some(place) = last_record_of(&bytes) {

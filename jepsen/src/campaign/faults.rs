@@ -18,7 +18,7 @@ use std::{
 const ROUNDS: usize = 15;
 /// More parts are not made, however few operations they had.
 const PARTS_MAX: usize = 120;
-/// Every so many parts of pairs, one has five nodes.
+/// One in this many parts of pairs has five nodes.
 const FIVE_NODES_EVERY: usize = 3;
 
 pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<Ended, NotRun> {

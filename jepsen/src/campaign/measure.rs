@@ -84,7 +84,7 @@ impl Measured {
         self.next_leader.extend(first);
     }
 
-    /// What so many of a hundred acquires did not exceed, in microseconds.
+    /// Percentiles of the acquires, in microseconds.
     pub(super) fn acquire(&self, percent: usize) -> u64 {
         percentile(&self.acquires, percent)
     }
@@ -98,7 +98,7 @@ impl Measured {
     }
 }
 
-/// What so many of a hundred do not exceed; 0 of nothing. The smallest first.
+/// A percentile of sorted values, the smallest first; 0 without values.
 pub(super) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let place = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(place).copied().unwrap_or(0)

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// Of a thousand holders, how many stand still.
 const SLEEPERS: u32 = 300;
-/// So many that there are ten locks.
+/// This number of clients gives ten locks.
 const CLIENTS: u64 = 30;
 const PARTS_MAX: usize = 12;
 

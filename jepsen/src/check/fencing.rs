@@ -1,4 +1,4 @@
-//! The resource outside: with tokens compared nothing is lost there, and who still has his lease is let in.
+//! The external resource: if it compares tokens, it loses nothing, and it admits a client that still has its lease.
 
 use super::Check;
 use crate::history::{Call, History};

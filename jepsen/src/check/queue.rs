@@ -1,4 +1,4 @@
-//! By revision: nobody is granted a lock before somebody who stood earlier in its line.
+//! By revision: no waiter is granted a lock before another that stood earlier in its queue.
 
 use super::Check;
 use crate::history::History;

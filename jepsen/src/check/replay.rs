@@ -1,5 +1,5 @@
-//! By revision: what the watch told is played again, lock by lock. Never do two hold that exclude each other, and who was told
-//! that he holds did.
+//! By revision: replays the events of the watch, lock by lock. Two holders never exclude each other, and every client that was
+//! told that it holds a lock did.
 
 use super::Check;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// One who holds.
+/// A holder.
 #[derive(Debug, Clone, Copy)]
 struct Holder {
     shared: bool,
@@ -51,7 +51,7 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     for op in asked.values() {
-        // Who is told that his grant is gone may have held it, and does not any more.
+        // A client that is told that its grant is gone may have held it, but no longer does.
         let is_gone = op.error.as_deref().is_some_and(|error| error.starts_with("410"));
         let number = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default()));
         if is_gone && number.is_none_or(|number| ended.contains(&(op.key.as_str(), *number))) {
@@ -62,7 +62,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// What is wrong with those who hold one lock together.
+/// What is wrong with the holders of one lock.
 fn exclude(holders: &BTreeMap<u64, Holder>) -> Option<String> {
     let permits: u32 = holders.values().filter_map(|holder| holder.permits).sum();
     if permits > PERMITS {

@@ -41,7 +41,7 @@ pub(super) struct Item<A> {
 pub(super) enum Answer {
     /// There is an order.
     Possible,
-    /// There is none; so many operations is the longest beginning that there is one of.
+    /// There is none; this is the length of the longest prefix that has one.
     Impossible { longest: usize },
     /// The search was given up.
     TooMany,
@@ -83,7 +83,7 @@ pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> Answer {
             next.push(index);
             until = until.min(item.end.unwrap_or(u64::MAX));
         }
-        // Those that must happen are tried first: they are on top.
+        // Operations that must happen are tried first: they are on top.
         next.retain(|index| items[*index].start <= until);
         next.sort_by_key(|index| std::cmp::Reverse(items[*index].end.unwrap_or(u64::MAX)));
         for index in next {

@@ -61,7 +61,7 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     let mut moments: Vec<(u64, u8, usize)> = Vec::with_capacity(history.ops.len() * 2);
     for op in &history.ops {
         moments.push((op.start, 1, op.index));
-        // One that was given up with the run itself has no end.
+        // An operation that the end of the run cut off has no end.
         moments.push((if op.end == u64::MAX { history.length } else { op.end }, 2, op.index));
     }
     moments.sort_unstable();

@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
     history: Mutex<History>,
 }
 
-/// An operation that was asked and has no answer yet. One that is dropped without an answer stays unknown.
+/// An operation without an answer yet. If it is dropped without an answer, its outcome stays unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
     /// Its place in the history.
@@ -115,7 +115,7 @@ impl Recorder {
         self.history().resource.push(write);
     }
 
-    /// The keys of all nodes that somebody was told to have written, but for those that go with a session.
+    /// The keys of all acknowledged writes, except ephemeral nodes.
     pub(crate) fn written(&self) -> Vec<String> {
         let history = self.history();
         let written = history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good());

@@ -217,7 +217,7 @@ impl Control {
         self.put(&[(SYNC_DELAY, microseconds)])
     }
 
-    /// The next so many syncs fail.
+    /// The next syncs fail, this many of them.
     pub(super) fn fail_syncs(&self, count: i64) -> io::Result<()> {
         self.put(&[(SYNCS_TO_FAIL, count)])
     }

@@ -1,4 +1,4 @@
-//! Faults of the network: who does not reach whom, and what happens to packets on their way.
+//! Faults of the network: links that are cut, and what happens to packets on their way.
 
 use super::{Injected, Undo, World};
 use crate::net::{CLIENTS, Link, Overlay};
@@ -82,7 +82,7 @@ pub(super) fn duplicate(world: &World) -> Injected {
     everywhere(world, Link { twice_permille: TWICE_PERMILLE, ..Link::default() })
 }
 
-/// A follower is the only one that sees all: the others are in two parts that do not see each other.
+/// One follower reaches all nodes; the others are in two parts that do not reach each other.
 pub(super) async fn bridge(world: &mut World) -> Injected {
     let middle = world.follower().await?;
     let others = others(world, middle);

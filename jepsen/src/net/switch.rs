@@ -1,4 +1,4 @@
-//! The switch: takes packets from each place and brings them to the one that they are for, as far as the faults let it.
+//! The switch: it takes packets from each place and delivers them to their destination, unless a fault prevents it.
 
 use super::{Link, Overlay, packet, place_of};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -17,7 +17,7 @@ use std::{
 
 /// Larger than any packet of our devices.
 const PACKET_BYTES_MAX: usize = 65_536;
-/// Packets that are on their way at a time; more are lost, as in a switch whose memory is full.
+/// The most packets on their way at a time. It drops any further packet, as a switch with full buffers does.
 const ON_THE_WAY_MAX: usize = 20_000;
 
 /// A running switch; it stops when dropped.

@@ -1,5 +1,5 @@
-//! The report as one page of HTML, with a picture: who held what, what was asked and answered, what was wrong, who led. It needs
-//! nothing from elsewhere.
+//! The report as one page of HTML, with a picture: the holders, the calls and their answers, the violations, the leaders. It
+//! needs nothing from elsewhere.
 
 use super::{Report, text};
 use crate::history::{Call, History, Op, Outcome};
@@ -140,7 +140,7 @@ fn faults(history: &History, picture: &mut Picture) {
     }
 }
 
-/// Who held which lock, as the watch told it.
+/// The holders of each lock, as the watch reported them.
 fn grants(history: &History, picture: &mut Picture) {
     let told = history.longest_told();
     let mut begun: BTreeMap<(&str, u64), (u64, &str)> = BTreeMap::new();

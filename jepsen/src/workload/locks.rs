@@ -1,4 +1,4 @@
-//! Those who take a lock, hold it for a moment, and give it back; some sleep for longer than their lease.
+//! Clients that acquire a lock, hold it for a moment and release it. Some sleep for longer than their lease.
 
 use super::{Keys, Workload};
 use crate::client::{Client, Held, TTL, Wish};
@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 pub(crate) const PERMITS: u32 = 3;
 /// How long somebody waits for a lock.
 const WAIT: Duration = Duration::from_millis(1_500);
-/// How long somebody waits who does not want to wait.
+/// How long an impatient client waits.
 const SHORT_WAIT_MS_MAX: u64 = 150;
 /// How long they sleep.
 const SLEEP: Duration = Duration::from_millis(2_600);
@@ -87,7 +87,7 @@ async fn write_under_fence(client: &mut Client, held: &mut Held) {
     }
 }
 
-/// Up to so many milliseconds.
+/// Up to this many milliseconds.
 pub(super) async fn pause(client: &mut Client, milliseconds: u64) {
     let length = client.random.random_range(0..=milliseconds * 1_000);
     tokio::time::sleep(Duration::from_micros(length)).await;

@@ -1,4 +1,4 @@
-//! Those who read and write nodes.
+//! Clients that read and write nodes.
 
 use super::{Keys, locks::pause};
 use crate::client::Client;

@@ -1,4 +1,4 @@
-//! Those who open a session with a node and a lock, keep it alive for a while, and then close or forget it.
+//! Clients that open a session with a node and a lock, keep it alive for a while, and then close or forget it.
 
 use super::locks::pause;
 use crate::{

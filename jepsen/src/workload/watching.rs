@@ -1,4 +1,4 @@
-//! Those who write many nodes, and one who watches at each server and goes on after every break.
+//! Clients that write many nodes, and a watcher at each server that continues after every break.
 
 use super::{Keys, locks::pause};
 use crate::{

@@ -1,5 +1,5 @@
-//! What `fairhold lock` and its supervisor say to one another over a socket, which is also how each knows that the other lives:
-//! the socket ends when the process at its other end does, however it went.
+//! The messages between `fairhold lock` and its supervisor over a socket. The socket also tells each that the other lives: it
+//! closes when the process at its other end ends, for any reason.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -23,22 +23,22 @@ use tokio::{
 /// The byte that travels with the command's standard input.
 const INPUT: u8 = b'i';
 
-/// What the supervisor is told.
+/// An order to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// The lock may be believed in until this time since boot, in milliseconds. When it comes near, the command is stopped
+    /// The lock is surely held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
     /// without a further order.
     BelieveUntil(u64),
     /// Pass this signal on to the process group.
     Signal(i32),
-    /// Stop the group: SIGTERM, and SIGKILL after so many milliseconds.
+    /// Stop the group: SIGTERM, and SIGKILL after this many milliseconds.
     Stop(u64),
-    /// Let the group go on after it was suspended.
+    /// Continue the group after a suspension.
     Continue,
 }
 
-/// What the supervisor says.
+/// A report of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
@@ -62,7 +62,7 @@ pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Hands the command's standard input over. The supervisor starts the command when it has it.
+/// Hands over the command's standard input. The supervisor starts the command when it receives it.
 pub(super) fn send_input(socket: &StdStream, input: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -74,7 +74,7 @@ pub(super) fn send_input(socket: &StdStream, input: BorrowedFd<'_>) -> io::Resul
     Ok(())
 }
 
-/// Waits for the command's standard input; none where the other side is gone.
+/// Waits for the command's standard input; none if the other side is gone.
 pub(super) fn receive_input(socket: &StdStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -110,14 +110,14 @@ impl Channel {
         Ok(Channel { lines: BufReader::new(reader).lines(), writer })
     }
 
-    /// Says something; that the other side is gone is learned by listening.
+    /// Sends a message. If the other side is gone, `hear` reports it.
     pub(super) async fn say(&mut self, message: impl Serialize) {
         // Neither can a message fail to be JSON, nor does a lost one matter: the other side has ended then.
         let line = format!("{}\n", serde_json::to_string(&message).unwrap_or_default());
         self.writer.write_all(line.as_bytes()).await.ok();
     }
 
-    /// Waits for what the other side says; none when it is gone. Dropping this loses nothing.
+    /// Waits for a message of the other side; none when it is gone. Dropping this loses nothing.
     pub(super) async fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
         let line = self.lines.next_line().await.ok().flatten()?;
         serde_json::from_str(&line).ok()

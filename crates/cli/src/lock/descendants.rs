@@ -1,8 +1,8 @@
-//! Everything that a command started and that still runs, whatever process group, session or user it is of.
+//! Every process that a command started and that still runs, in any process group or session, and of any user.
 //!
-//! No process can leave by its own doing: one whose parent ends becomes a child of the nearest ancestor that asked for orphans
-//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So whatever runs is a descendant, and is found in
-//! `/proc` by its parents. A process that was found may fork before it is killed, so the search repeats until it finds nothing new.
+//! No process can leave by itself: when its parent ends, it becomes a child of the nearest ancestor that asked for orphans
+//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So every such process is a descendant, and `/proc` shows
+//! its parents. A process may fork before it is killed, so the search repeats until it finds nothing new.
 
 use super::group;
 use crate::remote::form::harmless;
@@ -17,9 +17,9 @@ use std::{
     path::Path,
 };
 
-/// The most searches of one call, before the caller gets its turn: what is left then is in the kernel, on its way out.
+/// The most searches in one call. A process that is left after them is in the kernel and about to end.
 const ROUNDS_MAX: usize = 64;
-/// The most descendants to which the kernel's own lists of children are followed. Beyond it, one look at all of `/proc` is quicker.
+/// The most descendants for which the kernel's lists of children are read. With more, one scan of all of `/proc` is quicker.
 const LISTED_MAX: usize = 512;
 
 /// A process, as `/proc/N/stat` has it.
@@ -31,7 +31,7 @@ struct Process {
     parent: i32,
     group: i32,
     threads: u32,
-    /// Since boot, in ticks: with it a number that is given out anew is told from the process that had it.
+    /// Its start since boot, in ticks: this tells it from an earlier process with the same number.
     started: u64,
 }
 
@@ -40,7 +40,7 @@ impl Process {
         Process::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
-    /// The name stands in parentheses and may hold anything, so the last one ends it.
+    /// The name is in parentheses and may contain any character, so the last closing parenthesis ends it.
     fn parse(stat: &str) -> Option<Process> {
         let (head, rest) = stat.rsplit_once(')')?;
         let (pid, name) = head.split_once(" (")?;
@@ -56,7 +56,7 @@ impl Process {
         })
     }
 
-    /// Zombies do nothing any more; but where only its first thread has ended, a process looks like one.
+    /// A zombie no longer runs. A process whose first thread alone has ended looks like a zombie, but is alive.
     fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
@@ -73,7 +73,7 @@ impl Process {
         (self.pid, self.started)
     }
 
-    /// Signals this very process, and not one that has its number now.
+    /// Signals this process, and never a later process with the same number.
     fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(()) };
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -86,14 +86,14 @@ impl Process {
     }
 }
 
-/// A process that runs on although it was killed.
+/// A process that still runs after it was killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Left {
     /// The kernel does not let this program stop it.
     Denied { pid: i32, name: String, user: u32 },
-    /// It was told to end, and has not: it waits in the kernel for something that does not come.
+    /// It was killed but has not ended: it waits in the kernel.
     Stuck { pid: i32, name: String, state: char },
-    /// There is one, and `/proc` does not show it.
+    /// A process that `/proc` does not show.
     Unseen,
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Left {
     }
 }
 
-/// In words, the first of them alone.
+/// A text that describes the first of them and counts the others.
 pub(super) fn describe(left: &[Left]) -> String {
     match left {
         [] => "nobody is left".to_owned(),
@@ -121,23 +121,23 @@ pub(super) fn describe(left: &[Left]) -> String {
     }
 }
 
-/// The descendants of this process, but for those that it had before the command.
+/// The descendants of this process, except those from before the command.
 #[derive(Debug)]
 pub(super) struct Descendants {
-    /// A program that this one took the place of (`exec fairhold lock …`) may have left it children.
+    /// Children of the program that this one replaced (`exec fairhold lock …`).
     inherited: BTreeSet<(i32, u64)>,
 }
 
 impl Descendants {
-    /// All that this process starts from now on, with theirs.
+    /// Every process that this one starts from now on, and their descendants.
     pub(super) fn from_now_on() -> Descendants {
         let own = getpid().as_raw_nonzero().get();
         let children = all().into_iter().filter(|process| process.parent == own);
         Descendants { inherited: children.map(|process| process.key()).collect() }
     }
 
-    /// All that live, from the kernel's lists of children: quick, however many processes the machine has. A list that changes
-    /// while it is read may lack an entry. None where the kernel has no such lists, or they name too many.
+    /// The living descendants by the kernel's lists of children: quick on a machine with many processes. A list that changes
+    /// while it is read may lack an entry. None if the kernel has no such lists, or if they name too many.
     fn listed(&self) -> Option<Vec<Process>> {
         if !Path::new("/proc/thread-self/children").exists() {
             return None;
@@ -160,7 +160,7 @@ impl Descendants {
         Some(living)
     }
 
-    /// All that live, from a look at every process of the machine.
+    /// The living descendants by a scan of every process of the machine.
     fn living(&self) -> Vec<Process> {
         let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
         for process in all() {
@@ -180,7 +180,7 @@ impl Descendants {
         living
     }
 
-    /// Signals a process group at once, and each that is not in it. What it does not reach is told at the end.
+    /// Signals a process group at once, and each descendant outside it. The end of `fairhold lock` reports what it cannot reach.
     pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
         let mut outside = self.listed().unwrap_or_else(|| self.living());
         outside.retain(|process| process.group != of.as_raw_nonzero().get());
@@ -199,11 +199,11 @@ impl Descendants {
         }
     }
 
-    /// Kills all of them, again as long as it finds new ones. Returns those that are still there; some may be about to end.
+    /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be about to end.
     ///
-    /// A process that forks and ends within a millisecond is gone before a look at the whole machine is over. So the kernel's
-    /// lists come first, and the long look only confirms that they show nothing new. Between two searches `reap` takes the
-    /// children that have ended, or the lists of a process that forks all the time would fill with them.
+    /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the kernel's
+    /// lists come first, and the scan only confirms that they show nothing new. Between two searches `reap` reaps the children
+    /// that have ended: without it, a process that forks all the time fills the lists with zombies.
     pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Left> {
         let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
         for _ in 0..ROUNDS_MAX {
@@ -226,8 +226,8 @@ impl Descendants {
         left(self.living(), &outcomes)
     }
 
-    /// The same when the supervisor is gone: takes the processes that have ended and have no other parent. Reports a child that
-    /// still runs and that `/proc` does not show.
+    /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a child that
+    /// still runs but that `/proc` does not show.
     pub(super) fn kill_and_reap(&self) -> Vec<Left> {
         let left = self.kill(|| {
             has_children();
@@ -249,7 +249,7 @@ fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result
     living.into_iter().map(left).collect()
 }
 
-/// The group of a process; none where that is of another PID namespace, and cannot be named in this one.
+/// The group of a process; none if the group is in another PID namespace, and so has no number in this one.
 pub(super) fn group_of(pid: Pid) -> Option<Pid> {
     Pid::from_raw(Process::read(pid.as_raw_nonzero().get())?.group)
 }
@@ -259,13 +259,13 @@ fn all() -> Vec<Process> {
     numbers("/proc").into_iter().filter_map(Process::read).collect()
 }
 
-/// The entries of a folder whose names are numbers: processes, threads.
+/// The entries of a folder with a number as a name: processes, threads.
 fn numbers(folder: &str) -> Vec<i32> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Takes those that have ended, and says whether any child runs still: then somebody is left, whatever `/proc` shows.
+/// Reaps the children that have ended. Returns whether any child still runs, even if `/proc` does not show it.
 fn has_children() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -276,7 +276,7 @@ fn has_children() -> bool {
     }
 }
 
-/// Without `/proc`, or with that of another PID namespace, nobody can be found or started.
+/// Fails without `/proc`, or with the `/proc` of another PID namespace: then no process can be found or started.
 pub(super) fn check() -> io::Result<()> {
     let shown = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
     if shown != Some(getpid().as_raw_nonzero().get()) {

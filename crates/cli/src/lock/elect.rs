@@ -8,9 +8,9 @@ use std::{process::ExitCode, time::Duration};
 const LONG_ABOUT: &str = "\
 Run a command while leading an election.
 
-Waits in the queue until it leads, publishes its --value, runs the command, and resigns when the command has ended. Everything \
-     else is as with `fairhold lock`: the command and everything that it started are stopped before anybody else can lead. \
-     `fairhold elections show NAME` shows the leader, and `fairhold elections watch NAME` follows it.";
+Waits in the queue until it leads, publishes its --value, runs the command, and resigns when the command has ended. Everything
+else is as with `fairhold lock`: the command and everything that it started are stopped before anybody else can lead.
+`fairhold elections show NAME` shows the leader, and `fairhold elections watch NAME` follows it.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id,

@@ -7,11 +7,11 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Signals that wait to be passed on.
+/// Signals that wait to be forwarded.
 const SIGNALS_MAX: usize = 64;
 
-/// Those signals of this list that are not ignored, as they come. What is ignored (by nohup, by a shell for what it starts in the
-/// background) stays so, for the command too. Needs a runtime.
+/// The signals of this list as they arrive, except ignored ones: a signal that is ignored (by nohup, or by a shell for background
+/// jobs) stays ignored, also for the command. Needs a runtime.
 pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signal>> {
     let (tell, told) = mpsc::channel(SIGNALS_MAX);
     let ignored = ignored();
@@ -20,7 +20,7 @@ pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signa
         let tell = tell.clone();
         tokio::spawn(async move {
             while arrivals.recv().await.is_some() {
-                // The same signal many times over is the same as once.
+                // The same signal many times is the same as once.
                 tell.try_send(wanted).ok();
             }
         });
@@ -35,7 +35,7 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Sends a signal to all of a group; that nobody is left in it is no failure.
+/// Sends a signal to all of a group. An empty group is not a failure.
 pub(super) fn send(group: Pid, signal: Signal) {
     kill_process_group(group, signal).ok();
 }

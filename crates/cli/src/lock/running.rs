@@ -1,4 +1,4 @@
-//! Runs the command under the supervisor, and keeps the supervisor informed of how long the lock may be believed in.
+//! Runs the command under the supervisor, and tells the supervisor until when the lock is surely held.
 
 use super::{
     EXIT_LOST, EXIT_NOT_STOPPED,
@@ -24,31 +24,31 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// How often the supervisor is told how long the lock may be believed in.
+/// How often this process tells the supervisor until when the lock is surely held.
 const TELL_EVERY: Duration = Duration::from_millis(250);
-/// The supervisor acts by itself; so long after it should have, this process acts too. Only where the lock is lost already: as
-/// long as it may be believed in, `kill_before` says when.
+/// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
+/// `kill_before` decides.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
-/// A suspended process knows by then that it was.
+/// A suspended process knows of its suspension by then.
 const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
-/// What was killed is gone by then, but for what the kernel cannot or may not end.
+/// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// When somebody is told that the lock is kept for what cannot be stopped.
+/// After this time it reports that it keeps the lock for a process that it cannot stop.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
-/// The pause between two looks for processes that are left: the first, and the longest.
+/// The pause between two searches for remaining processes: the first, and the longest.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
-/// What the command has from SIGTERM to SIGKILL as long as the lock is held.
+/// The time from SIGTERM to SIGKILL while the lock is held.
 const KILL_AFTER: Duration = Duration::from_secs(5);
-/// The same where the lock is another's already, after a break: so long both may work.
+/// The same after a break, when another client already has the lock: for this long both may work.
 const KILL_AFTER_LOSS: Duration = Duration::from_millis(500);
-/// The part of the ttl before its end in which everything is killed and gone, and its bounds: to find all processes takes time, a
-/// millisecond for each hundred of the machine.
+/// The last part of the ttl, in which all processes are killed and end, and its bounds. To find the processes takes time: a
+/// millisecond for each hundred processes of the machine.
 const KILL_BEFORE_PER_TTL: u32 = 20;
 const KILL_BEFORE_MIN: Duration = Duration::from_millis(50);
 const KILL_BEFORE_MAX: Duration = Duration::from_millis(100);
 
-/// How long before the lock may pass the supervisor kills; after half of it this process does, should the supervisor not run.
+/// How long before the lock may pass the supervisor kills. If the supervisor does not run, this process kills after half of it.
 fn kill_before(ttl: Duration) -> Duration {
     (ttl / KILL_BEFORE_PER_TTL).clamp(KILL_BEFORE_MIN, KILL_BEFORE_MAX)
 }
@@ -64,15 +64,15 @@ struct Running<'a> {
     continued: Arrivals,
     /// How the lock was lost.
     lost: Option<Lost>,
-    /// When this process kills what is left after a loss, should the supervisor not have.
+    /// When this process kills the remaining processes after a loss, if the supervisor has not done so.
     kill_at: Option<Instant>,
-    /// The lock was about to pass and the supervisor did not act.
+    /// Whether this process killed because the lock was about to pass and the supervisor did not act.
     is_killed: bool,
     /// How the command ended.
     code: Option<u8>,
 }
 
-/// Runs it, and says with which exit code to end. Afterwards nothing that it started is left, or that is said.
+/// Runs the command and returns the exit code. Afterwards no process of the command is left, or a message names it.
 ///
 /// # Errors
 /// Why it could not be started.
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receive
 
 impl<'a> Running<'a> {
     fn start(args: &'a LockArgs, held: Held) -> io::Result<Running<'a>> {
-        // Should the supervisor die, its orphans come here and are seen.
+        // If the supervisor dies, its orphans become children of this process.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
         let (ours, theirs) = UnixStream::pair()?;
@@ -130,7 +130,7 @@ impl<'a> Running<'a> {
         Ok(Running { args, held, channel, supervisor, group, descendants, continued, lost, kill_at, is_killed, code })
     }
 
-    /// Until the supervisor has ended; says how.
+    /// Waits until the supervisor has ended, and returns how.
     async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> ExitStatus {
         let (held, mut is_heard, mut told) = (self.held.clone(), true, Instant::now());
         self.tell_time().await;
@@ -144,7 +144,7 @@ impl<'a> Running<'a> {
                     None => is_heard = false,
                 },
                 lost = held.lost(), if self.lost.is_none() => self.lose(lost).await,
-                // It is a child of this process, and nobody else waits for it.
+                // It is a child of this process, and nothing else waits for it.
                 ended = self.supervisor.wait(), if !is_heard => return ended.unwrap_or_default(),
                 Some(signal) = signals.recv() => self.channel.say(Order::Signal(signal.as_raw())).await,
                 () = sleep_until(self.kill_at.unwrap_or(told)), if self.kill_at.is_some() => {
@@ -159,8 +159,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// How long it is until the lock may pass, less what it takes to kill: by then the supervisor has killed, if it runs. Nothing
-    /// where that was done, or is not wanted.
+    /// The time until the lock may pass, less the time it takes to kill: by then the supervisor has killed, if it runs. None if
+    /// this process has killed, or is not to kill.
     fn last_moment(&self) -> Option<Duration> {
         if self.is_killed || self.args.on_lost == OnLost::Ignore {
             return None;
@@ -177,19 +177,19 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Kills the group, and with it the supervisor, and all who are not in it.
+    /// Kills the group, with the supervisor in it, and every descendant outside it.
     fn kill(&self) {
         group::send(self.group, Signal::KILL);
-        // Only the supervisor has children here to take as long as it lives, and that is waited for elsewhere.
+        // While the supervisor lives, it is the only child here, and `follow` waits for it.
         self.descendants.kill(|| {});
     }
 
-    /// How long the lock may be believed in, in time that does not stand still.
+    /// Tells the supervisor until when the lock is surely held, on a clock that counts suspension.
     async fn tell_time(&mut self) {
         if self.args.on_lost == OnLost::Ignore {
             return;
         }
-        // The clock is read first, so that the moment is rather too early.
+        // It reads the clock first, so the result is too early rather than too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
             self.channel.say(Order::BelieveUntil(millis(now + left))).await;
@@ -217,7 +217,7 @@ impl<'a> Running<'a> {
                 say(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
                 return;
             }
-            // The supervisor has had its time already.
+            // The supervisor already had its time.
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
@@ -226,7 +226,8 @@ impl<'a> Running<'a> {
         say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
 
-    /// The command was suspended: by Ctrl-Z, then so is this process; or for want of the terminal, which it gets where it can.
+    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and
+    /// then it gets the terminal if possible.
     async fn suspended(&mut self, by: i32) {
         let wants_terminal = by == Signal::TTIN.as_raw() || by == Signal::TTOU.as_raw();
         let terminal = Terminal::open();
@@ -234,11 +235,11 @@ impl<'a> Running<'a> {
         if by == Signal::TSTP.as_raw() || (wants_terminal && !has_it) {
             say("suspended: the lock is not renewed meanwhile, and the command is stopped when it runs out");
             kill_current_process_group(Signal::TSTP).ok();
-            // Suspension takes a moment to arrive, and where nobody could wake this process it does not come at all.
+            // Suspension takes a moment, and does not happen if nothing could wake this process.
             timeout(SUSPENDED_WITHIN, self.continued.recv()).await.ok();
         }
         if by == Signal::STOP.as_raw() {
-            // Somebody stopped it from outside, and will let it go on from there.
+            // It was stopped from outside, and will be continued from there.
             return;
         }
         if self.held.left().is_ok() {
@@ -249,8 +250,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Nobody is left, whatever became of the supervisor. As long as the lock is held it is kept for those who cannot be stopped,
-    /// until they have ended by themselves; says who is left without it.
+    /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the processes that
+    /// it cannot stop have ended. Returns the processes that are left without the lock.
     async fn clear(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Left> {
         let (mut begun, mut pause, mut is_said) = (Instant::now(), LOOK_FIRST, false);
         loop {

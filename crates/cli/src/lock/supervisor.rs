@@ -1,9 +1,9 @@
-//! The process between `fairhold lock` and the command: it leads the command's process group, reaps what the command leaves
-//! behind, and stops all that the command started in time, also when `fairhold lock` is suspended or was killed.
+//! The process between `fairhold lock` and the command: it leads the command's process group, reaps the processes that the
+//! command leaves behind, and stops every process of the command in time, even if `fairhold lock` is suspended or killed.
 //!
-//! It is the parent of everything whose own parent has ended, so it knows from the kernel whether anybody is left: exactly while
-//! it has a child. It begins in the command's group, whose terminal it gives back, and leaves it before it kills. All signals
-//! that a terminal or the command may send to the group it takes and passes over.
+//! It becomes the parent of each process that loses its own parent, so the kernel tells it whether any is left: exactly while it
+//! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
+//! ignores the signals that a terminal or the command may send to the group.
 
 use super::{
     channel::{Channel, Order, Report, receive_input, since_boot},
@@ -32,9 +32,9 @@ use tokio::{
 
 /// The command cannot be run.
 pub(super) const EXIT_CANNOT_RUN: u8 = 126;
-/// The command is not there.
+/// The command does not exist.
 const EXIT_NOT_FOUND: u8 = 127;
-/// Signals that would end or suspend this process, and that are meant for the command.
+/// Signals for the command that would end or suspend this process.
 const PASSED_OVER: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
@@ -47,23 +47,23 @@ const PASSED_OVER: [Signal; 10] = [
     Signal::TTIN,
     Signal::TTOU,
 ];
-/// How often is looked for what neither a signal nor the socket tells.
+/// How often it checks for events that neither a signal nor the socket announces.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The same while it kills: what is found anew is killed anew.
+/// How often it searches for new processes while it kills.
 const KILL_EVERY: Duration = Duration::from_millis(2);
-/// What was killed is gone by then, but for what the kernel cannot or may not end.
+/// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 
 /// What the supervisor was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SupervisorArgs {
-    /// How long before the lock may pass SIGTERM is sent
+    /// The time from SIGTERM to SIGKILL when the lock is about to pass
     #[arg(long)]
     grace_ms: u64,
-    /// How long it has from SIGTERM to SIGKILL where the command has ended or `fairhold lock` is gone
+    /// The time from SIGTERM to SIGKILL when the command has ended or `fairhold lock` is gone
     #[arg(long)]
     kill_after_ms: u64,
-    /// How long before the lock may pass SIGKILL is sent
+    /// How long before the lock may pass it sends SIGKILL
     #[arg(long)]
     kill_before_ms: u64,
     /// The command
@@ -71,7 +71,7 @@ pub(crate) struct SupervisorArgs {
     command: Vec<OsString>,
 }
 
-/// What the last process before the command was told.
+/// The arguments of the last process before the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecArgs {
     /// The supervisor
@@ -82,7 +82,7 @@ pub(crate) struct ExecArgs {
     command: Vec<OsString>,
 }
 
-/// Becomes the command. It dies with the supervisor, should anybody kill that alone.
+/// Becomes the command, which dies with the supervisor if only that is killed.
 pub(crate) fn exec(args: &ExecArgs) -> ExitCode {
     let done = set_parent_process_death_signal(Some(Signal::KILL));
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
@@ -91,8 +91,15 @@ pub(crate) fn exec(args: &ExecArgs) -> ExitCode {
     }
     let [program, arguments @ ..] = &args.command[..] else { return ExitCode::from(EXIT_NOT_FOUND) };
     let error = Command::new(program).args(arguments).exec();
-    writeln!(io::stderr(), "fairhold: {}: {error}", program.to_string_lossy()).ok();
+    writeln!(io::stderr(), "fairhold: {}", not_run(&program.to_string_lossy(), &error)).ok();
     ExitCode::from(if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN })
+}
+
+/// Why the command did not run. A name with spaces is most often a whole command line in quotes.
+fn not_run(program: &str, error: &io::Error) -> String {
+    let is_line = error.kind() == io::ErrorKind::NotFound && program.contains(char::is_whitespace);
+    let advice = if is_line { "; there is no shell here: leave out the quotes, or write sh -c 'COMMAND'" } else { "" };
+    format!("{program}: {error}{advice}")
 }
 
 /// Supervises.
@@ -106,7 +113,7 @@ pub(crate) fn main(args: &SupervisorArgs) -> ExitCode {
     }
 }
 
-/// Fails only where the command was not started.
+/// Fails only if the command was not started.
 fn supervise(args: &SupervisorArgs) -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     let starter = getppid();
@@ -164,26 +171,26 @@ struct Supervisor {
     kill_before: Duration,
     /// Since boot.
     believe_until: Option<Duration>,
-    /// Since boot: SIGTERM was sent, and SIGKILL comes then.
+    /// Since boot: SIGTERM was sent, and SIGKILL follows at this time.
     kill_at: Option<Duration>,
-    /// Since boot: SIGKILL was sent.
+    /// Since boot: the time of the first SIGKILL.
     killing_since: Option<Duration>,
-    /// It is in another group than the command's.
+    /// Whether this process has left the command's group.
     has_left: bool,
     /// How the command ended.
     code: Option<u8>,
-    /// `fairhold lock` is gone.
+    /// Whether `fairhold lock` is gone.
     is_alone: bool,
 }
 
 impl Supervisor {
-    /// Takes all that have ended. Says whether anybody is left.
+    /// Reaps all children that have ended. Returns whether any is left.
     async fn reap(&mut self) -> bool {
         let is_left = loop {
-            match take_ended(self.command, &mut self.code) {
-                Taken::Suspended(signal) => self.suspended(signal).await,
-                Taken::SomeAreLeft => break true,
-                Taken::NobodyIsLeft => break false,
+            match reap_ended(self.command, &mut self.code) {
+                Reaped::Suspended(signal) => self.suspended(signal).await,
+                Reaped::SomeAreLeft => break true,
+                Reaped::NobodyIsLeft => break false,
             }
         };
         if is_left && self.code.is_some() && self.kill_at.is_none() {
@@ -214,13 +221,13 @@ impl Supervisor {
         }
     }
 
-    /// SIGTERM now, and SIGKILL after the grace, or before the lock may pass where that is sooner.
+    /// Sends SIGTERM now, and SIGKILL after the grace, or before the lock may pass if that is sooner.
     fn stop(&mut self, grace: Duration) {
         let wanted = since_boot().saturating_add(grace);
         let limit = self.believe_until.map_or(wanted, |until| until.saturating_sub(self.kill_before));
         let kill_at = wanted.min(limit);
         if self.kill_at.is_none() {
-            // What is suspended acts on the first only when it goes on.
+            // A suspended process handles SIGTERM only when it continues.
             self.descendants.signal(self.group, &[Signal::TERM, Signal::CONT]);
         }
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
@@ -237,7 +244,7 @@ impl Supervisor {
         Instant::now() + due.map_or(idle, |due| due.min(idle))
     }
 
-    /// How long before the lock may pass SIGTERM is sent.
+    /// How long before the lock may pass it sends SIGTERM.
     fn before(&self) -> Duration {
         self.grace + self.kill_before
     }
@@ -252,7 +259,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills, once it is time; says whether nothing more can be done.
+    /// Kills once it is time. Returns whether nothing more can be done.
     fn kill_if_due(&mut self) -> bool {
         let now = since_boot();
         if self.kill_at.is_none_or(|at| now < at) {
@@ -260,7 +267,7 @@ impl Supervisor {
         }
         let since = *self.killing_since.get_or_insert(now);
         if !self.has_left {
-            // Out of its group it can kill the group in one step, which no fork outruns.
+            // From outside it can kill the group in one step, which no fork outruns.
             self.give_terminal_back();
             let group = self.starter.and_then(group_of);
             self.has_left = group.is_some_and(|group| setpgid(None, Some(group)).is_ok());
@@ -272,11 +279,11 @@ impl Supervisor {
         now.saturating_sub(since) >= STUCK_AFTER
     }
 
-    /// Kills all that the command started, and takes what has ended meanwhile.
+    /// Kills every process that the command started, and reaps those that end meanwhile.
     fn kill(&mut self) -> Vec<Left> {
         let (command, code) = (self.command, &mut self.code);
         // A suspension does not matter any more.
-        self.descendants.kill(|| while let Taken::Suspended(_) = take_ended(command, code) {})
+        self.descendants.kill(|| while let Reaped::Suspended(_) = reap_ended(command, code) {})
     }
 
     async fn end(mut self) {
@@ -292,7 +299,7 @@ impl Supervisor {
             }
         }
         if self.killing_since.is_some() && !self.has_left {
-            // The last act where it cannot leave: it ends too, and so nobody who is born meanwhile is left out.
+            // It could not leave the group, so this kills it too. It does so last: no process that starts meanwhile escapes.
             group::send(self.group, Signal::KILL);
         }
     }
@@ -305,26 +312,26 @@ impl Supervisor {
     }
 }
 
-/// What the kernel told about the children.
-enum Taken {
+/// What the kernel reports about the children.
+enum Reaped {
     /// The command was suspended by this signal.
     Suspended(i32),
     SomeAreLeft,
     NobodyIsLeft,
 }
 
-/// Takes the children that have ended, the command and whatever it left, and keeps the command's exit code. Whether anybody is
-/// left the kernel knows exactly, as every descendant has an ancestor that is a child of this process.
-fn take_ended(command: Option<Pid>, code: &mut Option<u8>) -> Taken {
+/// Reaps the children that have ended: the command, and the processes that it left. Keeps the command's exit code. The kernel
+/// knows exactly whether a process is left, because every descendant has an ancestor that is a child of this process.
+fn reap_ended(command: Option<Pid>, code: &mut Option<u8>) -> Reaped {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((pid, status))) if Some(pid) == command => match status.stopping_signal() {
-                Some(signal) => return Taken::Suspended(signal),
+                Some(signal) => return Reaped::Suspended(signal),
                 None => *code = Some(exit_code(status)),
             },
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return Taken::SomeAreLeft,
-            Err(_) => return Taken::NobodyIsLeft,
+            Ok(None) => return Reaped::SomeAreLeft,
+            Err(_) => return Reaped::NobodyIsLeft,
         }
     }
 }
@@ -340,4 +347,17 @@ fn exit_code(status: WaitStatus) -> u8 {
 /// A number as the kernel keeps it: its lowest eight bits.
 pub(super) fn exit_number(number: i32) -> u8 {
     number.to_le_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_in_quotes_is_told_that_there_is_no_shell() {
+        let not_found = io::Error::from(io::ErrorKind::NotFound);
+        assert!(not_run("echo hi", &not_found).contains("; there is no shell here: leave out the quotes, or write sh -c"));
+        assert!(!not_run("ehco", &not_found).contains("shell"));
+        assert!(!not_run("/opt/my tool", &io::Error::from(io::ErrorKind::PermissionDenied)).contains("shell"));
+    }
 }

@@ -1,4 +1,4 @@
-//! The terminal's foreground: who may read from it, and whom Ctrl-C reaches.
+//! The terminal's foreground: the process group that may read from it and that Ctrl-C reaches.
 
 use rustix::{
     process::{Pid, getpgrp},
@@ -11,7 +11,7 @@ use std::fs::File;
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// None where there is none, as in cron.
+    /// None without a terminal, as in cron.
     pub(super) fn open() -> Option<Terminal> {
         File::options().read(true).write(true).open("/dev/tty").ok().map(Terminal)
     }
@@ -21,10 +21,10 @@ impl Terminal {
         tcgetpgrp(&self.0).is_ok_and(|group| group == getpgrp())
     }
 
-    /// Hands the foreground to another group; only who has it may, or the kernel would suspend him.
+    /// Hands the foreground to another group. Only the foreground group may: the kernel suspends any other that tries.
     pub(super) fn hand_to(&self, group: Pid) {
         if self.is_ours() {
-            // It fails where that group is gone: then nobody needs it.
+            // It fails if that group is gone, which then does not need it.
             tcsetpgrp(&self.0, group).ok();
         }
     }

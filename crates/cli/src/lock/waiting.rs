@@ -1,4 +1,4 @@
-//! What is said on stderr while the lock is waited for.
+//! The messages on stderr while it waits for the lock.
 
 use crate::remote::form::harmless;
 use fairhold_client::{Client, QueuePlace};
@@ -19,13 +19,13 @@ const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 const CLEAR: &str = "\r\x1b[K";
 /// How long a question for the holder may take.
 const HOLDER_WITHIN: Duration = Duration::from_secs(2);
-/// How often is asked whether anybody is there, as a part of the time in which nobody may be; and at the least.
+/// How often it checks that a node answers, as a part of the time that all may be silent; and the longest interval.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// How long a look may take, however short that time is.
+/// The shortest time limit of a check.
 const LOOK_TAKES_MIN: Duration = Duration::from_millis(100);
 
-/// Tells of the place in the queue until it is dropped; never returns.
+/// Reports the place in the queue until it is dropped; never returns.
 pub(super) async fn tell(client: &Client, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
     let Some(first) = places.recv().await else { return std::future::pending().await };
     let mut line = describe(client, name, &first).await;
@@ -82,7 +82,7 @@ async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
     format!("waiting for {}: {held}; your place is {}{estimate}", harmless(name), place.position)
 }
 
-/// A guess, no more exact than it is.
+/// An estimate, rounded to what it is worth.
 fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -93,8 +93,8 @@ fn rough(span: Duration) -> String {
     }
 }
 
-/// Waits until no node has answered for as long as the caller allows: neither those that were named nor those that are known from
-/// them, neither to the request for the lock nor to a plain question. Says what went wrong last.
+/// Waits until no node has answered for as long as the caller allows: no named node and no node known from them, neither to the
+/// request for the lock nor to a plain read. Returns the last error.
 pub(super) async fn nobody_answers(client: &Client, within: Duration) -> String {
     let every = (within / LOOKS_PER_TIMEOUT).min(LOOK_EVERY_MAX);
     let cluster = &client.cluster();

@@ -25,6 +25,8 @@ const ANSWER_GRACE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Names the cluster in every answer of a node, once the cluster has formed.
 const CLUSTER: &str = "fairhold-cluster";
+/// How this program names itself to the nodes, which show the name to people.
+const PROGRAM: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
 /// Has every answer of a node.
 const REQUEST_ID: &str = "fairhold-request-id";
 /// What stands in a URL as it is.
@@ -224,7 +226,7 @@ impl Api {
             headers.insert(header::AUTHORIZATION, bearer);
         }
         let builder = Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN.min(connect.timeout)).default_headers(headers);
-        let builder = builder.redirect(reqwest::redirect::Policy::none());
+        let builder = builder.redirect(reqwest::redirect::Policy::none()).user_agent(PROGRAM);
         let http = builder.build().map_err(|error| Failure::Usage(format!("no HTTP client could be made: {error}")))?;
         let endpoints: Result<Vec<String>, Failure> = connect.endpoint.iter().map(|url| endpoint(url)).collect();
         let cluster = connect.cluster_id.and_then(|id| HeaderValue::try_from(id.to_hex()).ok());
@@ -361,7 +363,7 @@ pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
     let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
     match reqwest::Url::parse(&full) {
         Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
-        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: http://HOST:PORT is expected"))),
+        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT, without TLS or a path"))),
     }
 }
 

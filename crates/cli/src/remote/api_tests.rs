@@ -130,6 +130,7 @@ async fn an_answer_that_breaks_off_is_asked_for_again() {
     let request = Request::keyed(Method::POST, "/v1/locks/a", Some("01ARZ3NDEKTSV4RRFFQ69G5FAV"));
     let reply = server.call(10 * SECOND, &request).await.unwrap();
     assert_eq!((reply.body, server.heads().len()), (b"done".to_vec(), 2));
+    assert!(server.heads().iter().all(|head| head.to_lowercase().contains("\r\nuser-agent: fairhold/")), "{:?}", server.heads());
     assert!(server.heads().iter().all(|head| key(head) == Some("01ARZ3NDEKTSV4RRFFQ69G5FAV")), "{:?}", server.heads());
 }
 

@@ -95,7 +95,8 @@ impl Parts {
         let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
         let serving = listener.serve(router(core.node.clone(), info, admin, exposition), told(stopped));
         let http = Server { name: "HTTP", stop, task: tokio::spawn(serving) };
-        tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = ?config.listen_status, "listening");
+        let status_port = config.listen_status.as_deref();
+        tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = status_port, "listening");
         Ok(Parts { core, http, status, secret_watches })
     }
 

@@ -25,7 +25,7 @@ pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     metadata.mode() & OTHERS != 0
 }
 
-/// Whether it belongs to another user, who could then change it. Root could do that anyway.
+/// Whether it belongs to another user. That user can change the file. Root does not count: root can change every file.
 pub(super) fn is_of_another(metadata: &Metadata) -> bool {
     let owner = metadata.uid();
     owner != 0 && owner != geteuid().as_raw()

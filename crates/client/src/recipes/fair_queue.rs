@@ -3,14 +3,14 @@
 use super::tree::{self, Of};
 use crate::{client::Client, error::Error};
 
-/// A queue: first in, first out, and the consumer that waits longest takes the next value. Each value is taken by one at most;
-/// one who dies right after has taken it with it, so what must not be lost is to be written down elsewhere before it is pushed.
+/// A queue: first in, first out, and the consumer that waits longest takes the next value. At most one consumer takes each
+/// value. If it dies right afterwards, the value is lost: store a value elsewhere before you push it if you must not lose it.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let queue = client.fair_queue("mails");
 /// queue.push("to: ann").await?;
-/// let mail = queue.pop().await?; //       waits until there is one, behind those who wait already
+/// let mail = queue.pop().await?; //       waits until there is one, behind earlier consumers
 /// # Ok(())
 /// # }
 /// ```

@@ -91,8 +91,9 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, pl
                 tracing::trace!(%peer, %error, "a connection ended");
             }
         }
-        () = place.seat.given_up() => tracing::debug!(%peer, "a connection from an address with few replaces one from an address \
-                                                              with many"),
+        () = place.seat.given_up() => {
+            tracing::debug!(%peer, "a connection from an address with few replaces one from an address with many");
+        }
     }
     if let Some(undelivered) = calls.unsettled() {
         // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
@@ -380,26 +381,34 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// How many bytes the system takes of what nobody reads.
-    async fn taken(tuned: bool) -> usize {
+    /// A connection, and its other end, which nobody reads.
+    async fn unread() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (reader, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-        let (_reader, (stream, _)) = (reader.unwrap(), accepted.unwrap());
-        if tuned {
-            tune(&stream).unwrap();
-        }
-        let (block, mut taken) = (vec![0; 16 * 1024], 0);
-        // What is on its way to the reader's side makes room for more: the socket is full when it has none for a while.
-        while let Ok(ready) = tokio::time::timeout(Duration::from_millis(500), stream.writable()).await {
-            ready.unwrap();
-            taken += stream.try_write(&block).unwrap_or(0);
-        }
-        taken
+        (accepted.unwrap().0, reader.unwrap())
     }
 
+    /// Writes until the system takes no more for now. Returns the number of bytes.
+    fn fill(stream: &TcpStream) -> usize {
+        let block = vec![0; 16 * 1024];
+        std::iter::from_fn(|| stream.try_write(&block).ok()).sum()
+    }
+
+    /// Both connections get all that the system takes, in turns, until one of them has a lot. Without its bound the other would
+    /// have as much by then.
     #[tokio::test]
     async fn the_system_holds_little_of_what_a_client_does_not_read() {
-        let (tuned, untuned) = (taken(true).await, taken(false).await);
-        assert!(untuned > 2 * tuned, "{tuned} bytes, and {untuned} where nothing bounds them");
+        let ((tuned, _reader), (untuned, _other)) = (unread().await, unread().await);
+        tune(&tuned).unwrap();
+        let (mut held, mut unbounded) = (0, 0);
+        let filled = async {
+            while unbounded < 16 * UNSENT_BYTES_MAX as usize {
+                untuned.writable().await.unwrap();
+                unbounded += fill(&untuned);
+                held += fill(&tuned);
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(20), filled).await.is_ok(), "the system took only {unbounded} bytes");
+        assert!(0 < held && held < unbounded / 4, "{held} bytes, and {unbounded} without a bound");
     }
 }

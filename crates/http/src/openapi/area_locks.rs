@@ -162,7 +162,7 @@ fn history(describe: &mut Describer) -> Operation {
             "/v1/locks/{name}/history",
             "getHistory",
             TAG,
-            "Show the history of a lock: who held it, and how each hold ended.",
+            "Show the history of a lock: its holders, and how each hold ended.",
         )
         .about(
             "Newest first; the current holders come before all others. The history outlives restarts and the lock itself: the \

@@ -44,8 +44,11 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::WrongCluster => {
             said("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
         }
-        Code::NotFound => said("there is nothing at this path"),
-        Code::MethodNotAllowed => said("the resource does not support this method; Allow lists the methods it supports"),
+        Code::NotFound => said("there is nothing at this path: /openapi.json lists all calls"),
+        Code::MethodNotAllowed => said(
+            "this path does not support this method: the header Allow lists the methods that it has, and /openapi.json lists \
+             all calls",
+        ),
         Code::NoLeader => said("this election has no leader"),
         Code::SessionExpired => said("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),

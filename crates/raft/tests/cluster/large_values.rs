@@ -168,13 +168,10 @@ async fn where_too_few_disks_have_room_what_removes_something_is_done_and_nothin
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_away_has_no_room() {
-    let mut cluster = Cluster::form(3, 1_000).await;
-    let leader = cluster.leader_among(1..=3).await;
-    let follower = cluster.others(leader)[0];
-    cluster.stop(follower).await;
+    let (mut cluster, leader, away) = Cluster::without_a_follower(1_000).await;
     cluster.node(leader).set_disk_low(true);
     written_until(&cluster, leader, true).await;
-    cluster.start(follower).await;
+    cluster.start(away).await;
     written_until(&cluster, leader, false).await;
 }
 

@@ -200,6 +200,15 @@ impl Cluster {
         self.listeners.insert(id, listener);
     }
 
+    /// Three nodes of which one has stopped; returns the leader and the stopped node, too.
+    async fn without_a_follower(snapshot_every: u64) -> (Cluster, NodeId, NodeId) {
+        let mut cluster = Cluster::form(3, snapshot_every).await;
+        let leader = cluster.leader_among(1..=3).await;
+        let away = cluster.others(leader)[0];
+        cluster.stop(away).await;
+        (cluster, leader, away)
+    }
+
     async fn stop(&mut self, id: NodeId) {
         self.net.unplug(id);
         self.nodes.remove(&id).unwrap().shutdown().await;
@@ -328,10 +337,7 @@ async fn many_commands_share_an_entry_and_each_has_its_own_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_was_away_for_long_gets_a_snapshot() {
-    let mut cluster = Cluster::form(3, 20).await;
-    let leader = cluster.leader_among(1..=3).await;
-    let away = cluster.others(leader)[0];
-    cluster.stop(away).await;
+    let (mut cluster, leader, away) = Cluster::without_a_follower(20).await;
     let mut last = Revision(0);
     for _ in 0..100 {
         last = opened(&cluster.open_session(leader).await.unwrap());

@@ -31,6 +31,17 @@ fn an_identity_is_made_once_and_kept() {
 }
 
 #[test]
+fn a_file_in_the_place_of_the_directory_is_refused_by_name() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for path in [file.clone(), file.join("below")] {
+        let error = DataDir::open(&path, 1).unwrap_err().to_string();
+        assert!(error.contains(&format!("{}: it is not a directory", file.display())), "{error}");
+    }
+}
+
+#[test]
 fn another_node_is_refused() {
     let home = tempfile::tempdir().unwrap();
     drop(DataDir::open(home.path(), 1).unwrap());

@@ -1,5 +1,5 @@
-//! Locks without their tokens: who was granted one held it from some moment of his request on, until he gave it back or his
-//! lease, counted from the last renewal that he sent, could be over.
+//! Locks without their tokens: a client with a grant held the lock from some moment of its request, until it released it, or until
+//! its lease could be over, counted from the last renewal that it sent.
 
 use super::{Answer, Item, Model, search};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// One who holds: which grant, and how.
+/// A holder: its grant and its mode.
 type Holder = (usize, bool, Option<u32>);
 
 #[derive(Debug, Clone)]
