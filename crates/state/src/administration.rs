@@ -71,15 +71,20 @@ impl Change<'_> {
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
-    /// Notes for how long a grant may hold that was just given: the least of what its request and its locks say.
+    /// Notes for how long a grant may hold that was just given: the least of what its request and its locks say. One that was
+    /// upgraded is given anew: what was set before counts no more.
     pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
         let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        let asked = self.contender(number).max_hold_ms;
+        let (asked, before) = (self.contender(number).max_hold_ms, self.contender(number).hold_ms);
         let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(asked).min();
-        if hold_ms.is_some() {
-            self.alter(number, |contender| contender.hold_ms = hold_ms);
-            self.state.index.bounded.insert(number);
+        if hold_ms == before {
+            return;
         }
+        self.alter(number, |contender| contender.hold_ms = hold_ms);
+        match hold_ms {
+            Some(_) => self.state.index.bounded.insert(number),
+            None => self.state.index.bounded.remove(&number),
+        };
     }
 
     /// Ends grants that were held for as long as they may, with all their holds: as when a session expires, lock delay included.

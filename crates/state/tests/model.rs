@@ -9,21 +9,31 @@ mod naive;
 mod naive_tree;
 #[path = "model/random.rs"]
 mod random;
+#[path = "model/situations.rs"]
+mod situations;
+#[path = "model/vocabulary.rs"]
+mod vocabulary;
 
 use fairhold_state::{
     State,
     command::{Applied, Command, Event, Rejection},
     history_page::HistoryQuery,
     read::GrantStatus,
-    record::Kind,
+    record::{Contender, Kind, Role, Session},
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
-use naive::{Holding, Mistake, Naive};
+use naive::{
+    Holding, Mistake, Naive,
+    shown::{LockNode, SessionFacts},
+};
 use naive_tree::Plain;
 use random::{Commands, Profile};
-use std::collections::{BTreeMap, BTreeSet};
-
-const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
+use situations::{SITUATIONS, Scene};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// How often what costs much is looked at.
 const SNAPSHOT_EVERY: usize = 50;
@@ -46,8 +56,11 @@ struct Run {
     last_tokens: BTreeMap<LockName, FencingToken>,
     /// Who held what after the step before.
     held_before: BTreeSet<(LockName, GrantNumber)>,
+    /// Every id that was ever held or queued, and every lock that was ever forgotten.
+    lived: BTreeSet<GrantId>,
+    forgotten: BTreeSet<LockName>,
     trace: Vec<String>,
-    /// How often each kind of outcome, rejection and event came.
+    /// How often each kind of outcome, rejection and event came, and each situation.
     seen: Kinds,
 }
 
@@ -70,6 +83,8 @@ impl Run {
             ids: Vec::new(),
             last_tokens: BTreeMap::new(),
             held_before: BTreeSet::new(),
+            lived: BTreeSet::new(),
+            forgotten: BTreeSet::new(),
             trace: Vec::new(),
             seen: Kinds::new(),
         }
@@ -83,36 +98,35 @@ impl Run {
         for step in 0..steps {
             let command = commands.next(&self.state);
             self.trace.push(serde_json::to_string(&command).expect("a command can be printed"));
-            self.step(step, &command, check_every)
-                .map_err(|what| format!("seed {} ({profile:?}), step {step}: {what}\n{}", self.seed, self.trace.join("\n")))?;
+            let before = self.state.clone();
+            let stepped = self.step(step, &command, check_every).map(|applied| {
+                self.note_situations(&before, &command, &applied);
+                commands.hear(&self.state, &applied);
+            });
+            stepped.map_err(|what| {
+                format!("seed {} ({profile:?}), step {step}: {what}\n{}\n{}", self.seed, self.standing(), self.trace.join("\n"))
+            })?;
         }
         Ok(self.seen)
     }
 
-    fn step(&mut self, step: usize, command: &Command, check_every: usize) -> Checked {
+    /// Applies a command, and looks at all that can be seen of the state after it.
+    fn step(&mut self, step: usize, command: &Command, check_every: usize) -> Result<Applied, String> {
         if let Command::Acquire(acquire) = command {
             self.ids.push(acquire.grant);
         }
-        let before = self.state.revision();
-        let applied = self.state.apply(command.clone());
+        let before = self.state.clone();
+        let applied = catch_unwind(AssertUnwindSafe(|| self.state.apply(command.clone())));
+        let applied = applied.map_err(|panic| format!("it panicked: {:?}", panic.downcast_ref::<String>()))?;
         ensure(self.replica.apply(command.clone()) == applied, || "two machines answer differently".to_owned())?;
-        let (result, facts) = self.naive.apply(command);
-        let outcome = result.as_ref().map_or_else(kind, kind);
-        for kind in applied.events.iter().map(kind).chain([outcome]) {
-            *self.seen.entry(kind).or_default() += 1;
+        if let Err(Rejection::StateFull { .. }) = applied.answer.result {
+            self.judge_refusal(before, command)?;
+        } else {
+            self.compare(&before, command, &applied)?;
         }
-        if let (Err(Rejection::WouldDeadlock { cycle }), Err(Rejection::WouldDeadlock { .. })) = (&applied.answer.result, &result)
-        {
-            // Two readers that would both be the only one are told so before anybody is let run.
-            let right = result == applied.answer.result || self.naive.is_circle(command, cycle);
-            ensure(right, || format!("the circle {cycle:?} is none"))?;
-            return self.compare_state();
+        if self.state.bytes_max().is_some() {
+            self.naive.shorten_history(self.state.census().history);
         }
-        ensure(applied.answer.result == result, || format!("{:?} and not {result:?}", applied.answer.result))?;
-        let changed = u64::from(applied.answer.revision != before);
-        let refused = result.is_err();
-        ensure(applied.answer.revision.0 == before.0 + changed && !(refused && changed == 1), || "a wrong revision".to_owned())?;
-        self.compare_facts(&applied, facts)?;
         self.compare_state()?;
         self.judge_grants(&applied)?;
         if step.is_multiple_of(check_every) {
@@ -125,7 +139,82 @@ impl Run {
         if step.is_multiple_of(SNAPSHOT_EVERY) {
             self.go_through_a_snapshot()?;
         }
-        Ok(())
+        Ok(applied)
+    }
+
+    /// Has the model do the same, and compares the answers.
+    fn compare(&mut self, before: &State, command: &Command, applied: &Applied) -> Checked {
+        let (result, facts) = self.naive.apply(command);
+        if let (Err(Rejection::WouldDeadlock { cycle }), Err(Rejection::WouldDeadlock { .. })) = (&applied.answer.result, &result)
+        {
+            // Two readers that would both be the only one are told so before anybody is let run.
+            let right = result == applied.answer.result || self.naive.is_circle(command, cycle);
+            return ensure(right, || format!("the circle {cycle:?} is none"));
+        }
+        ensure(applied.answer.result == result, || format!("{:?} and not {result:?}", applied.answer.result))?;
+        let changed = u64::from(applied.answer.revision != before.revision());
+        let refused = result.is_err();
+        let right = applied.answer.revision.0 == before.revision().0 + changed && !(refused && changed == 1);
+        ensure(right, || "a wrong revision".to_owned())?;
+        self.compare_facts(applied, facts)
+    }
+
+    /// The model knows no room, so it has not done what is refused for that. With room, the same would have made the state larger.
+    fn judge_refusal(&self, before: State, command: &Command) -> Checked {
+        ensure(self.state == before, || "a refused command changed something".to_owned())?;
+        let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));
+        let mut roomy = before;
+        (1..3).for_each(|node| drop(roomy.apply(Command::NoteCapacity { node, bytes: u64::MAX })));
+        let allowed = roomy.apply(command.clone());
+        let grows = roomy.bytes() > used || matches!(command, Command::Revoke(_));
+        let (bytes, result) = (roomy.bytes(), allowed.answer.result);
+        ensure(result.is_ok() && grows && bytes > most / 2, || {
+            format!("refused with {used} of {most} bytes: {bytes}, {result:?}")
+        })
+    }
+
+    /// Who stands where, for people to read.
+    fn standing(&self) -> String {
+        let mut lines = String::new();
+        for name in self.naive.lock_names() {
+            let view = self.state.lock(&name);
+            writeln!(lines, "{name}: limit {:?}", view.limit).expect("a text takes all");
+            for entry in self.state.queue(&name) {
+                let one = entry.contender;
+                let waits_for = entry.waits_for.map(|other| other.number.0);
+                let (number, session, owner) = (one.number, one.session, &one.owner);
+                let (mode, token, permits) = (one.mode, one.granted_at, one.permits);
+                let (upgrading, cooling, others) = (one.upgrading, one.cooling, &one.others);
+                writeln!(
+                    lines,
+                    "  #{number} of {session} {owner:?} {mode} granted {token:?}, permits {permits}, upgrading {upgrading}, \
+                     cooling {cooling}, waits for {waits_for:?}, others {others:?}"
+                )
+                .expect("a text takes all");
+            }
+        }
+        lines
+    }
+
+    fn note_situations(&mut self, before: &State, command: &Command, applied: &Applied) {
+        let kinds = applied.events.iter().map(kind);
+        let outcome = applied.answer.result.as_ref().map_or_else(kind, kind);
+        for kind in kinds.chain([outcome]) {
+            *self.seen.entry(kind).or_default() += 1;
+        }
+        let (lived, forgotten) = (&self.lived, &self.forgotten);
+        let scene = Scene { before, command, applied, after: &self.state, lived, forgotten };
+        for (name, _) in SITUATIONS.iter().filter(|(_, is_it)| is_it(&scene)) {
+            *self.seen.entry((*name).to_owned()).or_default() += 1;
+        }
+        if let (Command::Acquire(acquire), Ok(_)) = (command, &applied.answer.result) {
+            self.lived.insert(acquire.grant);
+        }
+        let forgotten = applied.events.iter().filter_map(|event| match event {
+            Event::LockForgotten { lock } => Some(lock.clone()),
+            _ => None,
+        });
+        self.forgotten.extend(forgotten);
     }
 
     /// The same facts: of nodes in the same order, the others in whatever order.
@@ -146,40 +235,73 @@ impl Run {
     fn compare_state(&self) -> Checked {
         let (state, naive) = (&self.state, &self.naive);
         ensure(state.revision().0 == naive.revision, || format!("revision {} and not {}", state.revision(), naive.revision))?;
-        for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
-            let queue: Vec<_> = state.queue(&name).iter().map(|entry| facts_of(entry.contender)).collect();
-            let mut holders = naive.holders(&name);
-            holders.sort_by_key(|stand| stand.number);
-            let expected: Vec<_> = holders
-                .into_iter()
-                .chain(naive.waiting(&name))
-                .map(|stand| (stand.number, stand.attempt, stand.granted, stand.cooling))
-                .collect();
-            ensure(queue == expected, || format!("{name} has {queue:?} and not {expected:?}"))?;
-            for (index, entry) in state.queue(&name).iter().enumerate() {
-                let waits = entry.contender.granted_at.is_none();
-                let well = entry.position == index as u64 + 1 && entry.waits_for.is_some() == waits;
-                ensure(well, || format!("#{} of {name} has a wrong place", entry.contender.number))?;
-            }
-        }
-        for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
-            let leading = state
-                .election(&name)
-                .map(|now| (now.contender.number.0, now.token.0, now.version, now.since.0, now.value.to_vec()));
-            let expected = naive.leading(&name);
-            ensure(leading == expected, || format!("{name} is led by {leading:?} and not {expected:?}"))?;
-            let uses = (state.is_election(&name), naive.is_election(&name));
-            ensure(uses.0 == uses.1, || format!("{name} is an election: {uses:?}"))?;
-        }
+        let names = naive.lock_names();
+        names.iter().try_for_each(|name| self.compare_lock(name))?;
         let mut idle: Vec<_> = state.idle_locks().collect();
         idle.sort();
         ensure(idle == naive.idle(), || format!("idle {idle:?} and not {:?}", naive.idle()))?;
+        let nodes: Vec<LockNode> = state
+            .descendants(&Path::locks(), None)
+            .map(|(path, node)| {
+                let creates = u64::from(node.creates);
+                (path.clone(), node.version, creates, node.ephemeral_owner.0, node.value.to_vec())
+            })
+            .collect();
+        let mut nodes = nodes;
+        nodes.sort();
+        ensure(nodes == naive.lock_nodes(), || format!("the nodes of locks are {nodes:?} and not {:?}", naive.lock_nodes()))?;
+        let sessions: Vec<SessionFacts> = state.sessions().map(session_facts).collect();
+        let expected = naive.session_facts();
+        ensure(sessions == expected, || format!("the sessions are {sessions:?} and not {expected:?}"))?;
+        let (totals, expected) = (state.totals(), naive.totals());
+        ensure(totals == expected, || format!("the totals are {totals:?} and not {expected:?}"))?;
         self.compare_tree()
+    }
+
+    /// All that is shown of a lock, and of each who stands in it.
+    fn compare_lock(&self, name: &LockName) -> Checked {
+        let (state, naive) = (&self.state, &self.naive);
+        let (queue, expected) = (state.queue(name), naive.line(name));
+        let numbers = |of: &[&naive::Stand]| of.iter().map(|stand| stand.number).collect::<Vec<_>>();
+        let found: Vec<u64> = queue.iter().map(|entry| entry.contender.number.0).collect();
+        ensure(found == numbers(&expected), || format!("{name} has {found:?} and not {:?}", numbers(&expected)))?;
+        for ((index, entry), stand) in queue.iter().enumerate().zip(expected) {
+            let (contender, expected) = (entry.contender, naive.contender(stand));
+            let keys = serde_json::to_value(&contender.keys).map_err(|error| error.to_string())?;
+            let expected_keys = Naive::keys_of(stand);
+            ensure(keys == expected_keys, || format!("#{} has the keys {keys} and not {expected_keys}", stand.number))?;
+            let expected = Contender { keys: contender.keys.clone(), ..expected };
+            ensure(*contender == expected, || format!("{contender:?}\nand not\n{expected:?}"))?;
+            let waits_for = entry.waits_for.map(|other| other.number.0);
+            let expected = naive.waits_for(stand);
+            ensure(waits_for == expected, || format!("#{} waits for {waits_for:?} and not {expected:?}", stand.number))?;
+            let alone = state.waits_for(name, contender.number).map(|other| other.number.0);
+            ensure(alone == expected, || format!("#{} alone waits for {alone:?} and not {expected:?}", stand.number))?;
+            let position = state.position(name, contender.number);
+            let place = index as u64 + 1;
+            let well = entry.position == place && position == stand.granted.is_none().then_some(place);
+            ensure(well, || format!("#{} of {name} has a wrong place", contender.number))?;
+        }
+        let settings = match state.node(&name.path()).map(|node| &node.role) {
+            Some(Role::Lock(settings)) => Some(&**settings),
+            Some(Role::Data | Role::Contender(_)) | None => None,
+        };
+        let expected = naive.settings(name);
+        ensure(settings == expected.as_ref(), || format!("{name} keeps {settings:?} and not {expected:?}"))?;
+        let (view, limit) = (state.lock(name), naive.limit(name));
+        ensure(view.limit == limit, || format!("{name} has the limit {:?} and not {limit:?}", view.limit))?;
+        let (found, expected) = (state.statistics(name), naive.numbers_of(name));
+        ensure(found == expected, || format!("the numbers of {name} are {found:?} and not {expected:?}"))?;
+        let leading =
+            state.election(name).map(|now| (now.contender.number.0, now.token.0, now.version, now.since.0, now.value.to_vec()));
+        let expected = naive.leading(name);
+        ensure(leading == expected, || format!("{name} is led by {leading:?} and not {expected:?}"))
     }
 
     /// The newest of each lock's history, in order.
     fn compare_history(&self) -> Checked {
-        for lock in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+        let names = self.naive.lock_names().into_iter().chain(self.naive.history.iter().map(|holding| holding.lock.clone()));
+        for lock in names.collect::<BTreeSet<_>>() {
             let page = self.state.history(&HistoryQuery { lock: lock.clone(), when: None, after: None, limit: PAGE_MAX });
             let (items, more) = (page.items, page.next.is_some());
             let past = items.into_iter().filter_map(|entry| Some((entry.holding, entry.ending?)));
@@ -187,6 +309,11 @@ impl Run {
                 .map(|(holding, ending)| Holding {
                     lock: holding.lock,
                     number: holding.number.0,
+                    session: holding.session.0,
+                    owner: holding.owner,
+                    mode: holding.mode,
+                    permits: holding.permits,
+                    queued: holding.queued_at,
                     token: holding.token.0,
                     from: holding.from.at,
                     ended: ending.to.revision.0,
@@ -285,7 +412,7 @@ impl Run {
             }
         }
         self.held_before.clear();
-        for name in LOCKS.map(|name| LockName::parse(name).expect("a fixed name")) {
+        for name in self.naive.lock_names() {
             let holders = self.state.lock(&name).holders;
             self.held_before.extend(holders.iter().map(|holder| (name.clone(), holder.number)));
             let limit = self.state.lock(&name).limit.unwrap_or(1);
@@ -310,18 +437,22 @@ impl Run {
     }
 }
 
-fn facts_of(contender: &fairhold_state::record::Contender) -> (u64, u64, Option<u64>, bool) {
-    (contender.number.0, contender.attempt, contender.granted_at.map(|at| at.0), contender.cooling)
+fn session_facts(session: &Session) -> SessionFacts {
+    let ended = session.ended.ids().filter_map(|id| Some((*id, session.ended.get(id)?))).collect();
+    let (name, meta) = (session.name.to_string(), session.meta.clone());
+    let (id, key, floor) = (session.id, session.key, session.ended.floor());
+    (session.number.0, id, key, session.timeout_ms, name, meta, session.opened_at, ended, floor)
 }
 
 fn profile(seed: u64) -> Profile {
-    match seed % 7 {
+    match seed % 9 {
         0 => Profile::Mixed,
         1 => Profile::Readers,
         2 => Profile::Tree,
         3 => Profile::Several,
         4 => Profile::Priority,
-        5 => Profile::Administration,
+        5 | 7 => Profile::Administration,
+        6 => Profile::Full,
         _ => Profile::Semaphore,
     }
 }
@@ -395,7 +526,9 @@ fn many_short_histories_are_as_the_model_says() {
         "Revoked",
     ];
     // 224,000 commands, and 800,000 in the long form.
-    run_all(0..if is_long() { 1_000 } else { 280 }, 800, profile, &[&outcomes[..], &rejections, &events].concat());
+    let situations = SITUATIONS.map(|(name, _)| name);
+    let kinds = [&outcomes[..], &rejections, &events, &situations].concat();
+    run_all(0..if is_long() { 1_000 } else { 280 }, 800, profile, &kinds);
 }
 
 /// The first seed of histories with elections.
@@ -453,6 +586,9 @@ fn each_mistake_is_found() {
         Mistake::KeysOfChangesForgotten,
         Mistake::ReleaseForgetsTheSession,
         Mistake::AnyAttemptGivesUpAnUpgrade,
+        Mistake::TheLongerBoundCounts,
+        Mistake::AnUpgradeKeepsItsBound,
+        Mistake::AContendersNameIsALock,
     ] {
         let found = (0..400).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");

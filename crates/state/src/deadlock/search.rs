@@ -260,7 +260,7 @@ impl<'a> Search<'a> {
                 let deeds = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
                 // Most wait at one place, which is where they were met.
                 let elsewhere =
-                    deeds.filter(|deeds| deeds.waits.len() > usize::from(met.is_some_and(|met| met.others.is_empty())));
+                    deeds.filter(|deeds| deeds.waits.len() > usize::from(met.is_some_and(|met| !met.is_of_several())));
                 Box::new(elsewhere.into_iter().flat_map(|deeds| &deeds.waits).copied())
             }
             Key::Alone(number) => Box::new(std::iter::once(number)),

@@ -2,16 +2,21 @@
 //!
 //! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
 
+#[path = "shown.rs"]
+pub(crate) mod shown;
+
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
     Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
     Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
     Transact, Want, WriteKey,
 };
+use fairhold_state::{history::Moment, record::Revocation, statistics::Statistics};
 use fairhold_types::{
-    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionId, SessionNumber,
-    limits, time::WallMillis,
+    ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, NodeId, Path, Revision, SessionId,
+    SessionNumber, limits, time::WallMillis,
 };
+use std::collections::BTreeMap;
 
 /// A mistake that a model can be told to make, to show that it would be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +63,9 @@ pub(crate) enum Mistake {
     ServerIdsAreForgotten,
     ReleaseForgetsTheSession,
     AnyAttemptGivesUpAnUpgrade,
+    TheLongerBoundCounts,
+    AnUpgradeKeepsItsBound,
+    AContendersNameIsALock,
 }
 
 #[derive(Debug, Clone)]
@@ -94,9 +102,15 @@ pub(crate) struct Stand {
     pub(crate) granted: Option<u64>,
     delay: u64,
     pub(crate) cooling: bool,
+    /// When it was granted; until then, when it queued.
     since: WallMillis,
+    queued: WallMillis,
     /// Since when it has another mode than the one in which it was granted.
-    mode_since: Option<WallMillis>,
+    mode_since: Option<Moment>,
+    /// Who asked for it last.
+    revoked: Option<Revocation>,
+    /// Its node.
+    path: Path,
     /// What it proclaims, where it is a candidate; how often it did, and the last revision at which it did.
     value: Option<Vec<u8>>,
     version: i32,
@@ -127,6 +141,7 @@ struct Session {
     timeout: u64,
     name: String,
     meta: Meta,
+    opened: WallMillis,
     ended: Vec<(GrantId, EndReason)>,
     floor: Option<GrantId>,
 }
@@ -142,6 +157,9 @@ struct Lock {
     kept: bool,
     /// Whether it is an election, once somebody stood in it.
     election: Option<bool>,
+    last_token: Option<u64>,
+    /// How many children its node ever had.
+    creates: u64,
     /// The last revision at which somebody or a lower lock came or went.
     since: u64,
 }
@@ -151,6 +169,11 @@ struct Lock {
 pub(crate) struct Holding {
     pub(crate) lock: LockName,
     pub(crate) number: u64,
+    pub(crate) session: u64,
+    pub(crate) owner: String,
+    pub(crate) mode: Mode,
+    pub(crate) permits: u32,
+    pub(crate) queued: WallMillis,
     pub(crate) token: u64,
     pub(crate) from: WallMillis,
     pub(crate) ended: u64,
@@ -175,6 +198,7 @@ pub(crate) struct Naive {
     pub(crate) revision: u64,
     mistake: Option<Mistake>,
     cluster: Option<ClusterId>,
+    capacities: BTreeMap<NodeId, u64>,
     sessions: Vec<Session>,
     pub(crate) stands: Vec<Stand>,
     locks: Vec<Lock>,
@@ -184,6 +208,8 @@ pub(crate) struct Naive {
     held_back: Vec<u64>,
     past: Vec<(GrantId, u64, Past)>,
     pub(crate) history: Vec<Holding>,
+    numbers: BTreeMap<LockName, Statistics>,
+    totals: Statistics,
     pub(crate) tree: NaiveTree,
     facts: Vec<Event>,
     changed: bool,
@@ -230,6 +256,7 @@ impl Naive {
             *self = before;
         } else if self.changed {
             self.revision += 1;
+            self.drop_numbers();
         }
         (result, std::mem::take(&mut self.facts))
     }
@@ -272,8 +299,12 @@ impl Naive {
             // It has no work that is too much for one command.
             Command::Continue { at: _ } => Ok(Outcome::Nothing),
             Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
-            // It has no budget.
-            Command::NoteCapacity { .. } => Ok(Outcome::Nothing),
+            // It knows no room: who compares does.
+            Command::NoteCapacity { node, bytes } if self.capacities.get(node) == Some(bytes) => Ok(Outcome::Nothing),
+            Command::NoteCapacity { node, bytes } => {
+                self.capacities.insert(*node, *bytes);
+                Ok(self.done())
+            }
         }
     }
 
@@ -389,6 +420,11 @@ impl Naive {
                 None => {}
             }
         }
+        // The same command, proposed twice.
+        if let Some(known) = self.sessions.iter().find(|session| session.id == Some(open.id)) {
+            let (number, timeout_ms) = (SessionNumber(known.number), known.timeout);
+            return Ok(Outcome::SessionOpened { id: open.id, number, timeout_ms });
+        }
         let number = self.now();
         self.sessions.push(Session {
             number,
@@ -397,6 +433,7 @@ impl Naive {
             timeout: open.timeout_ms,
             name: open.name.clone(),
             meta: open.meta.clone(),
+            opened: open.at,
             ended: Vec::new(),
             floor: None,
         });
@@ -517,8 +554,12 @@ impl Naive {
         let limited = self.locks.iter().find(|known| known.name == *lock).and_then(|known| known.limited);
         let mixed = holders.iter().any(|one| holders.iter().any(|other| one.mode != other.mode));
         let from_before = holders.iter().all(|holder| holder.granted <= limited);
+        let late_reader = limit > 1 && holders.iter().any(|holder| holder.mode == Mode::Shared && holder.granted > limited);
+        if mixed || late_reader {
+            return false;
+        }
         // One that has more permits than the limit allows now may share, and be the only one again.
-        Naive::legal(&holders, limit) || (!mixed && (from_before || holders.len() == 1))
+        Naive::legal(&holders, limit) || from_before || holders.len() == 1
     }
 
     pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Stand> {
@@ -598,14 +639,17 @@ impl Naive {
             if !self.errs(Mistake::AnUpgradeLeavesNoEntry) {
                 self.write_down_as(&shared, HoldingEnd::Upgraded);
             }
-            let (keeps, bound) = (self.errs(Mistake::UpgradeKeepsTheToken), self.bound(number));
+            let keeps_bound = self.errs(Mistake::AnUpgradeKeepsItsBound);
+            let bound = if keeps_bound { shared.bound } else { self.bound(number) };
+            let keeps = self.errs(Mistake::UpgradeKeepsTheToken);
             for stand in self.stands.iter_mut().filter(|stand| stand.number == number && stand.lock == *lock) {
                 stand.upgrading = false;
                 stand.mode = Mode::Exclusive;
                 stand.granted = if keeps { stand.granted } else { Some(now) };
                 (stand.since, stand.mode_since) = (at, None);
-                stand.bound = bound.or(stand.bound);
+                stand.bound = bound;
             }
+            self.note_token(lock, now);
             self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
         }
         while let Some(number) = self.next_grantable(lock) {
@@ -623,6 +667,10 @@ impl Naive {
                 let (lock, grant) = (stand.lock.clone(), GrantNumber(number));
                 self.facts.push(Event::Granted { lock, grant, token: FencingToken(token) });
             }
+            for stand in self.stands.clone().iter().filter(|stand| stand.number == number && stand.granted == Some(token)) {
+                self.note_token(&stand.lock, token);
+                self.count_granted(stand);
+            }
             self.tell_leader(lock);
         }
     }
@@ -631,7 +679,8 @@ impl Naive {
     fn bound(&self, number: u64) -> Option<u64> {
         let stands = self.stands.iter().filter(|stand| stand.number == number);
         let of_lock = |name: &LockName| self.locks.iter().find(|lock| lock.name == *name).and_then(|lock| lock.max_hold);
-        stands.flat_map(|stand| [of_lock(&stand.lock), stand.max_hold]).flatten().min()
+        let bounds = stands.flat_map(|stand| [of_lock(&stand.lock), stand.max_hold]).flatten();
+        if self.errs(Mistake::TheLongerBoundCounts) { bounds.max() } else { bounds.min() }
     }
 
     fn touch(&mut self, name: &LockName) {
@@ -658,6 +707,7 @@ impl Naive {
         if let Some(upper) = missing.last().and_then(|highest| Naive::uppers(highest).first().cloned()) {
             self.touch(&upper);
         }
+        let new = missing.clone();
         let since = self.now();
         self.locks.extend(missing.into_iter().map(|name| Lock {
             name,
@@ -667,8 +717,13 @@ impl Naive {
             limited: None,
             kept: false,
             election: None,
+            last_token: None,
+            creates: 0,
             since,
         }));
+        for upper in new.iter().filter_map(|name| Naive::uppers(name).first().cloned()) {
+            self.count_child(&upper);
+        }
         for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
             lock.limit = lock.limit.or(limit);
             lock.since = since;
@@ -741,6 +796,9 @@ impl Naive {
     }
 
     fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
+        if acquire.wants.iter().any(|want| want.lock.is_reserved()) {
+            return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
+        }
         let twice = |want: &Want| acquire.wants.iter().filter(|other| other.lock == want.lock).count() > 1;
         if acquire.wants.iter().any(twice) {
             return Err(Rejection::Unsupported { what: "taking no lock, or one twice".to_owned() });
@@ -946,7 +1004,10 @@ impl Naive {
             delay: acquire.lock_delay_ms,
             cooling: false,
             since: acquire.at,
+            queued: acquire.at,
             mode_since: None,
+            revoked: None,
+            path: want.lock.path(),
             value: acquire.value.clone(),
             version: 0,
             proclaimed: 0,
@@ -972,6 +1033,7 @@ impl Naive {
                 timeout: timeout_ms,
                 name: String::new(),
                 meta: Meta::new(),
+                opened: acquire.at,
                 ended: Vec::new(),
                 floor: None,
             });
@@ -989,7 +1051,9 @@ impl Naive {
             for lock in self.locks.iter_mut().filter(|lock| lock.name == want.lock) {
                 lock.election = Some(acquire.value.is_some());
             }
-            let newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
+            let mut newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
+            let sequence = self.count_child(&want.lock);
+            newcomer.path = want.lock.path().child(&format!("{}-lock-{sequence:010}", newcomer.session));
             self.stands.push(newcomer);
             self.facts.push(Event::Queued { lock: want.lock.clone(), grant: GrantNumber(number) });
         }
@@ -1111,7 +1175,7 @@ impl Naive {
         self.write_down_as(&stand, HoldingEnd::Downgraded);
         self.alter(stand.number, |stand| {
             stand.mode = Mode::Shared;
-            stand.mode_since = Some(at);
+            stand.mode_since = Some(Moment { revision: Revision(now), at });
             stand.granted = if errs { Some(now) } else { stand.granted };
         });
         self.facts.push(Event::Downgraded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
@@ -1332,6 +1396,9 @@ impl Naive {
     // What an administrator sets
 
     fn set_lock(&mut self, order: &SetLock) -> Result<Outcome> {
+        if order.lock.is_reserved() && !self.errs(Mistake::AContendersNameIsALock) {
+            return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
+        }
         match &order.key {
             Some(key) => self.once(key, |naive| drop(naive.set(order))),
             None => Ok(self.set(order)),
@@ -1389,7 +1456,11 @@ impl Naive {
     fn ask_back(&mut self, order: &Revoke) -> Outcome {
         let holders: Vec<u64> =
             self.holders(&order.lock).iter().filter(|stand| !stand.cooling).map(|stand| stand.number).collect();
+        let word = Revocation { revision: Revision(self.now()), by: order.by.clone(), reason: order.reason.clone() };
         for number in &holders {
+            for stand in self.stands.iter_mut().filter(|stand| stand.number == *number) {
+                stand.revoked = Some(word.clone());
+            }
             let (lock, by, reason) = (order.lock.clone(), order.by.clone(), order.reason.clone());
             self.facts.push(Event::Revoked { lock, grant: GrantNumber(*number), by, reason });
         }
@@ -1596,16 +1667,25 @@ impl Naive {
 
     fn write_down(&mut self, stand: &Stand, how: EndReason) {
         self.tell_vacant(stand);
+        self.count_ended(stand, how);
         self.write_down_as(stand, how.into());
     }
 
     fn write_down_as(&mut self, stand: &Stand, how: HoldingEnd) {
         let from = stand.granted.or(self.errs(Mistake::HistoryHasWaiters).then_some(stand.number));
+        if matches!(how, HoldingEnd::Downgraded | HoldingEnd::Upgraded) {
+            self.count_changed_mode(stand);
+        }
         self.history.extend(from.map(|token| Holding {
             lock: stand.lock.clone(),
             number: stand.number,
+            session: stand.session,
+            owner: stand.owner.text.clone(),
+            mode: stand.mode,
+            permits: stand.permits,
+            queued: stand.queued,
             token,
-            from: stand.mode_since.unwrap_or(stand.since),
+            from: stand.mode_since.map_or(stand.since, |since| since.at),
             ended: self.now(),
             to: self.at,
             how,
@@ -1633,9 +1713,19 @@ impl Naive {
         of_lock
     }
 
+    fn sort_history(&mut self) {
+        self.history.sort_by_key(|holding| (holding.ended, holding.number, holding.lock.clone()));
+    }
+
+    /// Drops the oldest of all, so that so many are left: with little room the history is short.
+    pub(crate) fn shorten_history(&mut self, left: usize) {
+        self.sort_history();
+        self.history.drain(..self.history.len().saturating_sub(left));
+        self.drop_numbers();
+    }
+
     fn forget_history(&mut self, through: u64) -> Outcome {
-        let age = |holding: &Holding| (holding.ended, holding.number, holding.lock.clone());
-        self.history.sort_by_key(age);
+        self.sort_history();
         let old = self.history.iter().filter(|holding| holding.ended <= through).count();
         self.history.drain(..old.min(limits::HISTORY_FORGOTTEN_MAX));
         if old == 0 { Outcome::Nothing } else { self.done() }
@@ -1659,10 +1749,10 @@ impl Naive {
                 }
             }
             Condition::Version { path, version } => {
-                let current = self.tree.find(path).map(|node| node.version);
+                let current = self.version_at(path);
                 if current == *version { Ok(()) } else { Err(Rejection::VersionMismatch { current }) }
             }
-            Condition::Exists { path } if self.tree.find(path).is_some() => Ok(()),
+            Condition::Exists { path } if self.version_at(path).is_some() => Ok(()),
             Condition::Exists { .. } => Err(Rejection::VersionMismatch { current: None }),
             Condition::Session { session } => {
                 let is_it = |known: &Session| match session {
@@ -1699,7 +1789,11 @@ impl Naive {
         let mut results = Vec::new();
         for (index, operation) in operations.iter().enumerate() {
             let now = self.now_for(operation);
-            results.push(self.tree.operate(operation, now).map_err(|reason| step(part, index, reason))?);
+            let result = match operation {
+                Operation::Check { path, version } => self.check(path, *version),
+                other => self.tree.operate(other, now),
+            };
+            results.push(result.map_err(|reason| step(part, index, reason))?);
         }
         self.changed = !self.tree.events.is_empty() || transact.key.is_some();
         let at = Revision(if self.changed { self.now() } else { self.now() - 1 });

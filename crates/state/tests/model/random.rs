@@ -1,10 +1,11 @@
 //! Random commands that mean something: most of them name sessions, grants, locks and tokens that exist or did a moment ago.
 
+use crate::vocabulary::Told;
 use fairhold_state::{
     State,
     command::{
-        Acquire, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Proclaim, Revoke,
-        SessionKey, SetLock, Sweepable, Transact, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, Condition, IfBusy, Lifetime, Meta, OpenSession, Operation, Owner, Proclaim,
+        Revoke, SessionKey, SetLock, Sweepable, Transact, Want, WriteKey,
     },
     record::Contender,
 };
@@ -34,6 +35,8 @@ pub(crate) enum Profile {
     Administration,
     /// Names of which some are elections and some are locks, and leaders that proclaim.
     Elections,
+    /// All rules, in a state that has hardly any room.
+    Full,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
@@ -58,6 +61,9 @@ pub(crate) struct Commands {
     breaks: Vec<Break>,
     proclaims: Vec<Proclaim>,
     keys: Vec<WriteKey>,
+    told: Told,
+    /// The named sessions that are open.
+    open: Vec<SessionId>,
 }
 
 impl Commands {
@@ -74,6 +80,8 @@ impl Commands {
             breaks: Vec::new(),
             proclaims: Vec::new(),
             keys: Vec::new(),
+            told: Told::default(),
+            open: Vec::new(),
         }
     }
 
@@ -89,16 +97,28 @@ impl Commands {
         WallMillis(self.made * 10)
     }
 
+    /// Takes note of all names that an answer and its events tell.
+    pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
+        self.told.hear(state, applied);
+        self.open = state.sessions().filter_map(|session| session.id).collect();
+    }
+
     fn lock(&mut self) -> LockName {
+        if self.one_in(if self.profile == Profile::Priority { 60 } else { 14 })
+            && let Some(told) = self.told.lock(&mut self.rng)
+        {
+            return told;
+        }
         let names = match self.profile {
             Profile::Priority => 1,
-            Profile::Administration => 2,
+            Profile::Administration => 3,
             Profile::Mixed
             | Profile::Readers
             | Profile::Semaphore
             | Profile::Calm
             | Profile::Tree
             | Profile::Several
+            | Profile::Full
             | Profile::Elections => LOCKS.len(),
         };
         let name = LOCKS[self.rng.random_range(0..names)];
@@ -109,7 +129,7 @@ impl Commands {
     fn wants(&mut self, shared: bool) -> Vec<Want> {
         let count = match self.profile {
             Profile::Several => self.rng.random_range(1..4),
-            Profile::Mixed | Profile::Readers | Profile::Semaphore => 1 + usize::from(self.one_in(6)),
+            Profile::Mixed | Profile::Readers | Profile::Semaphore | Profile::Full => 1 + usize::from(self.one_in(6)),
             Profile::Elections => 1 + usize::from(self.one_in(20)),
             Profile::Calm | Profile::Tree | Profile::Priority | Profile::Administration => 1,
         };
@@ -137,14 +157,20 @@ impl Commands {
         let recent: Vec<GrantId> = self.acquires.iter().map(|acquire| acquire.grant).collect();
         let keys: Vec<GrantId> = self.sessions.iter().filter_map(|open| open.key).collect();
         let from = match self.rng.random_range(0..12) {
-            0..6 => &live,
-            6..11 => &recent,
+            0..7 => &live,
+            7..11 => &recent,
             _ => &keys,
         };
         self.pick(from).unwrap_or_else(|| self.fresh_id())
     }
 
     fn session_id(&mut self) -> SessionId {
+        if self.profile != Profile::Calm && !self.one_in(8) {
+            let open = self.open.clone();
+            if let Some(open) = self.pick(&open) {
+                return open;
+            }
+        }
         let ids: Vec<SessionId> = self.sessions.iter().map(|open| open.id).collect();
         self.pick(&ids).unwrap_or(SessionId(0))
     }
@@ -152,6 +178,12 @@ impl Commands {
     fn session_number(&mut self, state: &State) -> SessionNumber {
         // The first session of a calm run is the one that is to live long.
         let spared = usize::from(self.profile == Profile::Calm);
+        if self.profile != Profile::Calm
+            && self.one_in(8)
+            && let Some(told) = self.told.session(&mut self.rng)
+        {
+            return told;
+        }
         let live: Vec<SessionNumber> = state.sessions().map(|session| session.number).skip(spared).collect();
         if self.one_in(10) { SessionNumber(0) } else { self.pick(&live).unwrap_or(SessionNumber(0)) }
     }
@@ -159,9 +191,17 @@ impl Commands {
     pub(crate) fn next(&mut self, state: &State) -> Command {
         self.made += 1;
         let at = self.at();
-        let contenders: usize = LOCKS.iter().map(|name| LockName::parse(name).map_or(0, |name| state.queue(&name).len())).sum();
+        let census = state.census();
+        let contenders = census.held + census.waiting + census.cooling;
         if self.sessions.is_empty() {
-            return self.open();
+            return self.open(state);
+        }
+        if self.profile != Profile::Calm && self.open.len() < 3 && self.one_in(4) {
+            return self.open(state);
+        }
+        if self.profile == Profile::Full && self.one_in(30) {
+            let (node, bytes) = (self.rng.random_range(1..3), self.rng.random_range(1..40) * 4_000);
+            return Command::NoteCapacity { node, bytes };
         }
         if contenders > CONTENDERS_MAX && !self.one_in(3) {
             return self.release(state);
@@ -169,14 +209,20 @@ impl Commands {
         if self.profile == Profile::Tree && !self.one_in(3) {
             return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
         }
-        if self.profile == Profile::Administration && self.one_in(3) {
-            if let Some(command) = self.beside_a_lowered_limit(state) {
-                return command;
-            }
+        let provokes = match self.profile {
+            Profile::Administration => self.one_in(4),
+            Profile::Readers => self.one_in(6),
+            Profile::Mixed | Profile::Semaphore | Profile::Full => self.one_in(15),
+            Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Elections => false,
+        };
+        if provokes && let Some(command) = self.provoke(state) {
+            return command;
+        }
+        if self.profile == Profile::Administration && self.one_in(4) {
             return match self.rng.random_range(0..12) {
                 0 => self.break_lock(state),
-                1 => self.end_session(state),
-                2..7 => self.convert(state),
+                1 if self.one_in(2) => self.end_session(state),
+                1..6 => self.convert(state),
                 _ => self.administer(state),
             };
         }
@@ -191,7 +237,7 @@ impl Commands {
             61..62 => self.end_session(state),
             62..68 => Command::Withdraw { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
             68..73 => Command::Abandon { grant: self.known_id(state), attempt: self.rng.random_range(1..4), at },
-            73..77 => self.open(),
+            73..77 => self.open(state),
             77..79 if self.profile != Profile::Calm => Command::CloseSession { session: self.session_id(), at },
             77..82 => Command::ExpireSession { session: self.session_number(state), at },
             82..84 => {
@@ -220,6 +266,13 @@ impl Commands {
     }
 
     fn release(&mut self, state: &State) -> Command {
+        if self.one_in(4) {
+            let live = state.sessions().flat_map(|session| state.contenders_of(session.number));
+            let held_again: Vec<GrantId> = live.filter(|one| one.holds() > 1).map(|one| one.grant).collect();
+            if let Some(grant) = self.pick(&held_again) {
+                return Command::Release { grant, session: None, at: self.at() };
+            }
+        }
         let session = if self.one_in(3) { Some(self.session_id()) } else { None };
         Command::Release { grant: self.known_id(state), session, at: self.at() }
     }
@@ -246,8 +299,7 @@ impl Commands {
     /// Another mode for a holder, most often.
     fn convert(&mut self, state: &State) -> Command {
         let at = self.at();
-        let locks = LOCKS.map(|name| LockName::parse(name).expect("a fixed name"));
-        let standing: Vec<_> = locks.iter().flat_map(|name| state.queue(name)).map(|entry| entry.contender).collect();
+        let standing: Vec<_> = state.sessions().flat_map(|session| state.contenders_of(session.number)).collect();
         let some = |which: &dyn Fn(&Contender) -> bool| -> Vec<GrantId> {
             standing.iter().filter(|contender| which(contender)).map(|contender| contender.grant).collect()
         };
@@ -275,45 +327,149 @@ impl Commands {
         }
     }
 
-    /// Lowers a limit below those who hold; and where that was done, changes the mode of one of them.
-    fn beside_a_lowered_limit(&mut self, state: &State) -> Option<Command> {
+    /// Looks at who stands in a lock, and does what is the more awkward for it: a limit below those who hold, another mode beside them,
+    /// an end of one that waits to be upgraded.
+    fn provoke(&mut self, state: &State) -> Option<Command> {
         let at = self.at();
-        let lock = self.lock();
+        let locks = LOCKS.map(|name| LockName::parse(name).expect("a fixed name"));
+        let permits = |lock: &LockName| state.lock(lock).holders.iter().map(|holder| holder.permits).sum::<u32>();
+        let is_held = |lock: &&LockName| !state.lock(lock).holders.is_empty();
+        let held: Vec<LockName> = locks.iter().filter(is_held).cloned().collect();
+        let is_awkward = |lock: &&LockName| {
+            let view = state.lock(lock);
+            let over = permits(lock) > view.limit.unwrap_or(1) && view.holders.iter().all(|one| one.mode == Mode::Exclusive);
+            over || view.holders.iter().any(|holder| holder.upgrading || (holder.mode == Mode::Shared && view.holders.len() > 1))
+        };
+        let awkward: Vec<LockName> = held.iter().filter(is_awkward).cloned().collect();
+        let lock = self.pick(&awkward).filter(|_| !self.one_in(3)).or_else(|| self.pick(&held))?;
         let view = state.lock(&lock);
-        let exclusive: Vec<GrantId> =
-            view.holders.iter().filter(|holder| holder.mode == Mode::Exclusive).map(|holder| holder.grant).collect();
-        if exclusive.len() < 2 || self.one_in(2) {
-            return None;
+        let grants: Vec<GrantId> = view.holders.iter().map(|holder| holder.grant).collect();
+        let other = self.pick(&grants)?;
+        let limit = view.limit.unwrap_or(1);
+        let set = |limit, max_hold_ms| {
+            let (lock, by) = (lock.clone(), "an administrator".to_owned());
+            Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at })
+        };
+        if self.one_in(12) {
+            // One who stands there, as if it were a lock.
+            let contenders: Vec<LockName> = state.children(&lock.path(), None).filter_map(|(path, _)| path.lock_name()).collect();
+            let lock = self.pick(&contenders)?;
+            let (limit, max_hold_ms, by) = (Some(2), None, String::new());
+            return Some(Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at }));
         }
-        if view.limit.unwrap_or(1) == 1 {
-            return self.pick(&exclusive).map(|grant| Command::Downgrade { grant, key: None, at });
+        let bound = Some(if self.one_in(2) { 0 } else { self.rng.random_range(1..4) * 1_000 });
+        let choice = self.rng.random_range(0..8);
+        if let Some(upgrading) = view.holders.iter().find(|holder| holder.upgrading) {
+            let next = state.queue(&lock).into_iter().map(|entry| entry.contender).find(|one| one.granted_at.is_none());
+            if next.is_some_and(|next| next.mode == Mode::Shared) && self.one_in(2) {
+                return Some(Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at });
+            }
+            return Some(match choice {
+                0 => Command::ExpireSession { session: upgrading.session, at },
+                1 => self.break_of(lock),
+                2 => Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at },
+                3 => set(None, bound),
+                4 => Command::Upgrade { grant: other, if_busy: IfBusy::Queue, key: self.change_key(state), at },
+                5 | 6 => {
+                    let mut reader = self.fresh_acquire(state);
+                    reader.wants = vec![Want { lock, mode: Mode::Shared }];
+                    (reader.limit, reader.permits, reader.priority, reader.value) = (None, 1, 3, None);
+                    Command::Acquire(reader)
+                }
+                _ => {
+                    let others: Vec<GrantId> =
+                        view.holders.iter().filter(|holder| !holder.upgrading).map(|holder| holder.grant).collect();
+                    Command::Release { grant: self.pick(&others).unwrap_or(other), session: None, at }
+                }
+            });
         }
-        let by = "an administrator".to_owned();
-        Some(Command::SetLock(SetLock { key: None, lock, limit: Some(1), max_waiters: None, max_hold_ms: None, by, at }))
+        if choice == 7 {
+            let (key, by, reason) = (self.change_key(state), String::new(), self.reason());
+            return Some(Command::Revoke(Revoke { key, lock: lock.clone(), by, reason, at }));
+        }
+        if view.holders.iter().all(|holder| holder.mode == Mode::Shared) {
+            return match choice {
+                0..=4 if view.holders.len() > 1 || self.one_in(3) => {
+                    Some(Command::Upgrade { grant: other, if_busy: IfBusy::Queue, key: self.change_key(state), at })
+                }
+                6 => Some(set(Some(limit + 1), None)),
+                _ => Some(set(None, bound)),
+            };
+        }
+        if permits(&lock) > limit && choice < 4 {
+            return Some(match choice {
+                0 => set(Some(permits(&lock)), None),
+                1..4 if limit > 1 => set(Some(limit - 1), None),
+                _ => Command::Downgrade { grant: other, key: self.change_key(state), at },
+            });
+        }
+        match choice {
+            0..4 if limit > 1 => {
+                let lower = if self.one_in(6) { 1 } else { limit - 1 };
+                Some(set(Some(lower), None))
+            }
+            0..3 | 6 if view.waiting > 0 || view.holders.len() > 1 => Some(set(Some(limit + self.rng.random_range(1..4)), None)),
+            3 | 4 if limit == 1 => Some(Command::Downgrade { grant: other, key: self.change_key(state), at }),
+            5 => Some(set(None, bound)),
+            _ => None,
+        }
+    }
+
+    fn break_of(&mut self, lock: LockName) -> Command {
+        let key = WriteKey { key: self.fresh_id(), fingerprint: [7; 16] };
+        Command::Break(Break { key, lock, by: "an administrator".to_owned(), reason: self.reason(), at: self.at() })
     }
 
     /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
     fn administer(&mut self, state: &State) -> Command {
         let (lock, at, by) = (self.lock(), self.at(), "an administrator".to_owned());
-        match self.rng.random_range(0..4) {
-            0 => Command::Revoke(Revoke { key: self.change_key(state), lock, by, reason: String::new(), at }),
-            1 => {
-                let held: Vec<_> = state.bounded_holds().map(|held| (held.number, held.token())).collect();
-                let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
-                let late = u64::from(self.one_in(5));
-                let token = token.map_or(0, |token| token.0);
-                Command::EndHolds { holds: vec![(grant, FencingToken(token - late.min(token)))], at }
-            }
+        match self.rng.random_range(0..5) {
+            0 => Command::Revoke(Revoke { key: self.change_key(state), lock, by, reason: self.reason(), at }),
+            1 => Command::EndHolds { holds: self.holds_to_end(state), at },
             _ => {
-                let limits = matches!(self.profile, Profile::Semaphore | Profile::Mixed | Profile::Administration);
-                let most = if self.profile == Profile::Administration && self.one_in(2) { 2 } else { 5 };
-                let limit = if limits && self.one_in(2) { Some(self.rng.random_range(1..most)) } else { None };
-                let max_waiters =
-                    if self.one_in(3) { Some(if self.one_in(2) { 10_000 } else { self.rng.random_range(0..6) }) } else { None };
-                let max_hold_ms = if self.one_in(3) { Some(self.rng.random_range(0..3) * 1_000) } else { None };
-                Command::SetLock(SetLock { key: self.change_key(state), lock, limit, max_waiters, max_hold_ms, by, at })
+                let key = self.change_key(state);
+                let (limit, max_waiters, max_hold_ms) = self.settings();
+                Command::SetLock(SetLock { key, lock, limit, max_waiters, max_hold_ms, by, at })
             }
         }
+    }
+
+    fn reason(&mut self) -> String {
+        if self.one_in(3) { String::new() } else { format!("stuck {}", self.made) }
+    }
+
+    /// The verdict on one or two bounded holds, some with a token that they had, or that another one had.
+    fn holds_to_end(&mut self, state: &State) -> Vec<(GrantNumber, FencingToken)> {
+        let held: Vec<_> = state.bounded_holds().map(|held| (held.number, held.token())).collect();
+        let holds = 1 + usize::from(self.one_in(4));
+        let verdicts = (0..holds).map(|_| {
+            let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
+            let grant = if self.one_in(10) { self.told.grant(&mut self.rng).unwrap_or(grant) } else { grant };
+            // The token that it had when it was granted first, if it was upgraded since.
+            let token = if self.one_in(3) { Some(FencingToken(grant.0)) } else { token };
+            let late = if self.one_in(6) { self.told.token(&mut self.rng) } else { None };
+            (grant, late.or(token).unwrap_or(FencingToken(0)))
+        });
+        verdicts.collect()
+    }
+
+    /// Most often one setting alone, and each is set back to what is so by itself now and then.
+    fn settings(&mut self) -> (Option<u32>, Option<u64>, Option<u64>) {
+        let limits = match self.profile {
+            Profile::Semaphore | Profile::Mixed | Profile::Administration | Profile::Full => true,
+            Profile::Several | Profile::Elections | Profile::Readers => self.one_in(4),
+            Profile::Calm | Profile::Tree | Profile::Priority => false,
+        };
+        let field = self.rng.random_range(0..4);
+        let most = if self.profile == Profile::Administration && self.one_in(2) { 3 } else { 5 };
+        let limit = if self.one_in(3) { 1 } else { self.rng.random_range(1..most) };
+        let max_waiters = if self.one_in(2) { 10_000 } else { self.rng.random_range(0..6) };
+        let max_hold_ms = self.rng.random_range(0..4) * 1_000;
+        (
+            (limits && (field == 0 || field == 3)).then_some(limit),
+            (field == 1 || (field == 3 && self.one_in(2))).then_some(max_waiters),
+            (field == 2 || (field == 3 && self.one_in(2))).then_some(max_hold_ms),
+        )
     }
 
     fn break_lock(&mut self, state: &State) -> Command {
@@ -324,7 +480,7 @@ impl Commands {
                 key: WriteKey { key: if self.one_in(10) { self.known_id(state) } else { self.fresh_id() }, fingerprint: [7; 16] },
                 lock: self.lock(),
                 by: "an administrator".to_owned(),
-                reason: if self.one_in(3) { String::new() } else { format!("stuck {}", self.made) },
+                reason: self.reason(),
                 at: self.at(),
             },
         };
@@ -344,22 +500,38 @@ impl Commands {
         Command::EndSession { session: self.session_number(state), by: "an administrator".to_owned(), reason, at: self.at() }
     }
 
-    fn open(&mut self) -> Command {
+    /// Pairs of text, for one in four.
+    fn meta(&mut self) -> Meta {
+        let pairs = if self.one_in(4) { self.rng.random_range(1..3) } else { 0 };
+        (0..pairs).map(|pair| (format!("k{pair}"), self.made.to_string())).collect()
+    }
+
+    fn open(&mut self, state: &State) -> Command {
         if self.one_in(50) {
             return Command::FormCluster { cluster: ClusterId(u128::from(self.made)) };
         }
         let known = self.sessions.clone();
         let mut open = match self.pick(&known) {
+            // The very command, proposed twice.
+            Some(open) if self.one_in(12) => return Command::OpenSession(open),
             Some(open) if self.one_in(3) && open.key.is_some() => open,
             _ => {
-                let key = if self.one_in(2) { Some(self.fresh_id()) } else { None };
-                let timeout_ms = 10_000;
-                OpenSession { key, id: SessionId(0), timeout_ms, name: "n".to_owned(), meta: Meta::new(), at: self.at() }
+                let key = match self.rng.random_range(0..24) {
+                    0..12 => Some(self.fresh_id()),
+                    12 => Some(self.known_id(state)),
+                    _ => None,
+                };
+                let timeout_ms = [2_000, 10_000, 3_600_000][self.rng.random_range(0..3)];
+                let name = ["", "n", "a worker"][self.rng.random_range(0..3)].to_owned();
+                OpenSession { key, id: SessionId(0), timeout_ms, name, meta: self.meta(), at: self.at() }
             }
         };
         open.id = SessionId(u128::from(self.made));
-        if self.one_in(12) {
-            open.timeout_ms += 1;
+        match self.rng.random_range(0..36) {
+            0 => open.timeout_ms += 1,
+            1 => open.name.push('x'),
+            2 => open.meta = self.meta(),
+            _ => {}
         }
         if self.profile != Profile::Calm || self.sessions.is_empty() {
             self.sessions.push(open.clone());
@@ -392,7 +564,7 @@ impl Commands {
 
     /// The same id with another request.
     fn vary(&mut self, acquire: &mut Acquire) {
-        let fields = if self.profile == Profile::Elections { 10 } else { 9 };
+        let fields = if self.profile == Profile::Elections { 12 } else { 11 };
         match self.rng.random_range(0..fields) {
             0 => acquire.wants[0].lock = self.lock(),
             1 => acquire.wants[0].mode = Mode::Shared,
@@ -403,6 +575,8 @@ impl Commands {
             6 => acquire.owner.text = "other".to_owned(),
             7 => acquire.lock_delay_ms += 1_000,
             8 => acquire.max_hold_ms = Some(7),
+            9 => acquire.meta = Meta::from([("other".to_owned(), String::new())]),
+            10 => acquire.wants.truncate(1),
             _ => acquire.value = acquire.value.is_none().then(|| vec![7]),
         }
     }
@@ -411,22 +585,22 @@ impl Commands {
         let grant = if self.one_in(15) { self.known_id(state) } else { self.fresh_id() };
         let shared = match self.profile {
             Profile::Readers => !self.one_in(3),
-            Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several => self.one_in(3),
+            Profile::Mixed | Profile::Calm | Profile::Tree | Profile::Several | Profile::Full => self.one_in(3),
             Profile::Priority => self.one_in(6),
-            Profile::Administration => self.one_in(4),
+            Profile::Administration => self.one_in(2),
             Profile::Semaphore | Profile::Elections => self.one_in(30),
         };
         let limits: &[Option<u32>] = match self.profile {
             Profile::Semaphore => &[None, None, Some(4), Some(4), Some(3)],
             Profile::Administration => &[None, None, None, Some(3)],
-            Profile::Mixed => &[None, None, None, Some(1), Some(3)],
+            Profile::Mixed | Profile::Full => &[None, None, None, Some(1), Some(3)],
             Profile::Elections => &[None, None, None, None, None, None, Some(1), Some(3)],
             Profile::Readers | Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority => &[None],
         };
         let limit = self.pick(limits).flatten();
         let permits = match self.profile {
             Profile::Semaphore => self.rng.random_range(1..4),
-            Profile::Mixed | Profile::Administration if limit.is_some() => self.rng.random_range(1..4),
+            Profile::Mixed | Profile::Administration | Profile::Full if limit.is_some() => self.rng.random_range(1..4),
             Profile::Mixed
             | Profile::Readers
             | Profile::Calm
@@ -434,6 +608,7 @@ impl Commands {
             | Profile::Several
             | Profile::Priority
             | Profile::Administration
+            | Profile::Full
             | Profile::Elections => 1,
         };
         let claimant = if self.one_in(4) && self.profile != Profile::Calm {
@@ -452,19 +627,31 @@ impl Commands {
             if_busy: IfBusy::Queue,
             limit,
             permits,
-            priority: if self.profile == Profile::Priority {
-                self.rng.random_range(0..60) / self.rng.random_range(1..30)
-            } else {
-                self.rng.random_range(-1..3) * i32::from(self.one_in(4))
-            },
-            owner: Owner { text: format!("o{}", self.made % 3), given: self.one_in(2) },
-            meta: Meta::new(),
+            priority: self.priority(),
+            owner: self.owner(),
+            meta: self.meta(),
             lock_delay_ms: if self.one_in(3) { 1_000 } else { 0 },
             reentrant: self.one_in(if election { 30 } else { 4 }),
-            max_hold_ms: if self.one_in(6) { Some(1_500) } else { None },
+            max_hold_ms: if self.one_in(6) { Some(self.rng.random_range(1..4) * 750) } else { None },
             value: election.then(|| self.made.to_string().into_bytes()),
             at: self.at(),
         }
+    }
+
+    fn priority(&mut self) -> i32 {
+        if self.one_in(60) {
+            return if self.one_in(2) { i32::MIN } else { i32::MAX };
+        }
+        if self.profile == Profile::Priority {
+            return self.rng.random_range(0..60) / self.rng.random_range(1..30);
+        }
+        self.rng.random_range(-1..3) * i32::from(self.one_in(4))
+    }
+
+    fn owner(&mut self) -> Owner {
+        let told = if self.one_in(10) { self.told.owner(&mut self.rng) } else { None };
+        let text = told.unwrap_or_else(|| if self.one_in(30) { String::new() } else { format!("o{}", self.made % 3) });
+        Owner { text, given: self.one_in(2) }
     }
 
     /// Another value, of the leader most often.
@@ -489,7 +676,12 @@ impl Commands {
 
     fn end_cooling(&mut self, state: &State) -> Command {
         let cooling: Vec<GrantNumber> = state.cooling().map(|contender| contender.number).collect();
-        Command::EndCooling { grants: vec![self.pick(&cooling).unwrap_or(GrantNumber(0))], at: self.at() }
+        let grants = (0..self.rng.random_range(1..3)).map(|_| {
+            let told = if self.one_in(8) { self.told.grant(&mut self.rng) } else { None };
+            told.or_else(|| self.pick(&cooling)).unwrap_or(GrantNumber(0))
+        });
+        let grants = grants.collect();
+        Command::EndCooling { grants, at: self.at() }
     }
 
     fn forget_lock(&mut self, state: &State) -> Command {
@@ -523,10 +715,20 @@ impl Commands {
     }
 
     fn path(&mut self) -> Path {
+        if self.one_in(10)
+            && let Some(told) = self.told.path(&mut self.rng)
+        {
+            return told;
+        }
         Path::parse(PATHS[self.rng.random_range(0..PATHS.len())]).expect("a fixed path")
     }
 
     fn data_path(&mut self) -> Path {
+        if self.one_in(3)
+            && let Some(told) = self.told.path(&mut self.rng)
+        {
+            return told;
+        }
         Path::parse(PATHS[self.rng.random_range(0..7)]).expect("a fixed path")
     }
 
@@ -544,7 +746,6 @@ impl Commands {
             5..7 => Operation::CreateSequential { parent: path, prefix: "n-".to_owned(), value, parents, lifetime },
             7..9 => Operation::Set { path, value, version },
             9..11 => Operation::Delete { path, version, recursive: self.one_in(4) },
-            // The model has no nodes of locks to look at.
             _ => Operation::Check { path: self.data_path(), version },
         }
     }
@@ -578,7 +779,7 @@ impl Commands {
             return Condition::Session { session };
         }
         if self.one_in(3) {
-            let path = Path::parse(PATHS[self.rng.random_range(0..4)]).expect("a fixed path");
+            let path = self.data_path();
             let current = state.node(&path).map(|node| node.version);
             let version = if self.one_in(4) { current.map(|version| version + 1) } else { current };
             return Condition::Version { path, version };
@@ -586,7 +787,8 @@ impl Commands {
         let lock = self.lock();
         let tokens: Vec<FencingToken> =
             state.queue(&lock).iter().filter_map(|entry| entry.contender.granted_at).map(|at| FencingToken(at.0)).collect();
-        let token = self.pick(&tokens).unwrap_or(FencingToken(1));
+        let told = if self.one_in(4) { self.told.token(&mut self.rng) } else { None };
+        let token = told.or_else(|| self.pick(&tokens)).unwrap_or(FencingToken(1));
         let grant = if self.one_in(2) { Some(self.known_id(state)) } else { None };
         Condition::Fence { lock, token, grant }
     }

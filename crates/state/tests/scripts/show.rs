@@ -29,8 +29,10 @@ fn contender(names: &Names, state: &State, contender: &Contender) -> String {
     };
     let permits = if contender.permits == 1 { String::new() } else { format!(" permits={}", contender.permits) };
     let priority = if contender.priority == 0 { String::new() } else { format!(" priority={}", contender.priority) };
+    let bound =
+        contender.hold_ms.filter(|_| !contender.cooling).map(|hold_ms| format!(" for {hold_ms}ms at most")).unwrap_or_default();
     let session = names.of_session(contender.session);
-    format!("#{} of {session} {} {state}{permits}{priority}", contender.number, contender.mode)
+    format!("#{} of {session} {} {state}{bound}{permits}{priority}", contender.number, contender.mode)
 }
 
 pub(crate) fn lock(names: &Names, state: &State, name: &LockName) -> String {

@@ -1,0 +1,273 @@
+//! What the model expects to be shown: each contender, lock, session and number in full, as the machine's own records.
+//!
+//! The records are built field by field, so a new field of one of them does not compile before the model says what it must be.
+
+use super::{Naive, Result, Session, Stand};
+use fairhold_state::{
+    command::{OperationResult, Rejection, WriteKey},
+    record::{Contender, Hold, LockSettings},
+    statistics::{BUCKETS, Histogram, Statistics},
+};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
+};
+use std::collections::BTreeSet;
+
+/// A session: number, id, key, timeout, name, pairs of text, when it was opened, its ended ids, and the floor under them.
+pub(crate) type SessionFacts = (
+    u64,
+    Option<SessionId>,
+    Option<GrantId>,
+    u64,
+    String,
+    fairhold_state::command::Meta,
+    WallMillis,
+    Vec<(GrantId, EndReason)>,
+    Option<GrantId>,
+);
+
+/// A node below `/locks`: its path, how often it was written, how many children it ever had, its owner, and its value.
+pub(crate) type LockNode = (Path, i32, u64, u64, Vec<u8>);
+
+fn add(histogram: &mut Histogram, span: u64) {
+    let (mut bucket, mut bound) = (0, 1);
+    while span > bound && bucket + 1 < BUCKETS {
+        (bucket, bound) = (bucket + 1, bound * 4);
+    }
+    histogram.counts[bucket] += 1;
+    histogram.sum_ms += span;
+}
+
+impl Naive {
+    /// All locks that there are, and those in which somebody stands.
+    pub(crate) fn lock_names(&self) -> BTreeSet<LockName> {
+        let stood_in = self.stands.iter().map(|stand| stand.lock.clone());
+        self.locks.iter().map(|lock| lock.name.clone()).chain(stood_in).collect()
+    }
+
+    /// All who stand in a lock: those who hold, by number, then those who wait, in order.
+    pub(crate) fn line(&self, name: &LockName) -> Vec<&Stand> {
+        let mut holders = self.holders(name);
+        holders.sort_by_key(|stand| stand.number);
+        holders.into_iter().chain(self.waiting(name)).collect()
+    }
+
+    /// A contender as the machine must have it, but for the keys of its changes.
+    pub(crate) fn contender(&self, stand: &Stand) -> Contender {
+        let first = stand.together[0].lock == stand.lock;
+        let asked = stand.together.iter().find(|want| want.lock == stand.lock).expect("it asked for where it stands");
+        let more = stand.more.iter().filter(|_| !stand.cooling).map(|(acquire, attempt)| Hold {
+            grant: acquire.grant,
+            attempt: *attempt,
+            want: acquire.wants[0].clone(),
+            limit: acquire.limit,
+            permits: acquire.permits,
+            priority: acquire.priority,
+            meta: acquire.meta.clone(),
+            lock_delay_ms: acquire.lock_delay_ms,
+            max_hold_ms: acquire.max_hold_ms,
+        });
+        Contender {
+            number: GrantNumber(stand.number),
+            grant: stand.id,
+            lock: stand.lock.clone(),
+            others: if first { stand.together[1..].to_vec() } else { Vec::new() },
+            companion: !first,
+            session: SessionNumber(stand.session),
+            anonymous: stand.anonymous,
+            mode: stand.mode,
+            asked: asked.mode,
+            upgrading: stand.upgrading,
+            limit: stand.asked_limit,
+            permits: stand.permits,
+            priority: stand.priority,
+            standing: stand.standing,
+            overtaken: stand.overtaken,
+            owner: stand.owner.clone(),
+            meta: stand.meta.clone(),
+            attempt: stand.attempt,
+            more: more.collect(),
+            first_over: stand.first_over,
+            upgrade_attempt: stand.upgrade_attempt,
+            upgrade_key: stand.upgrade_key,
+            keys: Default::default(),
+            // So few stand anywhere that every search comes to its end.
+            deadlock_checked: true,
+            granted_at: stand.granted.map(Revision),
+            lock_delay_ms: stand.delay,
+            max_hold_ms: stand.max_hold,
+            hold_ms: stand.bound,
+            revoked: stand.revoked.clone(),
+            cooling: stand.cooling,
+            queued_at: stand.queued,
+            held_since: stand.granted.map(|_| stand.since),
+            mode_since: stand.mode_since,
+        }
+    }
+
+    /// The keys of its changes, as they are written in a snapshot.
+    pub(crate) fn keys_of(stand: &Stand) -> serde_json::Value {
+        let keys = stand.changes.iter().filter(|_| !stand.cooling);
+        let keys: Vec<WriteKey> = keys.map(|(key, fingerprint)| WriteKey { key: *key, fingerprint: *fingerprint }).collect();
+        serde_json::json!({ "keys": keys, "floor": stand.changes_floor.filter(|_| !stand.cooling) })
+    }
+
+    /// For whom one who waits does so.
+    pub(crate) fn waits_for(&self, stand: &Stand) -> Option<u64> {
+        if stand.granted.is_some() {
+            return None;
+        }
+        let line = self.line(&stand.lock);
+        let place = line.iter().position(|other| other.number == stand.number).expect("it stands there");
+        if stand.together.len() > 1 && self.is_first(stand.number, &stand.lock) {
+            let elsewhere = |name: &LockName| *name != stand.lock && !self.is_first(stand.number, name);
+            let lock = &stand.together.iter().find(|want| elsewhere(&want.lock))?.lock;
+            let line = self.line(lock);
+            let place = line.iter().position(|other| other.number == stand.number).expect("it stands there");
+            // All who hold are in its way: the first of them stands for them.
+            let before =
+                if place > 0 && line[place - 1].granted.is_some() { line.first() } else { line.get(place.wrapping_sub(1)) };
+            return before.map(|other| other.number);
+        }
+        let holds_readers_back = |other: &&&Stand| {
+            other.mode == Mode::Exclusive || other.upgrading || (other.granted.is_none() && other.together.len() > 1)
+        };
+        let other = match stand.mode {
+            Mode::Exclusive if self.limit(&stand.lock).unwrap_or(1) == 1 => line[..place].last(),
+            // Any of those who hold may make room: the first of them stands for them.
+            Mode::Exclusive => line[..place].first(),
+            Mode::Shared => line[..place].iter().rev().find(holds_readers_back),
+        };
+        other.map(|other| other.number)
+    }
+
+    /// What a lock keeps.
+    pub(crate) fn settings(&self, name: &LockName) -> Option<LockSettings> {
+        let lock = self.locks.iter().find(|lock| lock.name == *name)?;
+        Some(LockSettings {
+            limit: lock.limit,
+            last_token: lock.last_token.map(FencingToken),
+            election: lock.election,
+            used: self.used.contains(name),
+            max_waiters: lock.max_waiters,
+            max_hold_ms: lock.max_hold,
+            kept: lock.kept,
+            limited_at: lock.limited.map(Revision),
+        })
+    }
+
+    pub(crate) fn session_facts(&self) -> Vec<SessionFacts> {
+        let mut sessions: Vec<&Session> = self.sessions.iter().collect();
+        sessions.sort_by_key(|session| session.number);
+        let facts = |session: &Session| {
+            let mut ended = session.ended.clone();
+            ended.sort_by_key(|(id, _)| *id);
+            let (id, key, name, meta) = (session.id, session.key, session.name.clone(), session.meta.clone());
+            (session.number, id, key, session.timeout, name, meta, session.opened, ended, session.floor)
+        };
+        sessions.into_iter().map(facts).collect()
+    }
+
+    /// All nodes below `/locks`, in order.
+    pub(crate) fn lock_nodes(&self) -> Vec<LockNode> {
+        let locks = self.locks.iter().map(|lock| (lock.name.path(), 0, lock.creates, 0, Vec::new()));
+        let stands = self.stands.iter().map(|stand| {
+            let owner = if stand.cooling { 0 } else { stand.session };
+            // The value is that of its first lock's node, and an election has one lock.
+            (stand.path.clone(), stand.version, 0, owner, stand.value.clone().unwrap_or_default())
+        });
+        let mut nodes: Vec<LockNode> = locks.chain(stands).collect();
+        nodes.sort();
+        nodes
+    }
+
+    /// The version of any node, also of a lock's or of a contender's.
+    pub(super) fn version_at(&self, path: &Path) -> Option<i32> {
+        let below = || self.lock_nodes().into_iter().find(|node| node.0 == *path).map(|node| node.1);
+        self.tree.find(path).map(|node| node.version).or_else(below)
+    }
+
+    pub(super) fn check(&self, path: &Path, version: Option<i32>) -> Result<OperationResult> {
+        match self.version_at(path) {
+            None => Err(Rejection::NoNode { path: path.clone() }),
+            Some(current) if version.is_some_and(|version| version != current) => {
+                Err(Rejection::VersionMismatch { current: Some(current) })
+            }
+            Some(version) => Ok(OperationResult::Checked { version }),
+        }
+    }
+
+    /// Counts a new child of a lock's node, and says how many it had before.
+    pub(super) fn count_child(&mut self, name: &LockName) -> u64 {
+        let lock = self.locks.iter_mut().find(|lock| lock.name == *name).expect("it was made before");
+        lock.creates += 1;
+        lock.creates - 1
+    }
+
+    pub(super) fn note_token(&mut self, name: &LockName, token: u64) {
+        self.locks.iter_mut().filter(|lock| lock.name == *name).for_each(|lock| lock.last_token = Some(token));
+    }
+
+    // Numbers
+
+    /// What is counted of a lock; nothing where nothing was.
+    pub(crate) fn numbers_of(&self, name: &LockName) -> Option<&Statistics> {
+        self.numbers.get(name)
+    }
+
+    pub(crate) fn totals(&self) -> &Statistics {
+        &self.totals
+    }
+
+    /// The numbers of its lock, and those of all where it stands in the first of its locks.
+    fn count(&mut self, stand: &Stand, what: impl Fn(&mut Statistics)) {
+        what(self.numbers.entry(stand.lock.clone()).or_default());
+        if stand.lock == stand.together[0].lock {
+            what(&mut self.totals);
+        }
+    }
+
+    pub(super) fn count_granted(&mut self, stand: &Stand) {
+        let (waited, at_once) = (self.at.0.saturating_sub(stand.queued.0), stand.number == self.now());
+        self.count(stand, |numbers| {
+            add(&mut numbers.waited, waited);
+            numbers.hand_overs += u64::from(!at_once);
+        });
+    }
+
+    fn held_ms(&self, stand: &Stand) -> u64 {
+        self.at.0.saturating_sub(stand.mode_since.map_or(stand.since, |since| since.at).0)
+    }
+
+    pub(super) fn count_ended(&mut self, stand: &Stand, how: EndReason) {
+        let held = self.held_ms(stand);
+        self.count(stand, |numbers| {
+            if stand.granted.is_none() {
+                numbers.gave_up += 1;
+                return;
+            }
+            add(&mut numbers.held, held);
+            match how {
+                EndReason::Released => numbers.released += 1,
+                EndReason::Expired => numbers.expired += 1,
+                EndReason::Broken => numbers.broken += 1,
+                EndReason::Withdrawn => numbers.abandoned += 1,
+            }
+        });
+    }
+
+    pub(super) fn count_changed_mode(&mut self, stand: &Stand) {
+        let held = self.held_ms(stand);
+        self.count(stand, |numbers| {
+            add(&mut numbers.held, held);
+            numbers.changed_mode += 1;
+        });
+    }
+
+    /// A lock's numbers go with the last of its node and its history.
+    pub(super) fn drop_numbers(&mut self) {
+        let (locks, history) = (&self.locks, &self.history);
+        self.numbers
+            .retain(|name, _| locks.iter().any(|lock| lock.name == *name) || history.iter().any(|holding| holding.lock == *name));
+    }
+}

@@ -1,0 +1,390 @@
+//! The situations that random histories must have been in: a rule is tested only where its case came.
+//!
+//! A kind of command or of answer says little: a lowered limit is harmless where nobody holds. So each situation is a question about
+//! the state before a command, the command, what came of it, and the state after it.
+
+use fairhold_state::{
+    State,
+    command::{Acquire, Applied, Command, Condition, Event, IfBusy, Operation, Outcome, Rejection, SetLock, Transact},
+    read::GrantStatus,
+    record::{Contender, Role},
+};
+use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path, limits};
+use std::collections::BTreeSet;
+
+/// One step of a history.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) before: &'a State,
+    pub(crate) command: &'a Command,
+    pub(crate) applied: &'a Applied,
+    pub(crate) after: &'a State,
+    /// Every id that was ever held or queued.
+    pub(crate) lived: &'a BTreeSet<GrantId>,
+    /// Every lock that was ever forgotten.
+    pub(crate) forgotten: &'a BTreeSet<LockName>,
+}
+
+pub(crate) type Situation = (&'static str, fn(&Scene<'_>) -> bool);
+
+/// What must have come, and how to tell.
+pub(crate) const SITUATIONS: [Situation; 64] = [
+    ("a limit is lowered below the permits that are held", |s| {
+        s.limit_set().is_some_and(|(lock, _)| s.is_over(lock) && !over(s.before, lock))
+    }),
+    ("a limit is raised again above those who were over it", |s| {
+        s.limit_set().is_some_and(|(lock, _)| !s.is_over(lock) && over(s.before, lock))
+    }),
+    ("a limit is lowered below those who are over it already", |s| {
+        s.limit_set().is_some_and(|(lock, _)| s.is_over(lock) && over(s.before, lock))
+    }),
+    ("somebody comes to a lock with more exclusive holders than its limit", |s| {
+        s.acquire().is_some_and(|(acquire, _)| over(s.before, &acquire.wants[0].lock))
+    }),
+    ("one of those who are over a limit gives back", |s| {
+        s.ended().iter().any(|(lock, _)| over(s.before, lock) && s.is_over(lock))
+    }),
+    ("a downgrade beside another holder, with limit 1 in force", |s| {
+        matches!(s.command, Command::Downgrade { grant, .. } if s.live(grant).is_some_and(|holder| {
+            holder.mode == Mode::Exclusive && limit(s.before, &holder.lock) == 1 && s.before.lock(&holder.lock).holders.len() > 1
+        }))
+    }),
+    ("a downgrade lets readers in", |s| {
+        s.tells(|event| matches!(event, Event::Downgraded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+    }),
+    ("a limit is set while readers hold", |s| {
+        s.limit_set().is_some_and(|(lock, limit)| limit > 1 && s.holders(lock).iter().any(|holder| holder.mode == Mode::Shared))
+    }),
+    ("a limit ends waiters that cannot fit", |s| {
+        s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }))
+    }),
+    ("a raised limit lets waiters in", |s| s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Granted { .. }))),
+    ("a limit is set back to 1", |s| s.limit_set().is_some_and(|(_, limit)| limit == 1)),
+    ("the number of waiters is bounded below those who wait", |s| {
+        s.set_lock().is_some_and(|set| set.max_waiters.is_some_and(|most| (s.after.lock(&set.lock).waiting as u64) > most))
+    }),
+    ("a queue is full", |s| matches!(s.applied.answer.result, Err(Rejection::QueueFull { .. }))),
+    ("a longest time of holding is set while somebody holds", |s| {
+        s.set_lock().is_some_and(|set| set.max_hold_ms > Some(0) && !s.holders(&set.lock).is_empty())
+    }),
+    ("a longest time of holding is lifted while a bounded one holds", |s| {
+        s.set_lock()
+            .is_some_and(|set| set.max_hold_ms == Some(0) && s.holders(&set.lock).iter().any(|holder| holder.hold_ms.is_some()))
+    }),
+    ("of both bounds the lock's is the shorter", |s| s.granted().iter().any(|holder| holder.max_hold_ms > holder.hold_ms)),
+    ("of both bounds the request's is the shorter", |s| {
+        s.granted()
+            .iter()
+            .any(|holder| holder.max_hold_ms.is_some() && s.after.lock(&holder.lock).max_hold_ms > holder.max_hold_ms)
+    }),
+    ("an upgrade takes another bound", |s| {
+        s.upgraded().iter().any(|(was, is)| was.hold_ms != is.hold_ms && is.hold_ms.is_some())
+    }),
+    ("an upgrade loses its bound", |s| s.upgraded().iter().any(|(was, is)| was.hold_ms.is_some() && is.hold_ms.is_none())),
+    ("a bounded hold ends", |s| s.end_holds() && s.tells(|event| matches!(event, Event::Ended { .. })) && !s.cools()),
+    ("a bounded hold ends and leaves a lock delay", |s| s.end_holds() && s.cools()),
+    ("a verdict on a hold that has another token by now", |s| {
+        matches!(s.command, Command::EndHolds { holds, .. } if holds.iter().any(|(grant, token)| {
+            s.before.contender(*grant).is_some_and(|holder| holder.hold_ms.is_some() && holder.token().is_some_and(|has| has != *token))
+        }))
+    }),
+    ("a lock is set that has a contender's name", |s| s.set_lock().is_some_and(|set| set.lock.is_reserved())),
+    ("a lock is set that has the name of a contender who stands there", |s| {
+        s.set_lock().is_some_and(|set| is_contender(s.before, &set.lock.path()))
+    }),
+    (
+        "a lock is acquired that has the name of a contender who stands there",
+        |s| matches!(s.command, Command::Acquire(acquire) if acquire.wants.iter().any(|want| is_contender(s.before, &want.lock.path()))),
+    ),
+    ("a lock is broken or asked back that has a contender's name", |s| {
+        matches!(s.command, Command::Break(order) if order.lock.is_reserved())
+            || matches!(s.command, Command::Revoke(order) if order.lock.is_reserved())
+    }),
+    ("a contender's node is written", |s| s.operations().any(|operation| is_contender(s.before, written(operation)))),
+    ("a node is made below a contender's", |s| {
+        s.operations().any(|operation| written(operation).parent().is_some_and(|parent| is_contender(s.before, &parent)))
+    }),
+    ("a contender's node is a condition", |s| {
+        s.transact().is_some_and(|transact| transact.conditions.iter().any(|condition| matches!(condition, Condition::Version { path, .. } | Condition::Exists { path } if is_contender(s.before, path))))
+    }),
+    (
+        "one who does not wait is refused behind others who do",
+        |s| matches!((s.command, &s.applied.answer.result), (Command::Acquire(acquire), Err(Rejection::LockHeld { .. })) if s.before.lock(&acquire.wants[0].lock).waiting > 0),
+    ),
+    ("a newcomer of priority is placed before one who waits", |s| {
+        s.newcomers().iter().any(|new| {
+            s.after.lock(&new.lock).waiting > 1
+                && s.after.position(&new.lock, new.number).is_some_and(|place| place < s.after.queue(&new.lock).len() as u64)
+        })
+    }),
+    ("one who was overtaken sixteen times is overtaken no more", |s| {
+        s.newcomers().iter().any(|new| {
+            new.standing < new.priority
+                && s.after.queue(&new.lock).iter().any(|entry| entry.contender.overtaken >= limits::OVERTAKEN_MAX)
+        })
+    }),
+    ("a session that expires leaves a lock delay", |s| s.expires() && s.cools()),
+    ("one who waits for an upgrade expires", |s| s.expires() && s.session_grants().iter().any(|one| one.upgrading)),
+    ("a session expires that holds several locks with a delay", |s| {
+        s.expires() && s.applied.events.iter().filter(|event| matches!(event, Event::Cooling { .. })).count() > 1
+    }),
+    ("a lock that cools is broken", |s| {
+        s.broken().is_some_and(|lock| holders(s.before, lock).iter().any(|holder| holder.cooling))
+    }),
+    ("a lock is broken while one of its holders waits for an upgrade", |s| {
+        s.broken().is_some_and(|lock| holders(s.before, lock).iter().any(|holder| holder.upgrading))
+    }),
+    ("several readers lose a lock at once", |s| s.broken().is_some_and(|lock| holders(s.before, lock).len() > 1)),
+    ("several holders are asked for a lock", |s| {
+        s.applied.events.iter().filter(|event| matches!(event, Event::Revoked { .. })).count() > 1
+    }),
+    (
+        "one who was asked for a lock is asked again",
+        |s| matches!(s.command, Command::Revoke(order) if holders(s.before, &order.lock).iter().any(|holder| holder.revoked.is_some() && !holder.cooling)),
+    ),
+    ("an administrator ends a session that holds", |s| {
+        matches!(s.command, Command::EndSession { .. }) && s.tells(|event| matches!(event, Event::Broken { .. }))
+    }),
+    ("an upgrade waits", |s| matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Ok(Outcome::Queued(_))))),
+    ("an upgrade that waited is done", |s| s.upgraded().iter().any(|(was, _)| was.upgrading)),
+    ("an upgrade is given up", |s| s.tells(|event| matches!(event, Event::UpgradeEnded { .. }))),
+    ("an upgrade is given up, and readers come in", |s| {
+        s.tells(|event| matches!(event, Event::UpgradeEnded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+    }),
+    ("a second one would upgrade", |s| {
+        matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Err(Rejection::WouldDeadlock { .. })))
+    }),
+    ("a request would wait for itself", |s| {
+        matches!((s.command, &s.applied.answer.result), (Command::Acquire(_), Err(Rejection::WouldDeadlock { .. })))
+    }),
+    ("a fence that names its grant passes", |s| {
+        s.fences(true).any(|(lock, token, grant)| s.before.verify_fence(lock, token, grant).is_ok())
+    }),
+    ("a fence with the token of another holder is refused", |s| {
+        s.fences(true).any(|(lock, token, grant)| {
+            s.before.verify_fence(lock, token, grant).is_err() && s.before.verify_fence(lock, token, None).is_ok()
+        })
+    }),
+    ("a fence that was right once is refused", |s| {
+        s.fences(false).any(|(lock, token, _)| {
+            s.before.lock(lock).last_token >= Some(token) && s.before.verify_fence(lock, token, None).is_err()
+        })
+    }),
+    ("several locks are granted together to one who waited", |s| {
+        s.granted().iter().any(|one| !one.others.is_empty() && one.number.0 < s.after.revision().0)
+    }),
+    ("one of several locks is kept for who waits for another", |s| {
+        s.newcomers()
+            .iter()
+            .any(|new| !new.others.is_empty() && new.granted_at.is_none() && s.after.lock(&new.lock).holders.is_empty())
+    }),
+    ("a grant is held once more", |s| {
+        s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.tells(|event| matches!(event, Event::Holds { .. })))
+    }),
+    (
+        "the first hold is given back before the others",
+        |s| matches!(s.command, Command::Release { grant, .. } if s.live(grant).is_some_and(|one| one.grant == *grant && one.holds() > 1)),
+    ),
+    ("there is no room for more", |s| matches!(s.applied.answer.result, Err(Rejection::StateFull { .. }))),
+    ("a grant is given back where there is no room for more", |s| {
+        s.before.bytes_max().is_some_and(|most| s.before.bytes() > most)
+            && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Released, .. }))
+    }),
+    (
+        "an acquire comes again when it was forgotten",
+        |s| matches!(s.command, Command::Acquire(acquire) if s.was_forgotten(&acquire.grant)),
+    ),
+    (
+        "a release comes again when it was forgotten",
+        |s| matches!(s.command, Command::Release { grant, .. } if s.was_forgotten(grant)),
+    ),
+    ("an acquire comes again when it is over", |s| {
+        matches!((s.command, &s.applied.answer.result), (Command::Acquire(_), Err(Rejection::GrantEnded { .. })))
+    }),
+    ("a forgotten lock is used again", |s| {
+        s.newcomers().iter().any(|new| s.forgotten.contains(&new.lock) && s.before.node(&new.lock.path()).is_none())
+    }),
+    (
+        "a verdict on a lock that was used since",
+        |s| matches!(s.command, Command::ForgetLocks { locks } if locks.iter().any(|(lock, since)| s.before.node(&lock.path()).is_some() && s.before.idle_since(lock) != Some(*since))),
+    ),
+    ("a change comes again with its key when the mode is another", |s| {
+        s.unchanged()
+            && matches!(s.command, Command::Downgrade { grant, key: Some(_), .. } if s.live(grant).is_some_and(|one| one.mode == Mode::Exclusive))
+            || s.unchanged()
+                && matches!(s.command, Command::Upgrade { grant, key: Some(_), .. } if s.live(grant).is_some_and(|one| one.mode == Mode::Shared))
+    }),
+    (
+        "an attempt gives up for which a newer one waits",
+        |s| matches!(s.command, Command::Withdraw { grant, attempt, .. } | Command::Abandon { grant, attempt, .. } if s.live(grant).is_some_and(|one| one.attempt_of(grant) > *attempt)),
+    ),
+    ("a session ends that has grants and nodes", |s| {
+        matches!(s.command, Command::CloseSession { .. } | Command::ExpireSession { .. })
+            && s.tells(|event| matches!(event, Event::Ended { .. }))
+            && s.tells(|event| matches!(event, Event::NodeDeleted { .. }))
+    }),
+];
+
+fn limit(state: &State, lock: &LockName) -> u32 {
+    state.lock(lock).limit.unwrap_or(1)
+}
+
+fn holders<'a>(state: &'a State, lock: &LockName) -> Vec<&'a Contender> {
+    state.lock(lock).holders
+}
+
+/// Whether more permits are held exclusively than there are.
+fn over(state: &State, lock: &LockName) -> bool {
+    let exclusive = holders(state, lock).into_iter().filter(|holder| holder.mode == Mode::Exclusive);
+    exclusive.map(|holder| u64::from(holder.permits)).sum::<u64>() > u64::from(limit(state, lock))
+}
+
+fn is_contender(state: &State, path: &Path) -> bool {
+    matches!(state.node(path).map(|node| &node.role), Some(Role::Contender(_)))
+}
+
+/// The node that an operation names, or the one below which it makes another.
+fn written(operation: &Operation) -> &Path {
+    match operation {
+        Operation::Put { path, .. }
+        | Operation::Create { path, .. }
+        | Operation::CreateSequential { parent: path, .. }
+        | Operation::Set { path, .. }
+        | Operation::Delete { path, .. }
+        | Operation::Check { path, .. } => path,
+    }
+}
+
+impl<'a> Scene<'a> {
+    fn tells(&self, which: impl Fn(&Event) -> bool) -> bool {
+        self.applied.events.iter().any(which)
+    }
+
+    fn unchanged(&self) -> bool {
+        self.applied.answer.result.is_ok() && self.before.revision() == self.after.revision()
+    }
+
+    fn is_over(&self, lock: &LockName) -> bool {
+        over(self.after, lock)
+    }
+
+    fn holders(&self, lock: &LockName) -> Vec<&'a Contender> {
+        holders(self.after, lock)
+    }
+
+    /// A grant as it was before.
+    fn live(&self, id: &GrantId) -> Option<&'a Contender> {
+        match self.before.grant(id) {
+            GrantStatus::Live(contender) => Some(contender),
+            GrantStatus::Ended(_) | GrantStatus::Unknown => None,
+        }
+    }
+
+    fn was_forgotten(&self, id: &GrantId) -> bool {
+        self.lived.contains(id) && matches!(self.before.grant(id), GrantStatus::Unknown)
+    }
+
+    fn set_lock(&self) -> Option<&'a SetLock> {
+        match self.command {
+            Command::SetLock(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    /// The lock of which a limit was set to another number, and that number.
+    fn limit_set(&self) -> Option<(&'a LockName, u32)> {
+        let set = self.set_lock()?;
+        let (is, was) = (limit(self.after, &set.lock), limit(self.before, &set.lock));
+        (is != was).then_some((&set.lock, is))
+    }
+
+    /// An acquire that was not refused, and how its grant stands.
+    fn acquire(&self) -> Option<(&'a Acquire, &'a Contender)> {
+        match self.command {
+            Command::Acquire(acquire) if acquire.if_busy == IfBusy::Queue || self.applied.answer.result.is_ok() => {
+                match self.after.grant(&acquire.grant) {
+                    GrantStatus::Live(contender) => Some((acquire, contender)),
+                    GrantStatus::Ended(_) | GrantStatus::Unknown => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn granted(&self) -> Vec<&'a Contender> {
+        let granted = self.applied.events.iter().filter_map(|event| match event {
+            Event::Granted { lock, grant, .. } => self.after.contender_in(lock, *grant),
+            _ => None,
+        });
+        granted.collect()
+    }
+
+    /// Those who took their place by this command.
+    fn newcomers(&self) -> Vec<&'a Contender> {
+        let queued = self.applied.events.iter().filter_map(|event| match event {
+            Event::Queued { lock, grant } => self.after.contender_in(lock, *grant),
+            _ => None,
+        });
+        queued.collect()
+    }
+
+    /// Those who shared and are the only holder now: as they were, and as they are.
+    fn upgraded(&self) -> Vec<(&'a Contender, &'a Contender)> {
+        let before = |is: &'a Contender| Some((self.before.contender_in(&is.lock, is.number)?, is));
+        self.granted().into_iter().filter_map(before).filter(|(was, _)| was.granted_at.is_some()).collect()
+    }
+
+    fn ended(&self) -> Vec<(&'a LockName, EndReason)> {
+        let ended = self.applied.events.iter().filter_map(|event| match event {
+            Event::Ended { lock, reason, .. } => Some((lock, *reason)),
+            _ => None,
+        });
+        ended.collect()
+    }
+
+    fn end_holds(&self) -> bool {
+        matches!(self.command, Command::EndHolds { .. })
+    }
+
+    fn expires(&self) -> bool {
+        matches!(self.command, Command::ExpireSession { .. })
+    }
+
+    fn cools(&self) -> bool {
+        self.tells(|event| matches!(event, Event::Cooling { .. }))
+    }
+
+    fn session_grants(&self) -> Vec<&'a Contender> {
+        match self.command {
+            Command::ExpireSession { session, .. } => self.before.contenders_of(*session).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn broken(&self) -> Option<&'a LockName> {
+        match self.command {
+            Command::Break(order) if self.before.revision() != self.after.revision() => Some(&order.lock),
+            _ => None,
+        }
+    }
+
+    fn transact(&self) -> Option<&'a Transact> {
+        match self.command {
+            Command::Transact(transact) => Some(transact),
+            _ => None,
+        }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = &'a Operation> {
+        self.transact().into_iter().flat_map(|transact| transact.then.iter().chain(transact.otherwise.iter().flatten()))
+    }
+
+    /// The fences of a transaction, those that name a grant or those that do not.
+    fn fences(&self, named: bool) -> impl Iterator<Item = (&'a LockName, FencingToken, Option<&'a GrantId>)> {
+        let conditions = self.transact().into_iter().flat_map(|transact| &transact.conditions);
+        conditions.filter_map(move |condition| match condition {
+            Condition::Fence { lock, token, grant } if grant.is_some() == named => Some((lock, *token, grant.as_ref())),
+            _ => None,
+        })
+    }
+}
