@@ -127,7 +127,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {
                 return Err(Problem::bad_request(
-                    "the parameter \"reason\" is only for administrators: name the session by its number, or leave out the reason",
+                    "the parameter \"reason\" is only for administrators: name the session by its number, or leave it out",
                 ));
             }
             node.close_session(id, received.timeout).await

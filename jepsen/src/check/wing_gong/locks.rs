@@ -1,5 +1,5 @@
-//! Locks without their tokens: a client with a grant held the lock from some moment of its request, until it released it, or until
-//! its lease could be over, counted from the last renewal that it sent.
+//! Locks without their tokens: a client with a grant held the lock from some moment of its request, until it released it, or
+//! until its lease could be over, counted from the last renewal that it sent.
 
 use super::{Answer, Item, Model, search};
 use crate::{
