@@ -165,7 +165,8 @@ impl Client {
         self.once_at(to, ask).await
     }
 
-    /// Delivers a request once more, at any node and much later, as one is that was stuck on its way. Nobody waits for its answer.
+    /// Delivers a request once more, at any node and much later, like one that was stuck on its way. Nobody waits for its
+    /// answer.
     fn echo(&mut self, ask: &Ask) -> impl Future<Output = ()> + use<> {
         let ids = self.world.ids();
         let to = ids[self.echoes.random_range(0..ids.len())];

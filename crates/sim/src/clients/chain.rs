@@ -1,4 +1,5 @@
-//! A client that holds two locks and writes under both in one transaction: all of it at one revision, or what stands under `else`.
+//! A client that holds two locks and writes under both in one transaction: all of it at one revision, or what stands
+//! under `else`.
 
 use super::grip::{Grip, TRIES, Wish, give_back};
 use crate::{

@@ -37,10 +37,10 @@ impl Echoes {
     /// A change took effect: one of those that were asked for and are not known to be done.
     fn acted(&mut self, whose: &str, change: Change) -> Result<(), String> {
         let asked = self.asked_for(whose, change);
-        asked.acted += 1;
-        if asked.open.is_empty() || asked.acted > asked.count {
+        if asked.open.is_empty() || asked.acted >= asked.count {
             return Err(format!("{change:?} of {whose}: nobody has asked for it, or it was done already"));
         }
+        asked.acted += 1;
         Ok(())
     }
 
