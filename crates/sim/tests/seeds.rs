@@ -49,7 +49,7 @@ const MET: [&str; 28] = [
 fn a_fixed_set_of_seeds_holds() {
     let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
     let (arguments, seeds): (&[&str], _) =
-        if long { (&["--seeds", "0..1000", "--complete"], 1_000) } else { (&["--seeds", "0..120"], 120) };
+        if long { (&["--seeds", "0..1000", "--complete"], 1_000) } else { (&["--seeds", "0..240"], 240) };
     let output = simulate(arguments);
     let text = text(&output);
     assert!(output.status.success(), "{text}");

@@ -170,7 +170,9 @@ mod tests {
         assert!(echoes.acted("#3", Change::Downgraded).is_ok());
         assert!(echoes.acted("#3", Change::Downgraded).is_err());
         echoes.told(&changing("b")).unwrap();
-        echoes.told(&Fact::Settled { key: "b".to_owned() }).unwrap();
+        for key in ["a", "b"] {
+            echoes.told(&Fact::Settled { key: key.to_owned() }).unwrap();
+        }
         assert!(echoes.acted("#3", Change::Downgraded).is_err(), "it was answered, as it changed nothing then");
     }
 
