@@ -1,6 +1,7 @@
 //! What every client does: ask any node by HTTP, ask again with the same key until the outcome is known, and tell the oracle.
 
 use crate::{
+    calm::SOON,
     oracle::Fact,
     stream::Stream,
     tally::Probe,
@@ -19,6 +20,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(4);
 /// What a client asks of the server's own work.
 const SERVER_TIMEOUT: &str = "3s";
+/// One call in so many that changes something arrives once more.
+const ECHO_ONE_IN: u32 = 10;
 /// The wall clock when the world began: 2026-01-01, in milliseconds.
 pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
 
@@ -78,6 +81,11 @@ impl Ask {
         self
     }
 
+    /// Its idempotency key.
+    fn key(&self) -> Option<&str> {
+        self.headers.iter().find(|(name, _)| *name == "idempotency-key").map(|(_, key)| key.as_str())
+    }
+
     fn request(&self) -> Request<Body> {
         let mut request = Request::builder().method(&self.method).uri(&self.uri).header("fairhold-timeout", SERVER_TIMEOUT);
         for (name, value) in &self.headers {
@@ -88,13 +96,15 @@ impl Ask {
 }
 
 /// An answer whose outcome is known.
+#[derive(Clone)]
 pub(crate) struct Told {
     pub(crate) status: StatusCode,
     pub(crate) revision: Revision,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
     pub(crate) json: serde_json::Value,
-    /// When the request was sent, and when its answer came.
+    /// When the first try was sent, when this one was, and when its answer came.
+    pub(crate) asked: Duration,
     pub(crate) sent: Duration,
     pub(crate) came: Duration,
 }
@@ -121,12 +131,15 @@ pub(crate) struct Client {
     pub(crate) world: World,
     pub(crate) name: String,
     pub(crate) chance: SmallRng,
+    /// What is delivered once more, and when.
+    echoes: SmallRng,
 }
 
 impl Client {
     /// A client; the seed decides all that it does.
     pub(crate) fn new(world: World, name: String, seed: u64) -> Client {
-        Client { world, name, chance: SmallRng::seed_from_u64(seed) }
+        let echoes = SmallRng::seed_from_u64(!seed);
+        Client { world, name, chance: SmallRng::seed_from_u64(seed), echoes }
     }
 
     /// A new idempotency key.
@@ -146,7 +159,30 @@ impl Client {
     pub(crate) async fn once(&mut self, ask: &Ask) -> Option<Told> {
         let ids = self.world.ids();
         let to = ids[self.chance.random_range(0..ids.len())];
+        if ask.method != Method::GET && self.echoes.random_range(0..ECHO_ONE_IN) == 0 {
+            drop(SimRuntime::spawn(self.echo(ask)));
+        }
         self.once_at(to, ask).await
+    }
+
+    /// Delivers a request once more, at any node and much later, like one that was stuck on its way. Nobody waits for its
+    /// answer.
+    fn echo(&mut self, ask: &Ask) -> impl Future<Output = ()> + use<> {
+        let ids = self.world.ids();
+        let to = ids[self.echoes.random_range(0..ids.len())];
+        let after = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
+        let (world, ask, name) = (self.world.clone(), ask.clone(), self.name.clone());
+        async move {
+            SimRuntime::sleep(after).await;
+            let is_settled = ask.key().is_some_and(|key| world.oracle.has_settled(key));
+            let what = format!("{name} {} {} at n{to}, once more", ask.method, ask.uri);
+            trace::event(&what);
+            let reply = SimRuntime::timeout(ask.wait + PATIENCE, world.call(to, ask.request())).await.ok().flatten();
+            if let Some(reply) = reply {
+                trace::event(&format!("{what}: {}", reply.status));
+                world.tally.probe(if is_settled { Probe::EchoOfSettled } else { Probe::Echo });
+            }
+        }
     }
 
     /// Asks one node once.
@@ -160,6 +196,11 @@ impl Client {
         }
         let reply = reply.ok().flatten();
         let what = format!("{} {} {} at n{to}", self.name, ask.method, ask.uri.split('?').next().unwrap_or_default());
+        if ask.hang_up_after.is_none() && self.world.calm.since(sent) {
+            let came = reply.as_ref().map(|_| trace::since_start());
+            let (what, within) = (what.clone(), ask.wait + SOON);
+            self.world.oracle.told(&Fact::Called { what, sent, came, within });
+        }
         let Some(Reply { status, headers, body }) = reply else {
             trace::event(&format!("{what}: no answer"));
             self.world.tally.call(format!("{} no answer", ask.method));
@@ -168,12 +209,15 @@ impl Client {
         let text = String::from_utf8_lossy(&body).into_owned();
         let json = serde_json::from_str(&text).unwrap_or_default();
         let revision = self.revision_of(&headers);
-        let told = Told { status, revision, text, json, sent, came: trace::since_start(), headers };
+        let told = Told { status, revision, text, json, asked: sent, sent, came: trace::since_start(), headers };
         trace::event(&format!("{what}: {status} {}", told.field("code")));
         self.world.tally.call(format!("{} {} {}", ask.method, status.as_u16(), told.field("code")));
         if status.is_success() {
             let floor = if ask.local { Revision(0) } else { floor };
             self.world.oracle.told(&Fact::Answered { what, floor, revision });
+            if let Some(key) = ask.key() {
+                self.world.oracle.told(&Fact::Settled { key: key.to_owned() });
+            }
         }
         Some(told)
     }
@@ -198,13 +242,14 @@ impl Client {
 
     /// Asks until the outcome is known, at most so often. `None`: it is still unknown.
     pub(crate) async fn until_known(&mut self, ask: &Ask, tries: u32) -> Option<Told> {
+        let asked = trace::since_start();
         for _ in 0..tries {
             match self.once(ask).await {
                 Some(told) if told.status == StatusCode::SERVICE_UNAVAILABLE => {
                     self.world.tally.probe(Probe::SurelyNotDone);
                 }
                 Some(told) if told.status == StatusCode::GATEWAY_TIMEOUT => self.world.tally.probe(Probe::OutcomeUnknown),
-                Some(told) => return Some(told),
+                Some(told) => return Some(Told { asked, ..told }),
                 None => self.world.tally.probe(Probe::OutcomeUnknown),
             }
             self.idle(300).await;

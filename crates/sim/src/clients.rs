@@ -1,7 +1,15 @@
 //! The kinds of clients.
 
+mod administrator;
+mod asker;
+mod batcher;
+mod candidate;
+mod chain;
+mod converter;
+mod grip;
 mod locker;
 mod owner;
+mod several;
 mod watcher;
 mod writer;
 
@@ -22,6 +30,20 @@ pub(crate) enum Trade {
     Writer,
     /// Watches, through broken connections.
     Watcher,
+    /// Changes the mode and the time to live of what it holds.
+    Converter,
+    /// Makes many calls in one request, some of them with one id.
+    Batcher,
+    /// Takes several locks in one step.
+    Several,
+    /// Sets limits, asks for locks, breaks them, ends sessions.
+    Administrator,
+    /// Stands for elections, proclaims, resigns.
+    Candidate,
+    /// Queues without an open request, and asks how its grant stands.
+    Asker,
+    /// Writes in transactions under two locks.
+    Chain,
 }
 
 /// Works until its rounds are done.
@@ -31,5 +53,12 @@ pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
         Trade::Owner => owner::work(client, rounds).await,
         Trade::Writer => writer::work(client, rounds).await,
         Trade::Watcher => watcher::work(client, rounds).await,
+        Trade::Converter => converter::work(client, rounds).await,
+        Trade::Batcher => batcher::work(client, rounds).await,
+        Trade::Several => several::work(client, rounds).await,
+        Trade::Administrator => administrator::work(client, rounds).await,
+        Trade::Candidate => candidate::work(client, rounds).await,
+        Trade::Asker => asker::work(client, rounds).await,
+        Trade::Chain => chain::work(client, rounds).await,
     }
 }

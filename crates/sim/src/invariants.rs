@@ -2,13 +2,17 @@
 
 mod agreement;
 mod beliefs;
+mod bounds;
 mod delays;
 mod durability;
+mod echoes;
+mod elections;
 mod endings;
 mod fences;
 mod freshness;
 mod holders;
 mod leases;
+mod liveness;
 mod machine;
 mod order;
 mod registers;
@@ -46,8 +50,8 @@ pub(crate) trait Invariant: Send {
 pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(machine::Machine),
-        Box::new(holders::Holders),
-        Box::new(order::Order),
+        Box::new(holders::Holders::default()),
+        Box::new(order::Order::default()),
         Box::new(tokens::Tokens::default()),
         Box::new(agreement::Agreement::default()),
         Box::new(durability::Durability::default()),
@@ -58,6 +62,10 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(beliefs::Beliefs::new(physics)),
         Box::new(delays::Delays::new(physics)),
         Box::new(watches::Watches::default()),
+        Box::new(elections::Elections::default()),
+        Box::new(bounds::Bounds::new(physics)),
+        Box::new(echoes::Echoes::default()),
+        Box::new(liveness::Liveness::default()),
         Box::new(endings::Endings),
     ]
 }

@@ -7,7 +7,9 @@
 //! - `plan`: what a seed decides. `story`: one run of it. `strike`: a fault in it. `shrink`: the shortest one that fails.
 //! - `points`: what fails at named places of the product. `hunt`: bugs that are planted, and which seed finds them.
 //! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
+//! - `calm`: since when nothing has been wrong.
 
+mod calm;
 mod client;
 mod clients;
 mod disk;

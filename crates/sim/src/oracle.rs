@@ -8,8 +8,9 @@ use crate::{
 };
 use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event};
-use fairhold_types::{FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
+use fairhold_types::{EndReason, FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -48,8 +49,24 @@ pub(crate) enum Fact {
     Fenced { lock: LockName, token: FencingToken, alone: bool, revision: Revision },
     /// A renewal that was sent then was acknowledged.
     Renewed { session: SessionNumber, sent: Duration, ttl: Duration },
-    /// A client is about to give back all that a session owns.
+    /// A client is about to give back all that a session owns, or an administrator is about to end it.
     LettingGo { session: SessionNumber },
+    /// A client is about to give a session another timeout: the earlier ones count no more from then on.
+    Retiming { session: SessionNumber, sent: Duration, ttl: Duration },
+    /// A client is about to ask for a change of something, by a key.
+    Changing { whose: String, key: String, change: Change },
+    /// What was asked for by a key is known to be done.
+    Settled { key: String },
+    /// A grant was given back by its id, or its id was ended before it was used.
+    GaveBack { id: String },
+    /// The leader with a token had proclaimed this, as its version of that number.
+    Led { election: LockName, token: FencingToken, version: u64, value: String },
+    /// While nothing was wrong somebody asked, and was answered or not.
+    Called { what: String, sent: Duration, came: Option<Duration>, within: Duration },
+    /// While nothing was wrong somebody asked for a lock, and was told that it holds.
+    Handed { lock: LockName, token: FencingToken, sent: Duration, came: Duration },
+    /// A leader was seen in a term; `calm`: nothing has been wrong for a while.
+    Term { term: u64, calm: bool },
     /// By its own clock a client could believe from then to then that it held.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
     /// A machine was paused for so long until then, and its node led before and from then on until `led_until`.
@@ -58,6 +75,19 @@ pub(crate) enum Fact {
     WatchBegan { watched: Watched, revision: Revision, there: Vec<String> },
     /// A watch that began after a revision was told this, and that all up to another revision was told.
     WatchTold { watched: Watched, after: Revision, told: Vec<(Revision, String)>, through: Revision },
+}
+
+/// What a client asks for of something that is there; of a lock's settings the one that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A grant shared from then on.
+    Downgraded,
+    /// A grant alone from then on, or waiting for it.
+    Upgraded,
+    /// Another time to live.
+    Retimed(Duration),
+    /// How many permits a lock has, how many may wait for it, and for how many milliseconds it may be held.
+    Limited(Option<u32>, Option<u64>, Option<u64>),
 }
 
 /// Facts about a run that invariants need.
@@ -72,6 +102,8 @@ struct Inner {
     violations: Vec<String>,
     highest: Revision,
     acknowledged: Revision,
+    /// Keys of requests that are known to be done.
+    settled: BTreeSet<String>,
 }
 
 /// The judge of one run. Clones are the same judge.
@@ -82,8 +114,8 @@ impl Oracle {
     /// A judge who knows nothing yet.
     pub(crate) fn new(physics: Physics, tally: Tally) -> Oracle {
         let (invariants, violations) = (invariants::all(physics), Vec::new());
-        let (highest, acknowledged) = (Revision(0), Revision(0));
-        Oracle(Arc::new(Mutex::new(Inner { invariants, violations, highest, acknowledged })), tally)
+        let (highest, acknowledged, settled) = (Revision(0), Revision(0), BTreeSet::new());
+        Oracle(Arc::new(Mutex::new(Inner { invariants, violations, highest, acknowledged, settled })), tally)
     }
 
     /// Something that must never be was seen.
@@ -102,8 +134,16 @@ impl Oracle {
         self.with(|inner| inner.acknowledged)
     }
 
+    /// Whether what was asked for by that key is known to be done.
+    pub(crate) fn has_settled(&self, key: &str) -> bool {
+        self.with(|inner| inner.settled.contains(key))
+    }
+
     /// A client was told something.
     pub(crate) fn told(&self, fact: &Fact) {
+        if let Fact::Settled { key } = fact {
+            self.with(|inner| inner.settled.insert(key.clone()));
+        }
         if let Fact::Answered { revision, .. } = fact {
             self.with(|inner| inner.acknowledged = inner.acknowledged.max(*revision));
         }
@@ -149,6 +189,9 @@ impl Oracle {
             }
             if let Event::Cooling { .. } = event {
                 self.1.probe(Probe::Cooling);
+            }
+            if let Event::Ended { reason: EndReason::Broken, .. } = event {
+                self.1.probe(Probe::GrantBroken);
             }
         }
     }

@@ -9,6 +9,9 @@ use std::{fmt, time::Duration};
 /// meet hardly happens among all.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
+/// What the clients are drawn by that come in addition, and how many trades they have in one story.
+const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
+const MORE_TRADES: usize = 3;
 /// In one story of so many every disk is slow, from the beginning to the end.
 const SLOW_DISKS_ONE_IN: usize = 8;
 /// In one story of so many the nodes can hold a small state only.
@@ -235,7 +238,7 @@ impl Plan {
             let rounds = chance.random_range(2..7);
             ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
         });
-        let clients = clients.collect();
+        let clients = clients.chain(more_clients(seed)).collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
@@ -280,6 +283,32 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// In half of the stories some clients more, of a few trades.
+fn more_clients(seed: u64) -> Vec<ClientPlan> {
+    let mut chance = SmallRng::seed_from_u64(seed ^ MORE_CLIENTS);
+    if chance.random_range(0..2) == 0 {
+        return Vec::new();
+    }
+    let all = [
+        Trade::Converter,
+        Trade::Converter,
+        Trade::Batcher,
+        Trade::Several,
+        Trade::Administrator,
+        Trade::Candidate,
+        Trade::Asker,
+        Trade::Chain,
+    ];
+    let trades = some_of(&mut chance, &all, MORE_TRADES);
+    let client = |number: u32| {
+        let trade = trades[chance.random_range(0..trades.len())];
+        let rounds = chance.random_range(2..7);
+        ClientPlan { trade, name: format!("d{number}"), seed: chance.random(), rounds }
+    };
+    let count = SmallRng::seed_from_u64(seed.wrapping_add(MORE_CLIENTS)).random_range(2..7);
+    (0..count).map(client).collect()
 }
 
 /// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could

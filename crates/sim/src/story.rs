@@ -98,6 +98,7 @@ async fn play(world: &World, plan: &Plan) {
 
 fn heal(world: &World) {
     trace::event("everything heals");
+    world.calm.disturb();
     world.net.calm();
     for id in world.ids() {
         world.give_disk_back(id);

@@ -38,6 +38,12 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         Whom::Node(id) => id,
     };
     trace::event(&format!("{} of node {id}", fault.kind.name()));
+    world.calm.begin_trouble();
+    strike_now(&world, fault, id).await;
+    world.calm.end_trouble();
+}
+
+async fn strike_now(world: &World, fault: Fault, id: NodeId) {
     if let Some(ways) = ways(fault.kind, id, &world.ids()) {
         ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
         world.tally.fault(fault.kind.name());
@@ -46,12 +52,12 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         return;
     }
     match fault.kind {
-        Kind::Pause => return pause(&world, fault.kind, &[id], fault.lasts).await,
-        Kind::PauseAll => return pause(&world, fault.kind, &world.ids(), fault.lasts).await,
-        Kind::CrashVoting => return crash_voting(&world, id, fault.lasts).await,
-        Kind::CrashTruncating => return crash_truncating(&world, id, fault.lasts).await,
-        Kind::LateAnswers => return late_answers::strike(&world, fault).await,
-        Kind::OlderDisk => return older_disk::strike(&world, fault, id).await,
+        Kind::Pause => return pause(world, fault.kind, &[id], fault.lasts).await,
+        Kind::PauseAll => return pause(world, fault.kind, &world.ids(), fault.lasts).await,
+        Kind::CrashVoting => return crash_voting(world, id, fault.lasts).await,
+        Kind::CrashTruncating => return crash_truncating(world, id, fault.lasts).await,
+        Kind::LateAnswers => return late_answers::strike(world, fault).await,
+        Kind::OlderDisk => return older_disk::strike(world, fault, id).await,
         Kind::Crash
         | Kind::CrashWriting
         | Kind::CrashAll
@@ -68,11 +74,11 @@ pub(crate) async fn strike(world: World, fault: Fault) {
         | Kind::HandOver
         | Kind::WrongDisk => {}
     }
-    if begin(&world, fault.kind, id).await {
+    if begin(world, fault.kind, id).await {
         world.tally.fault(fault.kind.name());
     }
     SimRuntime::sleep(fault.lasts).await;
-    end(&world, fault.kind, id);
+    end(world, fault.kind, id);
 }
 
 /// What a cut cuts, from whom to whom; none where the fault is of another kind.

@@ -59,11 +59,48 @@ pub(crate) enum Probe {
     LostEntriesSeen,
     /// Something was refused because the state was full.
     StateFull,
+    /// A grant became shared.
+    Downgraded,
+    /// A shared grant waited, and became the only one.
+    Upgraded,
+    /// A shared grant became the only one without waiting.
+    UpgradedAtOnce,
+    /// A shared grant did not become the only one.
+    UpgradeRefused,
+    /// A grant got another time to live.
+    Retimed,
+    /// A batch did what it says with one id twice.
+    BatchWithOneIdTwice,
+    /// Several locks were held by one request.
+    SeveralHeld,
+    /// A request queued without staying open, and its grant was held later.
+    QueuedWithoutRequest,
+    HeldAfterQueued,
+    /// A leader proclaimed another value.
+    Proclaimed,
+    /// A transaction under two locks was done, or what stands under its `else`.
+    Transacted,
+    TransactedElse,
+    /// An administrator set a limit, how long a lock is held, how many may wait.
+    LimitSet,
+    HoldBounded,
+    WaitersBounded,
+    /// An administrator broke a lock, asked for it back, ended a session; and somebody lost a grant by that.
+    Broke,
+    Revoked,
+    SessionEnded,
+    GrantBroken,
+    /// A client was refused because of what an administrator had set.
+    LimitMismatch,
+    QueueFull,
+    /// A request arrived once more: one whose outcome was not known by then, and one that was done.
+    Echo,
+    EchoOfSettled,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 23] = [
+    pub(crate) const ALL: [Probe; 46] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -87,6 +124,29 @@ impl Probe {
         Probe::WipedMemberGone,
         Probe::LostEntriesSeen,
         Probe::StateFull,
+        Probe::Downgraded,
+        Probe::Upgraded,
+        Probe::UpgradedAtOnce,
+        Probe::UpgradeRefused,
+        Probe::Retimed,
+        Probe::BatchWithOneIdTwice,
+        Probe::SeveralHeld,
+        Probe::QueuedWithoutRequest,
+        Probe::HeldAfterQueued,
+        Probe::Proclaimed,
+        Probe::Transacted,
+        Probe::TransactedElse,
+        Probe::LimitSet,
+        Probe::HoldBounded,
+        Probe::WaitersBounded,
+        Probe::Broke,
+        Probe::Revoked,
+        Probe::SessionEnded,
+        Probe::GrantBroken,
+        Probe::LimitMismatch,
+        Probe::QueueFull,
+        Probe::Echo,
+        Probe::EchoOfSettled,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! What a watch tells, as text: the same from an event that was applied and from a line that a client read.
 
 use fairhold_state::command::Event;
-use fairhold_types::duration;
+use fairhold_types::{LockName, duration};
 use std::time::Duration;
 
 /// The fields that a line is compared by, in their order. Texts for people are not among them.
@@ -126,13 +126,17 @@ impl Line {
                 Line::new(Subject::Node(path.to_string()), "changed", &[("version", version.to_string())])
             }
             Event::NodeDeleted { path, version: _ } => Line::new(Subject::Node(path.to_string()), "deleted", &[]),
-            Event::Attached { .. } | Event::Holds { .. } | Event::ChildrenChanged { .. } => return None,
-            // No client here changes its mode or stands for an election.
-            Event::Downgraded { .. }
+            Event::Downgraded { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "downgraded", &[number(grant)]),
+            Event::Proclaimed { lock, grant, token, version, .. } => {
+                let fields = [number(grant), ("token", token.to_string()), ("version", version.to_string())];
+                Line::new(Subject::Lock(lock.to_string()), "proclaimed", &fields)
+            }
+            Event::Vacated { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "vacated", &[number(grant)]),
+            Event::Attached { .. }
+            | Event::Holds { .. }
+            | Event::ChildrenChanged { .. }
             | Event::Upgrading { .. }
-            | Event::UpgradeEnded { .. }
-            | Event::Proclaimed { .. }
-            | Event::Vacated { .. } => return None,
+            | Event::UpgradeEnded { .. } => return None,
         })
     }
 
@@ -154,10 +158,40 @@ impl Line {
     }
 }
 
+/// The lock that an event is about, where it is about one.
+pub(crate) fn lock_of(event: &Event) -> Option<&LockName> {
+    match event {
+        Event::Queued { lock, .. }
+        | Event::Attached { lock, .. }
+        | Event::Granted { lock, .. }
+        | Event::Ended { lock, .. }
+        | Event::Cooling { lock, .. }
+        | Event::Cooled { lock, .. }
+        | Event::Broken { lock, .. }
+        | Event::LockForgotten { lock }
+        | Event::Downgraded { lock, .. }
+        | Event::Upgrading { lock, .. }
+        | Event::UpgradeEnded { lock, .. }
+        | Event::Proclaimed { lock, .. }
+        | Event::Vacated { lock, .. }
+        | Event::Holds { lock, .. }
+        | Event::LockSet { lock, .. }
+        | Event::Revoked { lock, .. } => Some(lock),
+        Event::SessionOpened { .. }
+        | Event::SessionRetimed { .. }
+        | Event::SessionClosed { .. }
+        | Event::SessionExpired { .. }
+        | Event::NodeCreated { .. }
+        | Event::NodeChanged { .. }
+        | Event::NodeDeleted { .. }
+        | Event::ChildrenChanged { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_types::{FencingToken, GrantNumber, LockName};
+    use fairhold_types::{FencingToken, GrantNumber};
 
     #[test]
     fn a_line_reads_as_its_event_does() {

@@ -1,10 +1,12 @@
 //! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
 
 use crate::{
+    calm::Calm,
+    clients::Trade,
     disk::{Disk, Flushes},
-    host::{Host, HostRuntime},
+    host::{Host, HostRuntime, TRUE_RATE},
     net::{CLIENTS, Net},
-    oracle::{Oracle, Physics},
+    oracle::{Fact, Oracle, Physics},
     plan::Plan,
     tally::{Probe, Tally},
     trace,
@@ -33,6 +35,8 @@ use tower::ServiceExt;
 const DOWN_FOR: Duration = Duration::from_millis(500);
 /// How long a flush of a new disk takes.
 const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
+/// How late a request may arrive once more, by the clock of the fastest machine. A server remembers ids and keys for 60 s.
+const ECHO_MS_MAX: u64 = 50_000;
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 3;
 
@@ -84,6 +88,11 @@ pub(crate) struct World {
     /// How large a state the nodes can hold, where they say so.
     pub(crate) state_bytes: Option<u64>,
     snapshot_every: u64,
+    /// Whether one of the clients sets and ends what belongs to others.
+    pub(crate) has_administrator: bool,
+    /// How late a request may arrive once more, in milliseconds.
+    pub(crate) echo_ms_max: u64,
+    pub(crate) calm: Calm,
     pub(crate) net: Net,
     pub(crate) oracle: Oracle,
     pub(crate) tally: Tally,
@@ -94,7 +103,7 @@ impl World {
     pub(crate) fn new(plan: &Plan, tally: Tally) -> World {
         let mut chance = SmallRng::seed_from_u64(plan.seed);
         let net = Net::new(plan.weather, chance.random(), tally.clone());
-        let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(crate::host::TRUE_RATE) };
+        let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(TRUE_RATE) };
         let oracle = Oracle::new(physics, tally.clone());
         let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
             let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flushes, chance.random(), tally.clone());
@@ -106,6 +115,9 @@ impl World {
             ring_bytes: plan.ring_bytes,
             state_bytes: plan.state_bytes,
             snapshot_every: plan.snapshot_every,
+            has_administrator: plan.clients.iter().any(|client| client.trade == Trade::Administrator),
+            echo_ms_max: ECHO_MS_MAX * TRUE_RATE / physics.rate_max,
+            calm: Calm::new(plan),
             net,
             oracle,
             tally,
@@ -127,6 +139,7 @@ impl World {
         slot.host = Some(Arc::clone(&host));
         let disk = slot.disk.clone();
         drop(inner);
+        self.calm.disturb();
         trace::event(&format!("{host:?} starts"));
         let (world, on) = (self.clone(), Arc::clone(&host));
         drop(host.spawn(async move { world.serve(id, on, disk).await }));
@@ -141,6 +154,7 @@ impl World {
         let disk = slot.disk.clone();
         drop(inner);
         drop(running);
+        self.calm.disturb();
         trace::event(&format!("{host:?} crashes"));
         self.net.unplug(id);
         host.kill();
@@ -363,6 +377,11 @@ impl World {
         loop {
             SimRuntime::sleep(Duration::from_millis(50)).await;
             let leader = self.leader();
+            let led = leader.and_then(|id| self.running(id)).and_then(|running| running.replica.leadership());
+            if let Some(led) = led {
+                let calm = self.calm.since(trace::since_start());
+                self.oracle.told(&Fact::Term { term: led.term(), calm });
+            }
             if leader.is_some() && leader != last {
                 self.tally.probe(Probe::Elected);
                 last = leader;

@@ -1,7 +1,8 @@
 //! A client with a session: it keeps it alive, owns an ephemeral node and a lock by it, closes it, or just vanishes.
 
+use super::grip;
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, Client, Told},
     oracle::Fact,
     trace,
 };
@@ -23,9 +24,12 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
         let ask =
             Ask::new(Method::POST, "/v1/sessions").header("idempotency-key", key).header("content-type", "application/json");
         let Some(told) = client.until_known(&ask.body(body), TRIES).await else { continue };
-        let (id, number) = (told.field("id").to_owned(), told.number("number"));
+        let (id, number) = (told.field("id").to_owned(), told.number("number").map(SessionNumber));
+        if let Some(session) = number {
+            client.world.oracle.told(&Fact::Renewed { session, sent: told.asked, ttl: TTL });
+        }
         match (told.status, number) {
-            (StatusCode::CREATED | StatusCode::OK, Some(number)) => live(&mut client, &id, SessionNumber(number), round).await,
+            (StatusCode::CREATED, Some(number)) => live(&mut client, &id, number, round).await,
             (StatusCode::GONE | StatusCode::NOT_FOUND, _) => {}
             (_, _) => client.unexpected("a new session", &told),
         }
@@ -35,8 +39,13 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 async fn live(client: &mut Client, id: &str, number: SessionNumber, round: u32) {
     let path = format!("/v1/nodes/present-{}-{round}?session={id}", client.name);
     let key = client.key();
-    // What becomes of it is the state's to judge: an ephemeral node must go with its session.
-    drop(client.once(&Ask::new(Method::PUT, path).header("idempotency-key", key).body("here")).await);
+    // That an ephemeral node goes with its session is the state's to judge.
+    let told = client.once(&Ask::new(Method::PUT, path).header("idempotency-key", key).body("here")).await;
+    match told.as_ref().map(|told| (told.status, told.field("code"))) {
+        Some((StatusCode::CREATED | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _)) | None => {}
+        Some((StatusCode::GONE, "session_expired") | (StatusCode::NOT_FOUND, "session_not_found")) => {}
+        Some(_) => told.iter().for_each(|told| client.unexpected("an ephemeral node", told)),
+    }
     let mut asked_for_lock = false;
     for _ in 0..client.chance.random_range(2..8) {
         let keepalive = Ask::new(Method::POST, format!("/v1/sessions/{id}/keepalive"));
@@ -73,6 +82,15 @@ async fn live(client: &mut Client, id: &str, number: SessionNumber, round: u32) 
     }
 }
 
+/// An acquire of a session was not granted: in a way that the contract knows.
+fn refused(client: &Client, told: &Told) {
+    match (told.status, told.field("code")) {
+        (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {}
+        (StatusCode::NOT_FOUND, "session_not_found") | (StatusCode::GONE, "session_expired") => {}
+        (_, _) => grip::refused(client, &grip::lock("door"), told),
+    }
+}
+
 /// Takes a lock by the session and leaves it to the session's end, now and then with a lock delay.
 async fn lock(client: &mut Client, id: &str) {
     let delay = if client.chance.random_range(0..3) == 0 { "&lock_delay=1s" } else { "" };
@@ -86,7 +104,8 @@ async fn lock(client: &mut Client, id: &str) {
                 client.world.oracle.told(&Fact::Held { lock, number, token: fairhold_types::FencingToken(token) });
             }
         }
-        // Refused, or unknown: it ends with the session.
-        Some(_) | None => {}
+        Some(told) => refused(client, &told),
+        // Unknown: it ends with the session.
+        None => {}
     }
 }

@@ -1,13 +1,17 @@
 //! Two clients never both believe, each by its own clock and from its own renewals, that they hold a lock which excludes the
 //! other. It holds only where clocks run at their true rate; where they do not, the fence protects.
 
-use super::Invariant;
+use super::{Invariant, bounds::ended_by_a_bound};
 use crate::{
     host::TRUE_RATE,
-    oracle::{Fact, Physics},
+    oracle::{Applied, Fact, Physics},
 };
-use fairhold_types::{FencingToken, LockName, Mode};
-use std::{collections::BTreeMap, time::Duration};
+use fairhold_state::command::Event;
+use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Mode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 struct Belief {
     mode: Mode,
@@ -19,17 +23,47 @@ struct Belief {
 pub(crate) struct Beliefs {
     judge: bool,
     beliefs: BTreeMap<LockName, Vec<Belief>>,
+    tokens: BTreeMap<(LockName, GrantNumber), FencingToken>,
+    /// When an administrator, or a bound to how long it may be held, ended a grant of which nobody could know.
+    cut: BTreeMap<(LockName, FencingToken), Duration>,
 }
 
 impl Beliefs {
     pub(crate) fn new(physics: Physics) -> Beliefs {
-        Beliefs { judge: physics.rate_max == TRUE_RATE, beliefs: BTreeMap::new() }
+        Beliefs { judge: physics.rate_max == TRUE_RATE, beliefs: BTreeMap::new(), tokens: BTreeMap::new(), cut: BTreeMap::new() }
+    }
+
+    fn ended(&mut self, lock: &LockName, grant: GrantNumber, at: Duration) {
+        if let Some(token) = self.tokens.get(&(lock.clone(), grant)) {
+            self.cut.insert((lock.clone(), *token), at);
+        }
     }
 }
 
 impl Invariant for Beliefs {
     fn name(&self) -> &'static str {
         "two never believe that they hold"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
+        let bounded: BTreeSet<GrantNumber> = ended_by_a_bound(applied.events).collect();
+        for event in applied.events {
+            if let Event::Granted { lock, grant, token } = event {
+                self.tokens.insert((lock.clone(), *grant), *token);
+            }
+            if let Event::Ended { lock, grant, reason: EndReason::Broken, .. } = event {
+                self.ended(lock, *grant, applied.at);
+            }
+            if let Event::Ended { lock, grant, .. } | Event::Cooling { lock, grant, .. } = event
+                && bounded.contains(grant)
+            {
+                self.ended(lock, *grant, applied.at);
+            }
+        }
+        Ok(())
     }
 
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
@@ -39,7 +73,10 @@ impl Invariant for Beliefs {
         }
         let beliefs = self.beliefs.entry(lock.clone()).or_default();
         let excludes = |other: &&Belief| *mode == Mode::Exclusive || other.mode == Mode::Exclusive;
-        let overlaps = |other: &&Belief| other.token != *token && other.from < *until && *from < other.until;
+        let ends =
+            |token: FencingToken, until: Duration| self.cut.get(&(lock.clone(), token)).map_or(until, |cut| until.min(*cut));
+        let until = &ends(*token, *until);
+        let overlaps = |other: &&Belief| other.token != *token && other.from < *until && *from < ends(other.token, other.until);
         let clash = beliefs.iter().filter(excludes).find(overlaps);
         let clash = clash.map(|other| {
             format!(
@@ -71,5 +108,24 @@ mod tests {
         assert!(beliefs.told(&believed(2, 5, 8, Mode::Shared)).is_ok());
         assert!(beliefs.told(&believed(3, 6, 7, Mode::Shared)).is_ok());
         assert!(beliefs.told(&believed(4, 7, 9, Mode::Exclusive)).is_err());
+    }
+
+    #[test]
+    fn a_grant_that_an_administrator_took_away_excludes_nobody_after_that() {
+        let (lock, second) = (LockName::parse("a").unwrap(), Duration::from_secs(1));
+        let believes = |cut: u32| {
+            let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });
+            beliefs.tokens.insert((lock.clone(), GrantNumber(1)), FencingToken(1));
+            beliefs.ended(&lock, GrantNumber(1), second * cut);
+            let believed = |token, from: u32, until: u32| Fact::Believed {
+                lock: lock.clone(),
+                mode: Mode::Exclusive,
+                token: FencingToken(token),
+                from: second * from,
+                until: second * until,
+            };
+            beliefs.told(&believed(1, 0, 5)).and_then(|()| beliefs.told(&believed(2, 3, 8)))
+        };
+        assert!(believes(3).is_ok() && believes(4).is_err());
     }
 }

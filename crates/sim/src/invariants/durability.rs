@@ -37,7 +37,15 @@ impl Durability {
             | Fact::Believed { .. }
             | Fact::Slept { .. }
             | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. } => {}
+            | Fact::WatchTold { .. }
+            | Fact::Retiming { .. }
+            | Fact::Changing { .. }
+            | Fact::Settled { .. }
+            | Fact::GaveBack { .. }
+            | Fact::Led { .. }
+            | Fact::Called { .. }
+            | Fact::Handed { .. }
+            | Fact::Term { .. } => {}
         }
         Ok(())
     }

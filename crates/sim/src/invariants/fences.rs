@@ -19,6 +19,9 @@ pub(crate) struct Fences {
 impl Fences {
     fn happened(&mut self, event: &Event, at: Revision) {
         if let Event::Granted { lock, grant, token } = event {
+            // One who holds already has another token from now on, and the one before is dead.
+            let before = self.terms.iter_mut().filter(|((of, _), _)| of == lock).flat_map(|(_, terms)| terms);
+            before.filter(|(number, end)| number == grant && end.is_none()).for_each(|(_, end)| *end = Some(at));
             self.terms.entry((lock.clone(), *token)).or_default().push((*grant, None));
         }
         if let Event::Ended { grant, .. } = event {
@@ -93,6 +96,16 @@ mod tests {
         let passes = |token, revision| fences().passed(&lock(), FencingToken(token), false, Revision(revision)).is_ok();
         assert!(passes(5, 11) && passes(6, 13));
         assert!(!passes(5, 13) && !passes(7, 13));
+    }
+
+    #[test]
+    fn a_token_from_before_an_upgrade_is_found() {
+        let mut fences = fences();
+        let upgraded = Event::Granted { lock: lock(), grant: GrantNumber(6), token: FencingToken(9) };
+        fences.happened(&upgraded, Revision(9));
+        let mut passes = |token, revision| fences.passed(&lock(), FencingToken(token), false, Revision(revision)).is_ok();
+        assert!(passes(6, 8) && passes(9, 10));
+        assert!(!passes(6, 10));
     }
 
     #[test]

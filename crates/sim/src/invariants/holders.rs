@@ -1,11 +1,16 @@
-//! A lock's holders are one exclusive, or all shared, or permits within the limit.
+//! A lock's holders are one exclusive, or all shared, or permits within the limit; also after a change of mode or of a limit.
 
 use super::Invariant;
-use crate::oracle::Applied;
+use crate::{oracle::Applied, tidings::lock_of};
 use fairhold_state::command::Event;
-use fairhold_types::Mode;
+use fairhold_types::{LockName, Mode};
+use std::collections::BTreeSet;
 
-pub(crate) struct Holders;
+#[derive(Default)]
+pub(crate) struct Holders {
+    /// Locks of which an administrator has set something: those who hold keep what a new limit does not allow.
+    set: BTreeSet<LockName>,
+}
 
 /// What may hold together: each holder's mode and permits, under a limit.
 fn together(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
@@ -13,11 +18,20 @@ fn together(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
     if limit == 1 && exclusive > 0 && holders.len() > 1 {
         return Err(format!("{exclusive} hold exclusively among {} holders", holders.len()));
     }
+    if limit > 1 && exclusive < holders.len() {
+        return Err(format!("{} share a lock that has {limit} permits", holders.len() - exclusive));
+    }
     let permits: u64 = holders.iter().map(|(_, permits)| u64::from(*permits)).sum();
     if limit > 1 && permits > u64::from(limit) {
         return Err(format!("{permits} permits of {limit} are held"));
     }
     Ok(())
+}
+
+/// What may become of a lock by a change. Where an administrator has set a limit, only one who comes has to fit.
+fn judged(event: &Event, set: &BTreeSet<LockName>) -> bool {
+    let comes = matches!(event, Event::Granted { .. } | Event::Downgraded { .. });
+    lock_of(event).is_some_and(|lock| comes || !set.contains(lock))
 }
 
 impl Invariant for Holders {
@@ -27,7 +41,12 @@ impl Invariant for Holders {
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
         for event in applied.events {
-            let Event::Granted { lock, .. } = event else { continue };
+            if let Event::LockSet { lock, .. } = event {
+                self.set.insert(lock.clone());
+            }
+        }
+        for event in applied.events.iter().filter(|event| judged(event, &self.set)) {
+            let Some(lock) = lock_of(event) else { continue };
             let view = applied.state.lock(lock);
             let holders: Vec<_> = view.holders.iter().map(|holder| (holder.mode, holder.permits)).collect();
             together(&holders, view.limit.unwrap_or(1))
@@ -40,6 +59,7 @@ impl Invariant for Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_types::{EndReason, FencingToken, GrantNumber, SessionNumber};
 
     #[test]
     fn two_exclusive_holders_a_writer_among_readers_and_too_many_permits_are_found() {
@@ -47,8 +67,19 @@ mod tests {
         assert!(together(&[exclusive, exclusive], 1).is_err());
         assert!(together(&[shared, exclusive], 1).is_err());
         assert!(together(&[(Mode::Exclusive, 2), (Mode::Exclusive, 2)], 3).is_err());
+        assert!(together(&[shared, exclusive], 3).is_err());
         assert!(together(&[shared, shared], 1).is_ok());
         assert!(together(&[exclusive], 1).is_ok());
         assert!(together(&[(Mode::Exclusive, 2), exclusive], 3).is_ok());
+    }
+
+    #[test]
+    fn under_a_limit_that_was_lowered_only_one_who_comes_has_to_fit() {
+        let (lock, grant) = (LockName::parse("a").unwrap(), GrantNumber(3));
+        let granted = Event::Granted { lock: lock.clone(), grant, token: FencingToken(3) };
+        let (session, reason) = (SessionNumber(3), EndReason::Released);
+        let ended = Event::Ended { lock: lock.clone(), grant, session, reason };
+        assert!(judged(&ended, &BTreeSet::new()) && judged(&granted, &BTreeSet::new()));
+        assert!(!judged(&ended, &BTreeSet::from([lock.clone()])) && judged(&granted, &BTreeSet::from([lock])));
     }
 }

@@ -3,14 +3,14 @@
 //! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass. And the time in which the
 //! leader was paused, and so deaf to renewals, does not count, where it goes on to lead.
 
-use super::Invariant;
+use super::{Invariant, bounds::ended_by_a_bound};
 use crate::{
     host::TRUE_RATE,
     oracle::{Applied, Fact, Physics},
 };
 use fairhold_state::State;
 use fairhold_state::command::Event;
-use fairhold_types::SessionNumber;
+use fairhold_types::{EndReason, SessionNumber};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -40,6 +40,12 @@ pub(crate) struct Leases {
     sleeps: Vec<Sleep>,
 }
 
+/// Whether an administrator, or a bound to how long a grant may be held, ended a grant, and with it a session of its own.
+fn ended_otherwise(events: &[Event]) -> bool {
+    let broken = events.iter().any(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }));
+    broken || ended_by_a_bound(events).next().is_some()
+}
+
 impl Leases {
     pub(crate) fn new(physics: Physics) -> Leases {
         let (lives, expired, timed_out) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -59,6 +65,14 @@ impl Leases {
             *known = (sent, until);
         }
         self.compare(session)
+    }
+
+    /// From then on the session may have another timeout, which is asked for: it may end so much later, and no sooner.
+    fn retimed(&mut self, session: SessionNumber, sent: Duration, ttl: Duration) {
+        let rate = u32::try_from(self.rate_max).unwrap_or(u32::MAX);
+        if let Some(known) = self.lives.get_mut(&session) {
+            known.1 = known.1.min(sent + ttl * 1_000 / rate);
+        }
     }
 
     /// A leader that was paused after a renewal, and before what it reaches was over, ends the session so much later.
@@ -105,6 +119,7 @@ impl Invariant for Leases {
             }
             if let Event::SessionClosed { session } = event
                 && !self.let_go.contains(session)
+                && !ended_otherwise(applied.events)
             {
                 self.expires(*session, applied.at)?;
             }
@@ -115,6 +130,10 @@ impl Invariant for Leases {
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
         match fact {
             Fact::Renewed { session, sent, ttl } => self.renewed(*session, *sent, *ttl),
+            Fact::Retiming { session, sent, ttl } => {
+                self.retimed(*session, *sent, *ttl);
+                Ok(())
+            }
             Fact::LettingGo { session } => {
                 self.let_go.insert(*session);
                 Ok(())
@@ -130,7 +149,14 @@ impl Invariant for Leases {
             | Fact::Fenced { .. }
             | Fact::Believed { .. }
             | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. } => Ok(()),
+            | Fact::WatchTold { .. }
+            | Fact::Changing { .. }
+            | Fact::Settled { .. }
+            | Fact::GaveBack { .. }
+            | Fact::Led { .. }
+            | Fact::Called { .. }
+            | Fact::Handed { .. }
+            | Fact::Term { .. } => Ok(()),
         }
     }
 
@@ -155,6 +181,18 @@ mod tests {
         let mut leases = Leases::new(Physics { rate_max: 2_000 });
         assert!(leases.renewed(session, second, second * 3).is_ok());
         assert!(leases.expires(session, second * 3).is_ok(), "a fast clock may end it sooner");
+    }
+
+    #[test]
+    fn a_shorter_timeout_counts_from_when_it_is_asked_for_and_not_sooner() {
+        let (session, second) = (SessionNumber(1), Duration::from_secs(1));
+        let retimed = |ends: u32| {
+            let mut leases = Leases::new(Physics { rate_max: 1_000 });
+            leases.renewed(session, second, second * 9).unwrap();
+            leases.told(&Fact::Retiming { session, sent: second * 2, ttl: second * 3 }).unwrap();
+            leases.expires(session, second * ends)
+        };
+        assert!(retimed(4).is_err() && retimed(5).is_ok());
     }
 
     #[test]

@@ -3,15 +3,36 @@
 use super::Invariant;
 use crate::oracle::Applied;
 use fairhold_state::command::Event;
-use std::cmp::Reverse;
+use fairhold_types::{GrantNumber, LockName};
+use std::{cmp::Reverse, collections::BTreeSet};
 
-pub(crate) struct Order;
+#[derive(Default)]
+pub(crate) struct Order {
+    /// One who holds already, and is granted anew, becomes the only holder: it stands before all who wait.
+    holding: BTreeSet<(GrantNumber, LockName)>,
+}
 
-/// A place in a line: higher priority first, then who came first.
+/// A place in a line: higher priority first, that of one who may not be overtaken any more included; then who came first.
 type Place = (Reverse<i32>, u64);
 
 fn overtaken(granted: Place, waiting: &[Place]) -> Option<Place> {
     waiting.iter().copied().find(|place| *place < granted)
+}
+
+impl Order {
+    fn granted(&mut self, lock: &LockName, grant: GrantNumber, applied: &Applied<'_>) -> Result<(), String> {
+        if !self.holding.insert((grant, lock.clone())) {
+            return Ok(());
+        }
+        let Some(granted) = applied.state.contender_in(lock, grant) else { return Ok(()) };
+        let queue = applied.state.queue(lock);
+        let waiting = queue.iter().map(|entry| entry.contender).filter(|contender| contender.granted_at.is_none());
+        let waiting: Vec<Place> = waiting.map(|waiter| (Reverse(waiter.standing), waiter.number.0)).collect();
+        match overtaken((Reverse(granted.standing), grant.0), &waiting) {
+            Some((_, number)) => Err(format!("{lock} at revision {}: #{grant} was granted before #{number}", applied.revision)),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Invariant for Order {
@@ -20,14 +41,15 @@ impl Invariant for Order {
     }
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
         for event in applied.events {
-            let Event::Granted { lock, grant, .. } = event else { continue };
-            let Some(granted) = applied.state.contender(*grant) else { continue };
-            let queue = applied.state.queue(lock);
-            let waiting = queue.iter().map(|entry| entry.contender).filter(|contender| contender.granted_at.is_none());
-            let waiting: Vec<Place> = waiting.map(|waiter| (Reverse(waiter.priority), waiter.number.0)).collect();
-            if let Some((_, number)) = overtaken((Reverse(granted.priority), grant.0), &waiting) {
-                return Err(format!("{lock} at revision {}: #{grant} was granted before #{number}", applied.revision));
+            if let Event::Ended { lock, grant, .. } | Event::Cooling { lock, grant, .. } = event {
+                self.holding.remove(&(*grant, lock.clone()));
+            }
+            if let Event::Granted { lock, grant, .. } = event {
+                self.granted(lock, *grant, applied)?;
             }
         }
         Ok(())

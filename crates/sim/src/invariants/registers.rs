@@ -90,7 +90,15 @@ impl Invariant for Registers {
             | Fact::Believed { .. }
             | Fact::Slept { .. }
             | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. } => Ok(()),
+            | Fact::WatchTold { .. }
+            | Fact::Retiming { .. }
+            | Fact::Changing { .. }
+            | Fact::Settled { .. }
+            | Fact::GaveBack { .. }
+            | Fact::Led { .. }
+            | Fact::Called { .. }
+            | Fact::Handed { .. }
+            | Fact::Term { .. } => Ok(()),
         }
     }
 }

@@ -118,7 +118,15 @@ impl Invariant for Watches {
             | Fact::Renewed { .. }
             | Fact::LettingGo { .. }
             | Fact::Believed { .. }
-            | Fact::Slept { .. } => Ok(()),
+            | Fact::Slept { .. }
+            | Fact::Retiming { .. }
+            | Fact::Changing { .. }
+            | Fact::Settled { .. }
+            | Fact::GaveBack { .. }
+            | Fact::Led { .. }
+            | Fact::Called { .. }
+            | Fact::Handed { .. }
+            | Fact::Term { .. } => Ok(()),
         }
     }
 }

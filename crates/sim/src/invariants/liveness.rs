@@ -1,0 +1,105 @@
+//! While nothing is wrong a call is answered soon, nobody stands for election, and the one to whom a lock passes is told soon.
+
+use super::Invariant;
+use crate::{
+    calm::SOON,
+    oracle::{Applied, Fact},
+};
+use fairhold_state::command::Event;
+use fairhold_types::{FencingToken, LockName};
+use std::{collections::BTreeMap, time::Duration};
+
+#[derive(Default)]
+pub(crate) struct Liveness {
+    granted: BTreeMap<(LockName, FencingToken), Duration>,
+    term: u64,
+}
+
+fn called(what: &str, sent: Duration, came: Option<Duration>, within: Duration) -> Result<(), String> {
+    match came {
+        Some(came) if came <= sent + within => Ok(()),
+        Some(came) => Err(format!("{what} was asked at {sent:?} and answered at {came:?}")),
+        None => Err(format!("{what} was asked at {sent:?} and not answered")),
+    }
+}
+
+impl Liveness {
+    /// Somebody who had asked before was told that it holds.
+    fn handed(&self, lock: &LockName, token: FencingToken, sent: Duration, came: Duration) -> Result<(), String> {
+        let granted = self.granted.get(&(lock.clone(), token)).copied().unwrap_or_default();
+        if sent <= granted && came > granted + SOON {
+            return Err(format!("{lock} was granted with token {token} at {granted:?}, and its holder was told at {came:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Invariant for Liveness {
+    fn name(&self) -> &'static str {
+        "nobody waits in good weather"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if !applied.first {
+            return Ok(());
+        }
+        for event in applied.events {
+            if let Event::Granted { lock, token, .. } = event {
+                self.granted.insert((lock.clone(), *token), applied.at);
+            }
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        if let Fact::Called { what, sent, came, within } = fact {
+            return called(what, *sent, *came, *within);
+        }
+        if let Fact::Handed { lock, token, sent, came } = fact {
+            return self.handed(lock, *token, *sent, *came);
+        }
+        let Fact::Term { term, calm } = fact else { return Ok(()) };
+        let before = std::mem::replace(&mut self.term, *term);
+        if *calm && before > 0 && before != *term {
+            return Err(format!("term {term} follows term {before}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(number: u64) -> Duration {
+        Duration::from_secs(number)
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_or_not_at_all_is_found() {
+        let called = |came| Fact::Called { what: "a read".to_owned(), sent: second(1), came, within: second(2) };
+        assert!(Liveness::default().told(&called(Some(second(3)))).is_ok());
+        assert!(Liveness::default().told(&called(Some(second(4)))).is_err());
+        assert!(Liveness::default().told(&called(None)).is_err());
+    }
+
+    #[test]
+    fn a_new_term_in_good_weather_is_found() {
+        let mut liveness = Liveness::default();
+        assert!(liveness.told(&Fact::Term { term: 3, calm: true }).is_ok(), "the first one");
+        assert!(liveness.told(&Fact::Term { term: 3, calm: true }).is_ok());
+        assert!(liveness.told(&Fact::Term { term: 4, calm: false }).is_ok());
+        assert!(liveness.told(&Fact::Term { term: 5, calm: true }).is_err());
+    }
+
+    #[test]
+    fn a_holder_that_is_told_late_is_found() {
+        let (lock, token) = (LockName::parse("a").unwrap(), FencingToken(5));
+        let granted = BTreeMap::from([((lock.clone(), token), second(10))]);
+        let mut liveness = Liveness { granted, term: 1 };
+        let handed = |sent, came| Fact::Handed { lock: lock.clone(), token, sent: second(sent), came: second(came) };
+        assert!(liveness.told(&handed(8, 11)).is_ok());
+        assert!(liveness.told(&handed(8, 12)).is_err(), "it waited, and a wake-up was lost");
+        assert!(liveness.told(&handed(13, 14)).is_ok(), "it asked only then");
+    }
+}
