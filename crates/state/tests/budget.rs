@@ -441,6 +441,7 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
         Profile::Priority,
         Profile::Administration,
         Profile::Elections,
+        Profile::Full,
     ];
     let (mut refused, mut taken) = (0, 0);
     for (seed, profile) in (0..6).flat_map(|seed| profiles.map(|profile| (seed, profile))) {
@@ -453,6 +454,7 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
             }
             let (command, before) = (commands.next(&state), state.clone());
             let applied = state.apply(command.clone());
+            commands.hear(&state, &applied);
             state.check().unwrap_or_else(|error| panic!("{}: {error} after {command:?}", at()));
             if is_full(&applied) {
                 refused += 1;

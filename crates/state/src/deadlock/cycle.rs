@@ -39,7 +39,7 @@ impl Search<'_> {
                 }
             }
         }
-        // It stands behind a cycle of others, which a lowered limit may have closed.
+        // It stands behind a cycle of others, which a lowered limit may have closed, or one of priority that named no owner.
         let own = self.stands_of(Search::REQUEST).iter().find(|stand| self.stands[**stand].waits());
         own.map(|stand| self.blocked(*stand)).into_iter().collect()
     }

@@ -795,7 +795,7 @@ impl Naive {
         }
     }
 
-    fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
+    fn refuse_unsupported(acquire: &Acquire) -> Result<()> {
         if acquire.wants.iter().any(|want| want.lock.is_reserved()) {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
@@ -806,9 +806,11 @@ impl Naive {
         if acquire.reentrant && acquire.wants.len() > 1 {
             return Err(Rejection::Unsupported { what: "a reentrant hold of several locks".to_owned() });
         }
-        if acquire.value.is_some() {
-            Naive::refuse_no_election(acquire)?;
-        }
+        if acquire.value.is_some() { Naive::refuse_no_election(acquire) } else { Ok(()) }
+    }
+
+    fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
+        Naive::refuse_unsupported(acquire)?;
         if let Some(stand) = self.live(&acquire.grant) {
             return self.attach(stand.clone(), acquire);
         }
@@ -927,6 +929,7 @@ impl Naive {
         }
         let left = world.let_all_run();
         let is_it = |stand: &&Stand, blocked: &Blocked| stand.session == blocked.session.0 && stand.owner.text == blocked.owner;
+        let waits_in = |stand: &Stand, lock: &LockName| stand.lock == *lock && (stand.granted.is_none() || stand.upgrading);
         let stops = |stand: &Stand, other: &Stand| match (stand.upgrading, other.granted.is_some()) {
             (true, granted) => granted,
             (false, true) => {
@@ -935,14 +938,39 @@ impl Naive {
             }
             (false, false) => (-i64::from(other.standing), other.number) < (-i64::from(stand.standing), stand.number),
         };
+        if let [only] = cycle
+            && let Some(asks) = left.stands.iter().find(|stand| is_it(stand, only) && waits_in(stand, &only.lock))
+            && !left.reaches_itself(&left.actor(asks), stops)
+        {
+            // It is in no circle, and would stand behind one for ever.
+            return true;
+        }
         cycle.iter().zip(cycle.iter().cycle().skip(1)).all(|(one, next)| {
-            let waits = |stand: &&Stand| stand.lock == one.lock && (stand.granted.is_none() || stand.upgrading);
-            let mut waiting = left.stands.iter().filter(|stand| is_it(stand, one)).filter(waits);
+            let mut waiting = left.stands.iter().filter(|stand| is_it(stand, one) && waits_in(stand, &one.lock));
             waiting.any(|stand| {
                 let others = left.stands.iter().filter(|other| other.lock == one.lock && is_it(other, next));
                 others.into_iter().any(|other| other.number != stand.number && stops(stand, other))
             })
         })
+    }
+
+    /// Whether an actor waits for one who waits for another, and so on, who waits for the first.
+    fn reaches_itself(&self, actor: &(u64, String), stops: impl Fn(&Stand, &Stand) -> bool) -> bool {
+        let (mut reached, mut next) = (Vec::new(), vec![actor.clone()]);
+        while let Some(one) = next.pop() {
+            let waits = |stand: &&Stand| self.actor(stand) == one && (stand.granted.is_none() || stand.upgrading);
+            for stand in self.stands.iter().filter(waits) {
+                let is_other = |other: &&Stand| other.lock == stand.lock && other.number != stand.number;
+                for other in self.stands.iter().filter(is_other).filter(|other| stops(stand, other)) {
+                    let other = self.actor(other);
+                    if !reached.contains(&other) {
+                        reached.push(other.clone());
+                        next.push(other);
+                    }
+                }
+            }
+        }
+        reached.contains(actor)
     }
 
     fn limit_in_force(&self, want: &Want, acquire: &Acquire) -> u32 {
@@ -1789,9 +1817,10 @@ impl Naive {
         let mut results = Vec::new();
         for (index, operation) in operations.iter().enumerate() {
             let now = self.now_for(operation);
-            let result = match operation {
-                Operation::Check { path, version } => self.check(path, *version),
-                other => self.tree.operate(other, now),
+            let result = if let Operation::Check { path, version } = operation {
+                self.check(path, *version)
+            } else {
+                self.tree.operate(operation, now)
             };
             results.push(result.map_err(|reason| step(part, index, reason))?);
         }

@@ -1,6 +1,10 @@
 //! Random commands that mean something: most of them name sessions, grants, locks and tokens that exist or did a moment ago.
 
-use crate::vocabulary::Told;
+#[path = "provoke.rs"]
+mod provoke;
+#[path = "vocabulary.rs"]
+mod vocabulary;
+
 use fairhold_state::{
     State,
     command::{
@@ -13,6 +17,7 @@ use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use vocabulary::Told;
 
 /// What a run is mostly about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +105,6 @@ impl Commands {
     /// Takes note of all names that an answer and its events tell.
     pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
         self.told.hear(state, applied);
-        self.open = state.sessions().filter_map(|session| session.id).collect();
     }
 
     fn lock(&mut self) -> LockName {
@@ -190,6 +194,7 @@ impl Commands {
 
     pub(crate) fn next(&mut self, state: &State) -> Command {
         self.made += 1;
+        self.open = state.sessions().filter_map(|session| session.id).collect();
         let at = self.at();
         let census = state.census();
         let contenders = census.held + census.waiting + census.cooling;
@@ -209,22 +214,8 @@ impl Commands {
         if self.profile == Profile::Tree && !self.one_in(3) {
             return if self.one_in(12) { self.sweep(state) } else { self.transact(state) };
         }
-        let provokes = match self.profile {
-            Profile::Administration => self.one_in(4),
-            Profile::Readers => self.one_in(6),
-            Profile::Mixed | Profile::Semaphore | Profile::Full => self.one_in(15),
-            Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Elections => false,
-        };
-        if provokes && let Some(command) = self.provoke(state) {
+        if let Some(command) = self.awkward(state) {
             return command;
-        }
-        if self.profile == Profile::Administration && self.one_in(4) {
-            return match self.rng.random_range(0..12) {
-                0 => self.break_lock(state),
-                1 if self.one_in(2) => self.end_session(state),
-                1..6 => self.convert(state),
-                _ => self.administer(state),
-            };
         }
         match self.rng.random_range(0..100) {
             0..6 if self.profile == Profile::Readers => self.convert(state),
@@ -263,6 +254,26 @@ impl Commands {
             93..97 if self.profile == Profile::Readers => self.convert(state),
             _ => self.transact(state),
         }
+    }
+
+    /// What a history that is about an administrator has instead of other commands, and others now and then.
+    fn awkward(&mut self, state: &State) -> Option<Command> {
+        let provokes = match self.profile {
+            Profile::Administration => self.one_in(4),
+            Profile::Readers => self.one_in(6),
+            Profile::Mixed | Profile::Semaphore | Profile::Full => self.one_in(15),
+            Profile::Calm | Profile::Tree | Profile::Several | Profile::Priority | Profile::Elections => false,
+        };
+        let provoked = if provokes { self.provoke(state) } else { None };
+        if provoked.is_some() || self.profile != Profile::Administration || !self.one_in(4) {
+            return provoked;
+        }
+        Some(match self.rng.random_range(0..12) {
+            0 => self.break_lock(state),
+            1 if self.one_in(2) => self.end_session(state),
+            1..6 => self.convert(state),
+            _ => self.administer(state),
+        })
     }
 
     fn release(&mut self, state: &State) -> Command {
@@ -324,94 +335,6 @@ impl Commands {
                 Command::Upgrade { grant, if_busy, key: self.change_key(state), at }
             }
             _ => Command::EndUpgrade { grant, attempt: self.rng.random_range(1..4), at },
-        }
-    }
-
-    /// Looks at who stands in a lock, and does what is the more awkward for it: a limit below those who hold, another mode beside them,
-    /// an end of one that waits to be upgraded.
-    fn provoke(&mut self, state: &State) -> Option<Command> {
-        let at = self.at();
-        let locks = LOCKS.map(|name| LockName::parse(name).expect("a fixed name"));
-        let permits = |lock: &LockName| state.lock(lock).holders.iter().map(|holder| holder.permits).sum::<u32>();
-        let is_held = |lock: &&LockName| !state.lock(lock).holders.is_empty();
-        let held: Vec<LockName> = locks.iter().filter(is_held).cloned().collect();
-        let is_awkward = |lock: &&LockName| {
-            let view = state.lock(lock);
-            let over = permits(lock) > view.limit.unwrap_or(1) && view.holders.iter().all(|one| one.mode == Mode::Exclusive);
-            over || view.holders.iter().any(|holder| holder.upgrading || (holder.mode == Mode::Shared && view.holders.len() > 1))
-        };
-        let awkward: Vec<LockName> = held.iter().filter(is_awkward).cloned().collect();
-        let lock = self.pick(&awkward).filter(|_| !self.one_in(3)).or_else(|| self.pick(&held))?;
-        let view = state.lock(&lock);
-        let grants: Vec<GrantId> = view.holders.iter().map(|holder| holder.grant).collect();
-        let other = self.pick(&grants)?;
-        let limit = view.limit.unwrap_or(1);
-        let set = |limit, max_hold_ms| {
-            let (lock, by) = (lock.clone(), "an administrator".to_owned());
-            Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at })
-        };
-        if self.one_in(12) {
-            // One who stands there, as if it were a lock.
-            let contenders: Vec<LockName> = state.children(&lock.path(), None).filter_map(|(path, _)| path.lock_name()).collect();
-            let lock = self.pick(&contenders)?;
-            let (limit, max_hold_ms, by) = (Some(2), None, String::new());
-            return Some(Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at }));
-        }
-        let bound = Some(if self.one_in(2) { 0 } else { self.rng.random_range(1..4) * 1_000 });
-        let choice = self.rng.random_range(0..8);
-        if let Some(upgrading) = view.holders.iter().find(|holder| holder.upgrading) {
-            let next = state.queue(&lock).into_iter().map(|entry| entry.contender).find(|one| one.granted_at.is_none());
-            if next.is_some_and(|next| next.mode == Mode::Shared) && self.one_in(2) {
-                return Some(Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at });
-            }
-            return Some(match choice {
-                0 => Command::ExpireSession { session: upgrading.session, at },
-                1 => self.break_of(lock),
-                2 => Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at },
-                3 => set(None, bound),
-                4 => Command::Upgrade { grant: other, if_busy: IfBusy::Queue, key: self.change_key(state), at },
-                5 | 6 => {
-                    let mut reader = self.fresh_acquire(state);
-                    reader.wants = vec![Want { lock, mode: Mode::Shared }];
-                    (reader.limit, reader.permits, reader.priority, reader.value) = (None, 1, 3, None);
-                    Command::Acquire(reader)
-                }
-                _ => {
-                    let others: Vec<GrantId> =
-                        view.holders.iter().filter(|holder| !holder.upgrading).map(|holder| holder.grant).collect();
-                    Command::Release { grant: self.pick(&others).unwrap_or(other), session: None, at }
-                }
-            });
-        }
-        if choice == 7 {
-            let (key, by, reason) = (self.change_key(state), String::new(), self.reason());
-            return Some(Command::Revoke(Revoke { key, lock: lock.clone(), by, reason, at }));
-        }
-        if view.holders.iter().all(|holder| holder.mode == Mode::Shared) {
-            return match choice {
-                0..=4 if view.holders.len() > 1 || self.one_in(3) => {
-                    Some(Command::Upgrade { grant: other, if_busy: IfBusy::Queue, key: self.change_key(state), at })
-                }
-                6 => Some(set(Some(limit + 1), None)),
-                _ => Some(set(None, bound)),
-            };
-        }
-        if permits(&lock) > limit && choice < 4 {
-            return Some(match choice {
-                0 => set(Some(permits(&lock)), None),
-                1..4 if limit > 1 => set(Some(limit - 1), None),
-                _ => Command::Downgrade { grant: other, key: self.change_key(state), at },
-            });
-        }
-        match choice {
-            0..4 if limit > 1 => {
-                let lower = if self.one_in(6) { 1 } else { limit - 1 };
-                Some(set(Some(lower), None))
-            }
-            0..3 | 6 if view.waiting > 0 || view.holders.len() > 1 => Some(set(Some(limit + self.rng.random_range(1..4)), None)),
-            3 | 4 if limit == 1 => Some(Command::Downgrade { grant: other, key: self.change_key(state), at }),
-            5 => Some(set(None, bound)),
-            _ => None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use fairhold_state::{
     State,
-    command::{Acquire, Applied, Command, Condition, Event, IfBusy, Operation, Outcome, Rejection, SetLock, Transact},
+    command::{Acquire, Applied, Command, Condition, Event, Operation, Outcome, Rejection, SetLock, Transact},
     read::GrantStatus,
     record::{Contender, Role},
 };
@@ -285,10 +285,7 @@ impl<'a> Scene<'a> {
     }
 
     fn set_lock(&self) -> Option<&'a SetLock> {
-        match self.command {
-            Command::SetLock(set) => Some(set),
-            _ => None,
-        }
+        if let Command::SetLock(set) = self.command { Some(set) } else { None }
     }
 
     /// The lock of which a limit was set to another number, and that number.
@@ -300,30 +297,24 @@ impl<'a> Scene<'a> {
 
     /// An acquire that was not refused, and how its grant stands.
     fn acquire(&self) -> Option<(&'a Acquire, &'a Contender)> {
-        match self.command {
-            Command::Acquire(acquire) if acquire.if_busy == IfBusy::Queue || self.applied.answer.result.is_ok() => {
-                match self.after.grant(&acquire.grant) {
-                    GrantStatus::Live(contender) => Some((acquire, contender)),
-                    GrantStatus::Ended(_) | GrantStatus::Unknown => None,
-                }
-            }
-            _ => None,
+        let Command::Acquire(acquire) = self.command else { return None };
+        match self.after.grant(&acquire.grant) {
+            GrantStatus::Live(contender) if self.applied.answer.result.is_ok() => Some((acquire, contender)),
+            GrantStatus::Live(_) | GrantStatus::Ended(_) | GrantStatus::Unknown => None,
         }
     }
 
     fn granted(&self) -> Vec<&'a Contender> {
-        let granted = self.applied.events.iter().filter_map(|event| match event {
-            Event::Granted { lock, grant, .. } => self.after.contender_in(lock, *grant),
-            _ => None,
+        let granted = self.applied.events.iter().filter_map(|event| {
+            if let Event::Granted { lock, grant, .. } = event { self.after.contender_in(lock, *grant) } else { None }
         });
         granted.collect()
     }
 
     /// Those who took their place by this command.
     fn newcomers(&self) -> Vec<&'a Contender> {
-        let queued = self.applied.events.iter().filter_map(|event| match event {
-            Event::Queued { lock, grant } => self.after.contender_in(lock, *grant),
-            _ => None,
+        let queued = self.applied.events.iter().filter_map(|event| {
+            if let Event::Queued { lock, grant } = event { self.after.contender_in(lock, *grant) } else { None }
         });
         queued.collect()
     }
@@ -335,10 +326,11 @@ impl<'a> Scene<'a> {
     }
 
     fn ended(&self) -> Vec<(&'a LockName, EndReason)> {
-        let ended = self.applied.events.iter().filter_map(|event| match event {
-            Event::Ended { lock, reason, .. } => Some((lock, *reason)),
-            _ => None,
-        });
+        let ended = self
+            .applied
+            .events
+            .iter()
+            .filter_map(|event| if let Event::Ended { lock, reason, .. } = event { Some((lock, *reason)) } else { None });
         ended.collect()
     }
 
@@ -355,24 +347,17 @@ impl<'a> Scene<'a> {
     }
 
     fn session_grants(&self) -> Vec<&'a Contender> {
-        match self.command {
-            Command::ExpireSession { session, .. } => self.before.contenders_of(*session).collect(),
-            _ => Vec::new(),
-        }
+        let Command::ExpireSession { session, .. } = self.command else { return Vec::new() };
+        self.before.contenders_of(*session).collect()
     }
 
     fn broken(&self) -> Option<&'a LockName> {
-        match self.command {
-            Command::Break(order) if self.before.revision() != self.after.revision() => Some(&order.lock),
-            _ => None,
-        }
+        let Command::Break(order) = self.command else { return None };
+        (self.before.revision() != self.after.revision()).then_some(&order.lock)
     }
 
     fn transact(&self) -> Option<&'a Transact> {
-        match self.command {
-            Command::Transact(transact) => Some(transact),
-            _ => None,
-        }
+        if let Command::Transact(transact) = self.command { Some(transact) } else { None }
     }
 
     fn operations(&self) -> impl Iterator<Item = &'a Operation> {
@@ -382,9 +367,9 @@ impl<'a> Scene<'a> {
     /// The fences of a transaction, those that name a grant or those that do not.
     fn fences(&self, named: bool) -> impl Iterator<Item = (&'a LockName, FencingToken, Option<&'a GrantId>)> {
         let conditions = self.transact().into_iter().flat_map(|transact| &transact.conditions);
-        conditions.filter_map(move |condition| match condition {
-            Condition::Fence { lock, token, grant } if grant.is_some() == named => Some((lock, *token, grant.as_ref())),
-            _ => None,
+        conditions.filter_map(move |condition| {
+            let Condition::Fence { lock, token, grant } = condition else { return None };
+            (grant.is_some() == named).then_some((lock, *token, grant.as_ref()))
         })
     }
 }
