@@ -307,15 +307,24 @@ fn soak() {
         }
         load.end().await;
         let warm = &looks[looks.len() / 3..];
-        for node in 0..NODES {
+        let growth: [f64; NODES] = std::array::from_fn(|node| {
             let resident: Vec<_> = warm.iter().map(|(at, usage)| (*at, usage[node].resident)).collect();
-            let growth = slope(&resident);
+            slope(&resident)
+        });
+        for (node, growth) in growth.iter().enumerate() {
             report(&format!("node {}: {growth:+.1} MiB an hour over the last two thirds", node + 1));
-            let (middle, end) = (looks[looks.len() / 2].1[node], looks[looks.len() - 1].1[node]);
-            if trial::size(false, true) {
+        }
+        for (at, usage) in looks.iter().step_by(looks.len() / 12) {
+            let resident: Vec<_> = usage.iter().map(|usage| format!("{:.0}", usage.resident)).collect();
+            report(&format!("{at:.0?}: {} MiB in RAM", resident.join(", ")));
+        }
+        if trial::size(false, true) {
+            let (middle, end) = (&looks[looks.len() / 2].1, &looks[looks.len() - 1].1);
+            for node in 0..NODES {
+                let (growth, files) = (growth[node], end[node].files);
                 assert!(growth < GROWTH_MAX, "node {} grows by {growth:.1} MiB an hour", node + 1);
-                assert!(end.files <= middle.files + FILES_MORE_MAX, "{} open files after {}", end.files, middle.files);
-                assert!(end.disk < DISK_MAX, "{:.0} MiB on disk", end.disk);
+                assert!(files <= middle[node].files + FILES_MORE_MAX, "{files} open files after {}", middle[node].files);
+                assert!(end[node].disk < DISK_MAX, "{:.0} MiB on disk", end[node].disk);
             }
         }
     });
