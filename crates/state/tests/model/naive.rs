@@ -206,6 +206,8 @@ pub(crate) struct Naive {
     used: Vec<LockName>,
     /// The grants that end in this step.
     held_back: Vec<u64>,
+    /// Nobody is let on before the end of this step.
+    holds_still: bool,
     past: Vec<(GrantId, u64, Past)>,
     pub(crate) history: Vec<Holding>,
     numbers: BTreeMap<LockName, Statistics>,
@@ -273,7 +275,7 @@ impl Naive {
             Command::Release { grant, session, at: _ } => Ok(self.release(grant, session.as_ref())),
             Command::SetGrantTimeout { grant, timeout_ms, key, at: _ } => self.retime(grant, *timeout_ms, key.as_ref()),
             Command::EndCooling { grants, at: _ } => {
-                grants.iter().for_each(|grant| drop(self.cool(grant.0)));
+                self.together(|naive| grants.iter().for_each(|grant| drop(naive.cool(grant.0))));
                 Ok(self.judged(grants.len()))
             }
             Command::Forget { through } => Ok(self.forget(through.0)),
@@ -293,7 +295,7 @@ impl Naive {
             Command::SetLock(order) => self.set_lock(order),
             Command::Revoke(order) => self.revoke(order),
             Command::EndHolds { holds, at: _ } => {
-                holds.iter().for_each(|(grant, token)| drop(self.end_bounded(grant.0, token.0)));
+                self.together(|naive| holds.iter().for_each(|(grant, token)| drop(naive.end_bounded(grant.0, token.0))));
                 Ok(self.judged(holds.len()))
             }
             // It has no work that is too much for one command.
@@ -616,9 +618,17 @@ impl Naive {
         })
     }
 
+    /// Ends several at once: nobody is let on in between.
+    fn together(&mut self, work: impl FnOnce(&mut Naive)) {
+        self.holds_still = true;
+        work(self);
+        self.holds_still = false;
+        self.settle();
+    }
+
     /// Lets on all whose turn has come, in all locks, for what goes on in one may let others on elsewhere.
     fn settle(&mut self) {
-        loop {
+        while !self.holds_still {
             let before = self.facts.len();
             for lock in self.locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>() {
                 self.settle_one(&lock);
