@@ -2,6 +2,7 @@
 
 use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
 use crate::{
+    oracle::{Change, Fact},
     plan::Plan,
     points::{Act, ArmedPoint},
     world::World,
@@ -167,6 +168,8 @@ fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given
         }
         let (host, node) = (world.host(SLOW).unwrap(), world.running(SLOW).unwrap().node);
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
+        let whose = format!("#{}", live(&world, 1).unwrap());
+        world.oracle.told(&Fact::Changing { whose, key: "upgrade".to_owned(), change: Change::Upgraded });
         let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), None, wait, TIMEOUT).await });
         let upgrading = || {
             let state = world.running(2).unwrap().replica.state();
