@@ -101,9 +101,12 @@ impl State {
     /// Whether the request would wait for itself in the end.
     pub(crate) fn deadlock(&self, request: &Request<'_>) -> Searched {
         let deeds = self.index.actors.get(&request.actor);
+        let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
         let may_close = match &request.wish {
-            // Nobody waits for one who has nothing yet.
-            Wish::Join { granted: false, .. } => deeds.is_some(),
+            // Nobody waits for an actor without a grant, except those that its request is placed before.
+            Wish::Join { granted: false, wants, .. } => {
+                deeds.is_some() || wants.iter().any(|(want, place)| last(&want.lock).is_some_and(|last| place < last))
+            }
             Wish::Join { granted: true, wants, .. } => {
                 let passed = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
                 deeds.is_some_and(|deeds| !deeds.waits.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))

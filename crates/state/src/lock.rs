@@ -62,7 +62,7 @@ impl Change<'_> {
     /// Refuses one who would wait for itself in the end, and says whether that was checked; `granted`: it would not wait, but
     /// others would wait for it.
     fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
-        // Nobody waits for one who has no other grant.
+        // A request without a named owner is not checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
         let request = Request {

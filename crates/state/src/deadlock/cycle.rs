@@ -39,7 +39,7 @@ impl Search<'_> {
                 }
             }
         }
-        // It stands behind a cycle of others, which a lowered limit may have closed, or one of priority that named no owner.
+        // It stands behind a cycle of others. A lowered limit may have closed it, or a request of priority without a named owner.
         let own = self.stands_of(Search::REQUEST).iter().find(|stand| self.stands[**stand].waits());
         own.map(|stand| self.blocked(*stand)).into_iter().collect()
     }

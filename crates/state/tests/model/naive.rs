@@ -872,8 +872,17 @@ impl Naive {
             return Err(Rejection::QueueFull { max });
         }
         let actor = session.filter(|_| acquire.owner.given).map(|session| self.named(session, &acquire.owner.text));
-        // Nobody waits for one who has no other grant.
-        let actor = actor.filter(|actor| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor));
+        let placed_before = |want: &Want| {
+            let standing = self.standing(&want.lock, acquire.priority);
+            self.waiting(&want.lock).iter().any(|stand| stand.standing < standing)
+        };
+        // Nobody waits for an actor without a grant, except those that its request is placed before.
+        let passes = acquire.wants.iter().any(placed_before);
+        let has_others = |actor: &(u64, String)| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor);
+        let actor = actor.filter(|actor| passes || has_others(actor));
+        // What is free and what nobody waits for makes nobody wait.
+        let is_free = busy.is_none() && acquire.wants.iter().all(|want| self.waiting(&want.lock).is_empty());
+        let actor = actor.filter(|_| !is_free);
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
             // Without a mistake somebody stands in the way. With one, this answer is found to be wrong.
