@@ -157,7 +157,8 @@ impl Run {
         self.compare_facts(applied, facts)
     }
 
-    /// The model knows no room, so it has not done what is refused for that. With room, the same would have made the state larger.
+    /// The model knows no room, so it has not done what is refused for that. With room, the same would have made the
+    /// state larger.
     fn judge_refusal(&self, before: State, command: &Command) -> Checked {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));

@@ -73,7 +73,8 @@ impl Translation<'_> {
         standing.into_iter().find(|contender| contender.grant == grant).map_or(GrantNumber(0), |contender| contender.number)
     }
 
-    /// Readers that were granted together have one token here, and in pieces each has its own: so the grant counts where one is named.
+    /// Readers that were granted together have one token here, and in pieces each has its own: so the grant counts where one is
+    /// named.
     fn token(&self, lock: &LockName, token: FencingToken, grant: Option<GrantId>) -> FencingToken {
         let holders = self.from.lock(lock).holders.into_iter();
         let mut right = holders.filter(|holder| self.from.token_of(holder) == Some(token));
@@ -223,8 +224,8 @@ fn bounded(what: &str, steps: u64, piece_steps: u64) -> Checked {
     ensure(steps <= most, || format!("{what} took {steps} steps"))
 }
 
-/// A verdict on one object. What there was no room for the leader names again, and by then another may be upgraded: so a verdict on
-/// several need not come to the same.
+/// A verdict on one object. What there was no room for the leader names again, and by then another may be upgraded: so a verdict
+/// on several need not come to the same.
 fn on_one(mut command: Command) -> Command {
     if let Command::EndHolds { holds, .. } = &mut command {
         holds.truncate(1);

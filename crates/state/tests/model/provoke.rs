@@ -1,5 +1,5 @@
-//! Commands that look at who stands in a lock, and do what is most awkward for it: a limit below those who hold, another mode beside
-//! them, an end of one that waits to be upgraded.
+//! Commands that look at who stands in a lock, and do what is most awkward for it: a limit below those who hold, another mode
+//! beside them, an end of one that waits to be upgraded.
 
 use super::{Commands, LOCKS};
 use fairhold_state::{

@@ -1,7 +1,7 @@
 //! The situations that random histories must have been in: a rule is tested only where its case came.
 //!
-//! A kind of command or of answer says little: a lowered limit is harmless where nobody holds. So each situation is a question about
-//! the state before a command, the command, what came of it, and the state after it.
+//! A kind of command or of answer says little: a lowered limit is harmless where nobody holds. So each situation is a question
+//! about the state before a command, the command, what came of it, and the state after it.
 
 use fairhold_state::{
     State,
@@ -85,17 +85,18 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
     ("a bounded hold ends and leaves a lock delay", |s| s.end_holds() && s.cools()),
     ("a verdict on a hold that has another token by now", |s| {
         matches!(s.command, Command::EndHolds { holds, .. } if holds.iter().any(|(grant, token)| {
-            s.before.contender(*grant).is_some_and(|holder| holder.hold_ms.is_some() && holder.token().is_some_and(|has| has != *token))
+            let other = |holder: &Contender| holder.token().is_some_and(|has| has != *token);
+            s.before.contender(*grant).is_some_and(|holder| holder.hold_ms.is_some() && other(holder))
         }))
     }),
     ("a lock is set that has a contender's name", |s| s.set_lock().is_some_and(|set| set.lock.is_reserved())),
     ("a lock is set that has the name of a contender who stands there", |s| {
         s.set_lock().is_some_and(|set| is_contender(s.before, &set.lock.path()))
     }),
-    (
-        "a lock is acquired that has the name of a contender who stands there",
-        |s| matches!(s.command, Command::Acquire(acquire) if acquire.wants.iter().any(|want| is_contender(s.before, &want.lock.path()))),
-    ),
+    ("a lock is acquired that has the name of a contender who stands there", |s| {
+        let named = |acquire: &Acquire| acquire.wants.iter().any(|want| is_contender(s.before, &want.lock.path()));
+        matches!(s.command, Command::Acquire(acquire) if named(acquire))
+    }),
     ("a lock is broken or asked back that has a contender's name", |s| {
         matches!(s.command, Command::Break(order) if order.lock.is_reserved())
             || matches!(s.command, Command::Revoke(order) if order.lock.is_reserved())
@@ -105,12 +106,18 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
         s.operations().any(|operation| written(operation).parent().is_some_and(|parent| is_contender(s.before, &parent)))
     }),
     ("a contender's node is a condition", |s| {
-        s.transact().is_some_and(|transact| transact.conditions.iter().any(|condition| matches!(condition, Condition::Version { path, .. } | Condition::Exists { path } if is_contender(s.before, path))))
+        let contender = |path: &Path| is_contender(s.before, path);
+        let named = |condition: &Condition| {
+            let exists = matches!(condition, Condition::Exists { path } if contender(path));
+            exists || matches!(condition, Condition::Version { path, .. } if contender(path))
+        };
+        s.transact().is_some_and(|transact| transact.conditions.iter().any(named))
     }),
-    (
-        "one who does not wait is refused behind others who do",
-        |s| matches!((s.command, &s.applied.answer.result), (Command::Acquire(acquire), Err(Rejection::LockHeld { .. })) if s.before.lock(&acquire.wants[0].lock).waiting > 0),
-    ),
+    ("one who does not wait is refused behind others who do", |s| {
+        let queued = |acquire: &Acquire| s.before.lock(&acquire.wants[0].lock).waiting > 0;
+        let refused = matches!(s.applied.answer.result, Err(Rejection::LockHeld { .. }));
+        refused && matches!(s.command, Command::Acquire(acquire) if queued(acquire))
+    }),
     ("a newcomer of priority is placed before one who waits", |s| {
         s.newcomers().iter().any(|new| {
             s.after.lock(&new.lock).waiting > 1
@@ -138,10 +145,10 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
     ("several holders are asked for a lock", |s| {
         s.applied.events.iter().filter(|event| matches!(event, Event::Revoked { .. })).count() > 1
     }),
-    (
-        "one who was asked for a lock is asked again",
-        |s| matches!(s.command, Command::Revoke(order) if holders(s.before, &order.lock).iter().any(|holder| holder.revoked.is_some() && !holder.cooling)),
-    ),
+    ("one who was asked for a lock is asked again", |s| {
+        let asked = |lock| holders(s.before, lock).iter().any(|holder| holder.revoked.is_some() && !holder.cooling);
+        matches!(s.command, Command::Revoke(order) if asked(&order.lock))
+    }),
     ("an administrator ends a session that holds", |s| {
         matches!(s.command, Command::EndSession { .. }) && s.tells(|event| matches!(event, Event::Broken { .. }))
     }),
@@ -181,10 +188,10 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
     ("a grant is held once more", |s| {
         s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.tells(|event| matches!(event, Event::Holds { .. })))
     }),
-    (
-        "the first hold is given back before the others",
-        |s| matches!(s.command, Command::Release { grant, .. } if s.live(grant).is_some_and(|one| one.grant == *grant && one.holds() > 1)),
-    ),
+    ("the first hold is given back before the others", |s| {
+        let first = |id: &GrantId| s.live(id).is_some_and(|one| one.grant == *id && one.holds() > 1);
+        matches!(s.command, Command::Release { grant, .. } if first(grant))
+    }),
     ("there is no room for more", |s| matches!(s.applied.answer.result, Err(Rejection::StateFull { .. }))),
     ("a grant is given back where there is no room for more", |s| {
         s.before.bytes_max().is_some_and(|most| s.before.bytes() > most)
@@ -204,20 +211,22 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
     ("a forgotten lock is used again", |s| {
         s.newcomers().iter().any(|new| s.forgotten.contains(&new.lock) && s.before.node(&new.lock.path()).is_none())
     }),
-    (
-        "a verdict on a lock that was used since",
-        |s| matches!(s.command, Command::ForgetLocks { locks } if locks.iter().any(|(lock, since)| s.before.node(&lock.path()).is_some() && s.before.idle_since(lock) != Some(*since))),
-    ),
-    ("a change comes again with its key when the mode is another", |s| {
-        s.unchanged()
-            && matches!(s.command, Command::Downgrade { grant, key: Some(_), .. } if s.live(grant).is_some_and(|one| one.mode == Mode::Exclusive))
-            || s.unchanged()
-                && matches!(s.command, Command::Upgrade { grant, key: Some(_), .. } if s.live(grant).is_some_and(|one| one.mode == Mode::Shared))
+    ("a verdict on a lock that was used since", |s| {
+        let is_there = |lock: &LockName| s.before.node(&lock.path()).is_some();
+        let used_since = |lock, since| is_there(lock) && s.before.idle_since(lock) != Some(since);
+        matches!(s.command, Command::ForgetLocks { locks } if locks.iter().any(|(lock, since)| used_since(lock, *since)))
     }),
-    (
-        "an attempt gives up for which a newer one waits",
-        |s| matches!(s.command, Command::Withdraw { grant, attempt, .. } | Command::Abandon { grant, attempt, .. } if s.live(grant).is_some_and(|one| one.attempt_of(grant) > *attempt)),
-    ),
+    ("a change comes again with its key when the mode is another", |s| {
+        let has = |id: &GrantId, mode| s.live(id).is_some_and(|one| one.mode == mode);
+        let down = matches!(s.command, Command::Downgrade { grant, key: Some(_), .. } if has(grant, Mode::Exclusive));
+        let up = matches!(s.command, Command::Upgrade { grant, key: Some(_), .. } if has(grant, Mode::Shared));
+        s.unchanged() && (down || up)
+    }),
+    ("an attempt gives up for which a newer one waits", |s| {
+        let newer = |id: &GrantId, attempt| s.live(id).is_some_and(|one| one.attempt_of(id) > attempt);
+        matches!(s.command, Command::Withdraw { grant, attempt, .. } | Command::Abandon { grant, attempt, .. }
+                if newer(grant, *attempt))
+    }),
     ("a session ends that has grants and nodes", |s| {
         matches!(s.command, Command::CloseSession { .. } | Command::ExpireSession { .. })
             && s.tells(|event| matches!(event, Event::Ended { .. }))
