@@ -202,3 +202,18 @@ fn what_is_just_within_a_limit_is_taken() {
         assert_eq!(large.text.len(), 1024 * 1024);
     });
 }
+
+/// A message that repeats a wrong value, escaped, was seven times as long as the request.
+#[test]
+fn a_long_wrong_body_gets_a_short_answer() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let body = format!("\"{}\"", "\u{7f}".repeat(1_570_000));
+        for route in ["/v1/txn", "/v1/batch"] {
+            let answer =
+                cluster.client(0).once(&Call::post(route).with("content-type", "application/json").body(body.clone())).await;
+            assert!(answer.text.len() < 8_192, "{} bytes", answer.text.len());
+            answer.expect_problem(400, "bad_request");
+        }
+    });
+}

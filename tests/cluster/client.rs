@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -197,6 +198,12 @@ impl Client {
         let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2));
         let http = http.redirect(reqwest::redirect::Policy::none());
         Client { http: http.build().expect("an HTTP client"), urls: urls.into(), first: 0 }
+    }
+
+    /// The same from another address of this machine, on connections of its own.
+    pub(crate) fn bound_to(&self, address: IpAddr) -> Client {
+        let http = reqwest::Client::builder().no_proxy().local_address(address).pool_idle_timeout(Duration::from_secs(2));
+        Client { http: http.build().expect("an HTTP client"), ..self.clone() }
     }
 
     /// The same with another preference. The connections are shared.

@@ -5,6 +5,7 @@ use crate::{
     harness::{Cluster, LONG, all, alone, report},
     trial,
 };
+use serde_json::json;
 use std::{
     path::Path,
     sync::{
@@ -72,6 +73,50 @@ fn the_disk_stays_bounded_where_one_large_value_is_overwritten() {
         report(&format!("{changes} values of 1 MiB over one key: at most {mib:?} MiB on the disks"));
         assert!(peak.iter().all(|bytes| *bytes < 3 * VALUE_BYTES as u64 + BESIDE_THE_STATE), "{mib:?} MiB");
         assert!(peak.iter().all(|bytes| *bytes > 32 * VALUE_BYTES as u64), "a log of large values was there: {mib:?} MiB");
+    });
+}
+
+/// A transaction as large as a request may be, which changes nothing.
+fn idle_transaction(number: usize) -> Call {
+    let path = |step: usize| format!("/{number:04}{step:04}{}", "x".repeat(1_000));
+    if number.is_multiple_of(2) {
+        let conditions: Vec<_> = (0..1_000).map(|step| json!({"path": path(step), "exists": false})).collect();
+        Call::post("/v1/txn").json(&json!({"if": conditions, "then": []}))
+    } else {
+        let checks: Vec<_> = (0..1_000).map(|step| json!({"check": {"path": path(step)}})).collect();
+        Call::post("/v1/txn").json(&json!({"then": checks}))
+    }
+}
+
+/// Conditions once counted nothing: many such transactions made one entry that no node could read again, and no snapshot freed
+/// the disk of them.
+#[test]
+fn a_flood_of_transactions_that_only_ask_fills_no_disk_and_leaves_a_log_that_can_be_read() {
+    const AT_ONCE: usize = 200;
+    let rounds = trial::size(2, 16);
+    alone(LONG * 2, async {
+        let mut cluster = Cluster::start().await;
+        let mut peak = vec![0; cluster.nodes.len()];
+        for round in 0..rounds {
+            let ask = |number: usize| {
+                let (client, call) = (cluster.client(number), idle_transaction(round * AT_ONCE + number));
+                tokio::spawn(async move { client.send(&call).await.status })
+            };
+            let statuses = all((0..AT_ONCE).map(ask).collect()).await;
+            assert!(statuses.iter().all(|status| matches!(status, 200 | 404)), "{statuses:?}");
+            for (node, peak) in cluster.nodes.iter().zip(&mut peak) {
+                *peak = disk_use(&node.data).0.max(*peak);
+            }
+        }
+        let mib: Vec<u64> = peak.iter().map(|bytes| bytes >> 20).collect();
+        report(&format!("{} transactions of 1 MiB that change nothing: at most {mib:?} MiB on the disks", rounds * AT_ONCE));
+        assert!(peak.iter().all(|bytes| *bytes < BESIDE_THE_STATE), "{mib:?} MiB");
+        for node in 0..cluster.nodes.len() {
+            assert!(!cluster.nodes[node].has_exited(), "node {} has ended", node + 1);
+            cluster.nodes[node].kill().await;
+            cluster.restart(node).await;
+        }
+        cluster.client(0).write(&Call::put("/v1/nodes/after", "all is well")).await;
     });
 }
 

@@ -1,61 +1,16 @@
 //! A file system that is really full: a small one, mounted for one node. In the long form, as root, where mounting is allowed.
 
 use crate::{
+    confined::{MIB, Mount},
     disk_full::{Load, assert_same_everywhere, ended, waits_for_room},
     harness::{Cluster, LONG, alone, eventually, report},
     trial,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-const MIB: u64 = 1024 * 1024;
 const SIZE_MIB: u64 = 400;
 /// Enough to run with, too little to be left without a warning.
 const LOW_MIB: u64 = 100;
-
-/// A small file system, unmounted when dropped.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn at(folder: &Path) -> Result<Mount, String> {
-        fs::create_dir_all(folder).expect("a folder");
-        let run = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={SIZE_MIB}m"), "tmpfs"]).arg(folder).output();
-        match run {
-            Ok(output) if output.status.success() => Ok(Mount(folder.to_owned())),
-            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn free(&self) -> u64 {
-        let room = rustix::fs::statvfs(&self.0).expect("it is mounted");
-        room.f_bavail * room.f_frsize
-    }
-
-    /// Leaves so much room.
-    fn leave(&self, bytes: u64) {
-        let ballast = self.0.join("ballast");
-        drop(fs::remove_file(&ballast));
-        let fill = usize::try_from(self.free().saturating_sub(bytes)).expect("it fits into memory");
-        // All that fits, where nothing is to be left.
-        drop(fs::write(&ballast, vec![1; fill]));
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.0.join("ballast")).expect("the ballast is there");
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Lazily: the node may have it open.
-        drop(Command::new("umount").arg("-l").arg(&self.0).status());
-    }
-}
 
 #[test]
 fn a_mounted_file_system_fills_up_under_the_leader() {
@@ -66,7 +21,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
     alone(LONG, async {
         let mut cluster = Cluster::plan();
         let folder = cluster.nodes[0].data.with_extension("mount");
-        let mount = match Mount::at(&folder) {
+        let mount = match Mount::memory_at(&folder, SIZE_MIB) {
             Ok(mount) => mount,
             Err(why) => return report(&format!("not covered here: a mounted file system that fills up: {why}")),
         };

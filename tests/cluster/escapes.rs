@@ -324,3 +324,32 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
         assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
     });
 }
+
+/// In a namespace with few numbers an orphan soon gets the number of the command that has ended, and its end is not the command's.
+#[test]
+fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
+    const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
+    const FEW: &str = "echo 400 > /proc/sys/kernel/pid_max && echo 320 > /proc/sys/kernel/ns_last_pid";
+    alone(LONG, async {
+        let probe = Command::new("unshare").args(ENTER).args(["sh", "-c", FEW]).output().await;
+        // Before Linux 6.14 the highest number belongs to the machine, and a namespace may not set it.
+        let own_maximum = fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|most| most.trim() != "400");
+        if !own_maximum || !probe.is_ok_and(|probe| probe.status.success()) {
+            return report("not covered here: a PID namespace with few numbers");
+        }
+        let worker = match escape() {
+            Ok(worker) => worker.display().to_string(),
+            Err(why) => return report(&format!("not covered here: an orphan with the command's number: {why}")),
+        };
+        let cluster = Cluster::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("log").display().to_string();
+        let script = format!("{worker} hopper {log} & until test -s {log}; do :; done; exit 7");
+        let run = format!("{FEW}; exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(ENTER).args(["sh", "-c", &run, "sh", env!("CARGO_BIN_EXE_fairhold"), "lock", "-e", &cluster.nodes[0].url]);
+        command.args(["few", "--ttl", "10s", "--kill-after", "3s", "--", "sh", "-c", &script]);
+        let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("unshare");
+        assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+}

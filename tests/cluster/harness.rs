@@ -129,6 +129,8 @@ pub(crate) struct NodeProcess {
     members: Vec<String>,
     /// The key that it shares with the other nodes.
     pub(crate) peer_key_file: Option<PathBuf>,
+    /// The memory cgroup in which it starts, where it has one of its own.
+    pub(crate) cgroup: Option<PathBuf>,
     /// What else it is started with.
     pub(crate) flags: Vec<String>,
     /// Where it listens for clients, where that is not the address of its URL.
@@ -143,7 +145,16 @@ impl NodeProcess {
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "node {} runs already", self.id);
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
+        let mut command = match &self.cgroup {
+            None => Command::new(env!("CARGO_BIN_EXE_fairhold")),
+            // A node reads at its start how much memory it may have, so it must start in the group.
+            Some(cgroup) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.join("cgroup.procs"));
+                shell.arg(env!("CARGO_BIN_EXE_fairhold"));
+                shell
+            }
+        };
         command.args(["serve", "--id", &self.id.to_string(), "--data"]).arg(&self.data);
         for member in &self.members {
             command.args(["--member", member]);
@@ -289,6 +300,7 @@ impl Cluster {
             environment: Vec::new(),
             members: members.clone(),
             peer_key_file: Some(peer_key_file.clone()),
+            cgroup: None,
             flags: Vec::new(),
             listen: None,
             child: None,

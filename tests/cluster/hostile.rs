@@ -38,13 +38,13 @@ fn lasts() -> Duration {
 }
 
 /// As many sockets as the system lets this process have.
-fn raise_files() {
+pub(crate) fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
         .expect("a process may raise its own limit");
 }
 
-async fn connect(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
+pub(crate) async fn connect(address: SocketAddr, number: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(format!("127.0.0.{}:0", 2 + number % SOURCES).parse().expect("an address"))?;
     socket.connect(address).await
@@ -52,14 +52,14 @@ async fn connect(address: SocketAddr, number: usize) -> std::io::Result<TcpStrea
 
 /// What the crowd and the honest have in common.
 #[derive(Debug, Clone, Default)]
-struct Trial {
-    over: Arc<AtomicBool>,
+pub(crate) struct Trial {
+    pub(crate) over: Arc<AtomicBool>,
     open: Arc<AtomicUsize>,
-    connected: Arc<AtomicUsize>,
+    pub(crate) connected: Arc<AtomicUsize>,
 }
 
 impl Trial {
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(SeqCst)
     }
 }
@@ -90,7 +90,7 @@ async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
 }
 
 /// One nuisance after the other, of the sort that its number says: whoever is hung up on comes again.
-async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
+pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     const HALF_A_HEAD: &[u8] = b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some";
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {
@@ -144,7 +144,7 @@ async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
 }
 
 /// The terms that the nodes are in.
-async fn terms(cluster: &Cluster) -> Vec<u64> {
+pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     let mut terms = Vec::new();
     for node in 0..NODES {
         let answer = cluster.client(node).once(&Call::get("/v1/cluster")).await.expect_status(200);
@@ -241,7 +241,7 @@ fn nonsense(number: usize, dice: &mut Dice) -> Vec<u8> {
     }
 }
 
-async fn pester(address: SocketAddr, number: usize, trial: Trial) {
+pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
     let mut dice = Dice::new(number as u64);
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {

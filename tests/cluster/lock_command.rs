@@ -375,3 +375,16 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
         assert_eq!(fs::read_to_string(&counter).expect("a file").trim(), COPIES.to_string());
     });
 }
+
+/// The time in which the command may end by itself was that of the ttl, so a short `--max-hold` left none to work in.
+#[test]
+fn a_command_works_for_most_of_its_max_hold_and_is_told_that_it_is_over() {
+    together(SHORT, async {
+        let cluster = Cluster::start().await;
+        let script = "sleep 1.2; echo worked; sleep 60";
+        let output = run(&cluster.nodes[0].url, &["brief", "--max-hold", "3s", "--", "sh", "-c", script]).await;
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "worked\n");
+        assert_code(&output, 79, "the lock brief reaches its --max-hold of 3s: stopping the command");
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("renewed"), "{output:?}");
+    });
+}

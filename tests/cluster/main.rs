@@ -1,6 +1,7 @@
 //! Black-box tests of a cluster: real processes, real sockets, HTTP alone. Each test is one story.
 
 mod client;
+mod confined;
 mod disk_double;
 mod harness;
 mod load;
@@ -15,6 +16,7 @@ mod addresses;
 mod admin;
 mod administration;
 mod all_killed;
+mod attacked;
 mod bad_input;
 mod batches;
 mod bench;

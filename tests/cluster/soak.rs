@@ -30,9 +30,9 @@ const RING_FULL: f64 = 63.0 * 1024.0 * 1024.0;
 const FILLING: u64 = 1_000;
 /// Looks at each node in all.
 const LOOKS: u32 = 120;
-/// Between two calls of one client: it is to be long, not hard. What a node holds for a minute of work grows with the rate, so
-/// the rate must not follow what else the machine does.
-const THINK: Duration = Duration::from_millis(50);
+/// Each client starts a turn this often. A node remembers ids for a minute, so its memory follows the rate of the calls: with a
+/// pause between turns instead, a machine that becomes less busy looks like a node that grows.
+const TURN_EVERY: Duration = Duration::from_millis(100);
 /// Clients of each kind.
 const EACH: usize = 2;
 /// Names that are used again and again.
@@ -79,8 +79,8 @@ const KINDS: [Kind; 13] = [
     Kind::Expiring,
 ];
 
-/// The name of a lock: one of a few, or, in one turn of twenty, one that was never used before. A cluster forgets such a lock ten
-/// minutes after its last use.
+/// The name of a lock: usually one of a few, and in one turn of twenty a new one. The cluster forgets an unused lock ten minutes
+/// after its last use.
 fn name(kind: &str, number: u64) -> String {
     match number % 20 {
         0 => format!("soak-{kind}-{}", new_key()),
@@ -222,8 +222,9 @@ impl Load {
                 clients.spawn(async move {
                     while !stop.load(Relaxed) {
                         let number = turns[index].fetch_add(1, Relaxed);
+                        let started = Instant::now();
                         turn(kind, &client, &streams, &url, number).await;
-                        pass(THINK).await;
+                        pass(TURN_EVERY.saturating_sub(started.elapsed())).await;
                     }
                 });
             }

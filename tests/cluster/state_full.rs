@@ -3,6 +3,7 @@
 
 use crate::{
     client::{Answer, Call, Client, new_key},
+    confined::{GROUP_BYTES, Group},
     harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, program, report, together},
     procfs::Usage,
     trial,
@@ -10,13 +11,9 @@ use crate::{
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    fs,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
-/// What each node may have, in the long form: the memory of its cgroup.
-const GROUP_BYTES: u64 = 1 << 30;
 /// Kinds of things with which a state is filled.
 const KINDS: usize = 4;
 /// Refusals of each kind after which it is believed to be full.
@@ -24,36 +21,7 @@ const REFUSALS: usize = 20;
 /// How long a command may take that is refused: it must not wait until its time is over.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// Memory cgroups, one for each node, as long as this lives. The long form needs root.
-struct Groups(Vec<PathBuf>);
-
-impl Groups {
-    fn of(nodes: &[NodeProcess]) -> Groups {
-        let first = PathBuf::from("/sys/fs/cgroup/memory");
-        let (root, limit) =
-            if first.exists() { (first, "memory.limit_in_bytes") } else { ("/sys/fs/cgroup".into(), "memory.max") };
-        let group = |node: &NodeProcess| {
-            let group = root.join(format!("fairhold-trial-{}", node.pid()));
-            fs::create_dir(&group).expect("the long form makes memory cgroups: run it as root");
-            fs::write(group.join(limit), GROUP_BYTES.to_string()).expect("a group has a limit");
-            fs::write(group.join("cgroup.procs"), node.pid().to_string()).expect("a node goes into its group");
-            group
-        };
-        Groups(nodes.iter().map(group).collect())
-    }
-}
-
-impl Drop for Groups {
-    fn drop(&mut self) {
-        // A group goes when its process has gone, which the end of the test waits for.
-        self.0
-            .iter()
-            .filter_map(|group| fs::remove_dir(group).err())
-            .for_each(|error| report(&format!("a cgroup stays: {error}")));
-    }
-}
-
-fn long_texts() -> serde_json::Value {
+pub(crate) fn long_texts() -> serde_json::Value {
     let meta: BTreeMap<String, String> = (0..16).map(|key| (format!("{key:02}"), "m".repeat(60))).collect();
     json!({ "ttl": "1h", "owner": "o".repeat(250), "meta": meta })
 }
@@ -99,7 +67,7 @@ async fn fill(client: Client, kind: usize, value_bytes: usize) -> Vec<String> {
 }
 
 /// How many bytes the state of a node has, and how many it may.
-async fn budget(client: &Client) -> (u64, u64) {
+pub(crate) async fn budget(client: &Client) -> (u64, u64) {
     let cluster = client.once(&Call::get("/v1/cluster")).await.expect_status(200);
     (cluster.number("state_bytes"), cluster.json["state_bytes_max"].as_u64().unwrap_or_default())
 }
@@ -148,8 +116,13 @@ async fn assert_told(cluster: &Cluster) {
 fn a_full_state_kills_no_node_and_survives_restarts() {
     alone(LONG * 4, async {
         let (bytes, value_bytes) = trial::size((6_u64 << 20, 50_000), (GROUP_BYTES / 8, 1 << 20));
-        let mut cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
-        let groups = trial::size(None, Some(())).map(|()| Groups::of(&cluster.nodes));
+        let mut cluster = Cluster::plan();
+        let groups = trial::size(false, true).then(|| Group::of_each(&mut cluster.nodes));
+        for node in &mut cluster.nodes {
+            node.flags = vec!["--state-bytes-max".to_owned(), bytes.to_string()];
+            node.start();
+        }
+        cluster.ready().await;
         agreed(&cluster, bytes).await;
         let client = cluster.client(0);
         let session = client.open_session("1h", "").await;

@@ -24,7 +24,7 @@ pub(crate) enum ConfigCommand {
     },
     /// Print nothing if `serve` could run with it, otherwise what is wrong
     #[command(after_help = "Example:
-  fairhold config check --config fairhold.toml     2, and why, where `serve` would refuse it")]
+  fairhold config check --config fairhold.toml     exits with 2 and says why, if it refuses it")]
     Check {
         /// The flags of `serve`.
         #[command(flatten)]

@@ -15,7 +15,7 @@ pub enum Lost {
     /// No keepalive was acknowledged in time: it may have ended, so it must not be used. The process may have been paused,
     /// the machine suspended, or the network cut.
     CutOff,
-    /// This program gave it back.
+    /// It was released: by this program, or by another one that knows its id.
     Released,
     /// A fence refused its token: the cluster no longer has it as the holder.
     Fenced,
@@ -39,7 +39,7 @@ impl std::fmt::Display for Lost {
             Lost::Expired => "it has ended: it was not kept alive in time, or reached its maximum hold time",
             Lost::Broken => "an administrator took it away",
             Lost::CutOff => "no keepalive was acknowledged in time, so it may have ended",
-            Lost::Released => "this program gave it back",
+            Lost::Released => "it was released",
             Lost::Fenced => "its fencing token was refused",
         })
     }

@@ -4,9 +4,9 @@
 //! version (1 byte) │ value (bincode 2, variable-length integers) │ CRC-32 of all before it (4 bytes, little endian)
 //! ```
 //!
-//! A length inside the bytes is never believed: decoding stops at `BYTES_MAX`, a wrong checksum, another version or a byte
-//! too many is an error, and no input makes it panic or allocate more than the limit. The values must not need a
-//! self-describing format: no `untagged`, `flatten` or `skip_serializing_if`.
+//! A length inside the bytes is never believed: a wrong checksum, another version or a byte too many is an error, and no input
+//! makes it panic, or allocate more than `CHARGE_MAX` times its own length, or 16 MiB if that is more. Whatever can be encoded
+//! can be decoded. The values must not need a self-describing format: no `untagged`, `flatten` or `skip_serializing_if`.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
@@ -17,7 +17,18 @@ pub const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes that the envelope adds: the version and the checksum.
 const ENVELOPE_BYTES: usize = 1 + 4;
 
-const CONFIG: Configuration<LittleEndian, Varint, Limit<BYTES_MAX>> = bincode::config::standard().with_limit::<BYTES_MAX>();
+/// Decoding is charged for the width of each number, and the bytes have its shortest form: 16 bytes are charged for a 128-bit
+/// number of one byte, which is the worst case. A limit below this multiple would refuse values that were encoded.
+const CHARGE_MAX: usize = 16;
+
+/// Shorter input has a limit of its own, so that a few hostile bytes cannot ask for much memory.
+const SHORT_BYTES_MAX: usize = 1024 * 1024;
+
+type Limited<const BYTES: usize> = Configuration<LittleEndian, Varint, Limit<BYTES>>;
+
+const ENCODED: Limited<BYTES_MAX> = bincode::config::standard().with_limit::<BYTES_MAX>();
+const SHORT: Limited<{ SHORT_BYTES_MAX * CHARGE_MAX }> = bincode::config::standard().with_limit();
+const LONG: Limited<{ BYTES_MAX * CHARGE_MAX }> = bincode::config::standard().with_limit();
 
 /// Why a value could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +90,7 @@ pub enum DecodeError {
 pub fn encode<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, EncodeError> {
     let mut bytes = Vec::with_capacity(256);
     bytes.push(version);
-    bincode::serde::encode_into_std_write(value, &mut bytes, CONFIG).map_err(EncodeError::Format)?;
+    bincode::serde::encode_into_std_write(value, &mut bytes, ENCODED).map_err(EncodeError::Format)?;
     let length = bytes.len() + ENVELOPE_BYTES - 1;
     if length > BYTES_MAX {
         return Err(EncodeError::TooLarge { length });
@@ -108,7 +119,12 @@ pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, Decod
     if *found_version != version {
         return Err(DecodeError::Version { expected: version, found: *found_version });
     }
-    let (value, read) = bincode::serde::decode_from_slice(body, CONFIG).map_err(DecodeError::Format)?;
+    let decoded = if length <= SHORT_BYTES_MAX {
+        bincode::serde::decode_from_slice(body, SHORT)
+    } else {
+        bincode::serde::decode_from_slice(body, LONG)
+    };
+    let (value, read) = decoded.map_err(DecodeError::Format)?;
     if read != body.len() {
         return Err(DecodeError::TrailingBytes { count: body.len() - read });
     }
@@ -154,6 +170,25 @@ mod tests {
     fn what_was_written_is_read() {
         let value = (42_u64, "printer".to_owned(), vec![1_u8, 2, 3]);
         assert_eq!(decode::<(u64, String, Vec<u8>)>(1, &encode(1, &value).unwrap()).unwrap(), value);
+    }
+
+    /// The limit of decoding was once that of encoding, so a log could have an entry that nobody could read.
+    #[test]
+    fn whatever_can_be_encoded_can_be_decoded() {
+        fn assert_both_ways<T: Serialize + DeserializeOwned + PartialEq>(value: &T) {
+            let bytes = encode(1, value).unwrap();
+            assert!(decode::<T>(1, &bytes).unwrap() == *value, "{} bytes", bytes.len());
+        }
+        for length in [1_000, SHORT_BYTES_MAX - 64, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 64] {
+            // Numbers of one byte, texts of one byte, and options without a value: what decoding charges most for.
+            assert_both_ways(&vec![1_u128; length]);
+            assert_both_ways(&vec![1_u64; length]);
+            assert_both_ways(&vec![None::<u8>; length]);
+            assert_both_ways(&vec!["a".to_owned(); length / 2]);
+            assert_both_ways(&vec![1_u8; length]);
+        }
+        assert_both_ways(&"a".repeat(BYTES_MAX - 64));
+        assert!(matches!(encode(1, &vec![1_u8; BYTES_MAX]), Err(EncodeError::TooLarge { .. })));
     }
 
     #[test]

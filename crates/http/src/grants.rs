@@ -205,7 +205,8 @@ fn common_call(
 ) -> Result<(AcquireCall, Manner), Problem> {
     let claimant = claimant(params)?;
     let manner = manner(params, &claimant)?;
-    let owner = match params.words("owner", OWNER_BYTES_MAX)? {
+    // An empty text would name nobody in the messages to others.
+    let owner = match params.words("owner", OWNER_BYTES_MAX)?.filter(|owner| !owner.is_empty()) {
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     };

@@ -1,6 +1,7 @@
 //! `POST /v1/txn`: conditions, then operations, all or nothing and one revision.
 
 use crate::{
+    advice::bounded,
     answer,
     error::{Asked, Problem},
     lifetime,
@@ -29,7 +30,7 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     received.query(&TXN)?;
     let (key, _) = received.key_or_new(&node)?;
     let asked: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
-        .map_err(|error| Problem::bad_request(format!("the body must be a transaction, like {EXAMPLE}: {error}")))?;
+        .map_err(|error| Problem::bad_request(bounded(format!("the body must be a transaction, like {EXAMPLE}: {error}"))))?;
     check_length("if", asked.conditions.len())?;
     let conditions = numbered("if", asked.conditions, condition)?;
     let then = operations("then", asked.then)?;

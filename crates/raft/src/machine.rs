@@ -4,7 +4,6 @@ use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
     keeper::{Builder, Keeper, SnapshotData, state_of},
-    rank::weight,
     shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
     turns::let_others_run,
@@ -28,6 +27,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
+    time::Duration,
 };
 
 /// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
@@ -44,6 +44,13 @@ pub trait Audience: Send + Sync + 'static {
 
     /// A snapshot took the place of the state: what happened in between is not known here.
     fn replaced(&self, state: &State);
+
+    /// How much time so many steps take besides the time that passes. Only a simulation, in which no time passes while the
+    /// machine works, says more than none.
+    fn pace(&self, steps: u64) -> Duration {
+        let _: u64 = steps;
+        Duration::ZERO
+    }
 }
 
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
@@ -100,7 +107,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
         let (mut noted, mut tried) = (self.shared.defects.in_entry(index), Vec::new());
         let mut commands = batch.0.into_iter();
         loop {
-            self.apply_slice(index, &noted, &mut commands, &mut answers)?;
+            let steps = self.apply_slice(index, &noted, &mut commands, &mut answers)?;
+            let pace = self.audience.pace(steps);
+            if !pace.is_zero() {
+                RT::sleep(pace).await;
+            }
             let Some(next) = commands.as_slice().first() else { break };
             let position = answers.len() as u64;
             if noted.contains(&position) {
@@ -121,14 +132,14 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Ok(Answers(answers))
     }
 
-    /// Applies the next commands, up to `SLICE_STEPS`, or up to one of which a defect is noted.
+    /// Applies the next commands, up to `SLICE_STEPS`, or up to one of which a defect is noted; how many steps it took.
     fn apply_slice(
         &self,
         index: u64,
         noted: &[u64],
         commands: &mut std::vec::IntoIter<Command>,
         answers: &mut Vec<Answer>,
-    ) -> io::Result<()> {
+    ) -> io::Result<u64> {
         let mut done = 0;
         let slice = || {
             let mut state = self.shared.write();
@@ -154,7 +165,8 @@ impl<RT: AsyncRuntime> Machine<RT> {
         // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
         let applied = catch_unwind(AssertUnwindSafe(slice));
         self.shared.metrics.steps.inc_by(done);
-        applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))
+        applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))?;
+        Ok(done)
     }
 
     /// The answer of a command that is left out. Once, it is looked whether the state is sound without it: where it is not, the
@@ -214,7 +226,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     }
                     let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
-                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(weight).sum::<usize>() as u64);
+                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
                     let answers = self.apply_batch(log_id.index, batch).await?;
                     // What is removed counts as well: a snapshot without it is smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());

@@ -13,7 +13,7 @@ use crate::{
     disk_room,
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
-    rank::{goes_first, needs_room, weight},
+    rank::{goes_first, needs_room},
     snapshot_schedule::LogRoom,
     types::{Answers, Batch, Types},
     wire::{Reply, Request},
@@ -110,7 +110,7 @@ pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalOutlet) {
 
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
-        let bytes = weight(&command);
+        let bytes = command.size();
         let (ticket, (answer, receiver)) = (Arc::new(Ticket::default()), oneshot::channel());
         let urgent = goes_first(&command);
         // The count may pass the bound by what others add at the same time, which is harmless.
@@ -270,7 +270,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
         return batch;
     }
     let refusal = |proposal: &Proposal| {
-        if !needs_room(&proposal.command) {
+        if !needs_room(&proposal.command, proposal.bytes) {
             None
         } else if disks_short {
             Some(NotProposed::DiskLow)
@@ -391,72 +391,4 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fairhold_types::{GrantId, Revision, time::WallMillis};
-
-    const BYTES: usize = 64 * 1024 * 1024;
-
-    fn command(number: u64) -> Command {
-        Command::Forget { through: Revision(number) }
-    }
-
-    #[test]
-    fn a_full_queue_refuses_at_once() {
-        let (queue, mut outlet) = queue(BYTES);
-        let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
-        assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
-
-        let first = outlet.next(0).unwrap();
-        assert_eq!(outlet.gather(first).len(), BATCH_COMMANDS_MAX);
-        assert!(queue.submit(command(3), false).is_ok(), "there is room again");
-        drop(waiting);
-    }
-
-    #[test]
-    fn the_queue_is_bounded_by_bytes_too() {
-        let (queue, _outlet) = queue(BYTES);
-        queue.bytes.store(BYTES, Ordering::Relaxed);
-        assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
-    }
-
-    fn release() -> Command {
-        Command::Release { grant: GrantId::from_ulid(1), session: None, at: WallMillis(0) }
-    }
-
-    #[test]
-    fn a_flood_of_writes_holds_up_no_release() {
-        let (queue, mut outlet) = queue(BYTES);
-        let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
-        queue.bytes.store(BYTES, Ordering::Relaxed);
-        assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
-        let _released = queue.submit(release(), false).expect("there is room for what ends something");
-        let first = outlet.next(0).unwrap();
-        assert_eq!(first.command, release());
-        drop(writes);
-    }
-
-    #[test]
-    fn a_flood_of_releases_shuts_out_no_write() {
-        let (queue, mut outlet) = queue(BYTES);
-        let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
-        assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
-        let _written = queue.submit(command(1), false).unwrap();
-        let first = outlet.next(0).unwrap();
-        let batch = outlet.gather(first);
-        assert_eq!(batch.iter().filter(|proposal| proposal.command == command(1)).count(), 1);
-        drop(releases);
-    }
-
-    #[test]
-    fn what_its_caller_took_back_is_not_proposed() {
-        let (queue, mut outlet) = queue(BYTES);
-        let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
-        drop(leaves);
-        let first = outlet.next(0).unwrap();
-        let batch = outlet.gather(first);
-        assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
-        assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both are out of the queue");
-        assert!(!stays.ticket.settle(WITHDRAWN), "it was handed over: its caller cannot take it back");
-    }
-}
+mod tests;

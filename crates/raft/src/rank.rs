@@ -1,9 +1,9 @@
-//! Which commands go before others while they wait, and how heavy each is.
+//! Which commands go before others while they wait, and which need space on the disk.
 
-use fairhold_state::command::{Command, Meta, Operation};
+use fairhold_state::command::Command;
 
-/// What a command is counted with, besides the texts and values in it.
-const COMMAND_BYTES: usize = 128;
+/// A command that only removes or checks needs no room up to this size. A larger one could fill the log with what is in it.
+const FREEING_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
 pub(crate) fn goes_first(command: &Command) -> bool {
@@ -38,31 +38,30 @@ pub(crate) fn goes_first(command: &Command) -> bool {
     }
 }
 
-/// Whether a command makes the state larger, or may: it is refused while the disk is nearly full. A command that ends or removes
-/// something frees space, once a snapshot without it replaces the log.
-pub(crate) fn needs_room(command: &Command) -> bool {
-    command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_))
+/// Whether a command needs space on the disk: it makes the state larger, or is large itself. It is refused while the disk is
+/// nearly full. A small command that ends or removes something frees space, once a snapshot without it replaces the log.
+pub(crate) fn needs_room(command: &Command, bytes: usize) -> bool {
+    command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_)) || bytes > FREEING_BYTES_MAX
 }
 
-/// About how many bytes a command has.
-pub(crate) fn weight(command: &Command) -> usize {
-    let inside = if let Command::Transact(transact) = command {
-        let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
-        operations.map(Operation::weight).sum()
-    } else if let Command::Acquire(acquire) = command {
-        let value = acquire.value.as_ref().map_or(0, Vec::len);
-        let locks: usize = acquire.wants.iter().map(|want| want.lock.as_str().len()).sum();
-        value + locks + acquire.owner.text.len() + meta_bytes(&acquire.meta)
-    } else if let Command::OpenSession(open) = command {
-        open.name.len() + meta_bytes(&open.meta)
-    } else if let Command::Proclaim(order) = command {
-        order.value.len()
-    } else {
-        0
-    };
-    COMMAND_BYTES + inside
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_state::command::{Operation, Transact};
+    use fairhold_types::{Path, time::WallMillis};
 
-fn meta_bytes(meta: &Meta) -> usize {
-    meta.iter().map(|(key, value)| key.len() + value.len()).sum()
+    /// Transactions that only check once filled the disks of all nodes, because they were taken for deletes.
+    #[test]
+    fn a_large_transaction_needs_room_even_if_it_only_checks_or_removes() {
+        let path = Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap();
+        let transact = |count| {
+            let (key, conditions, otherwise, at) = (None, Vec::new(), None, WallMillis(0));
+            let then = vec![Operation::Check { path: path.clone(), version: None }; count];
+            let command = Command::Transact(Transact { key, conditions, then, otherwise, at });
+            let bytes = command.size();
+            needs_room(&command, bytes)
+        };
+        assert!(!transact(1) && !transact(50));
+        assert!(transact(100) && transact(1_000));
+    }
 }

@@ -1,15 +1,22 @@
-//! Since when nothing has been wrong in the world: from then on calls are answered soon, and nobody stands for election.
+//! How long the world has been without faults. From then on each call is answered soon, and no new term begins.
 
 use crate::{host::TRUE_RATE, plan::Plan, trace};
+use fairhold_types::limits::PIECE_STEPS;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// So long after the last trouble a cluster may still be busy with it.
+/// How long a cluster may be busy with the last fault after its end.
 const AFTERMATH: Duration = Duration::from_secs(5);
-/// A call that may be answered at once is answered within this time.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+/// A call that need not wait for a lock is answered within this time, if the disks are fast.
+const SOON: Duration = Duration::from_secs(1);
+/// How many flushes may follow one another before a call is answered: a forwarded command may wait for a place on its way to
+/// the leader, and there for a place in the log, each until two flushes on two nodes are done. A piece of the machine's work may
+/// come before each of them.
+const FLUSHES: u32 = 12;
+/// If flushes make calls slower than this, the nodes' own timeouts end them first, so there is nothing to judge.
+const SOON_MAX: Duration = Duration::from_millis(2_500);
 
 struct Inner {
     troubles: u32,
@@ -20,20 +27,27 @@ struct Inner {
 #[derive(Clone)]
 pub(crate) struct Calm {
     inner: Arc<Mutex<Inner>>,
-    /// The plan has nothing that is wrong all the time.
+    /// The plan has no fault that lasts for the whole story.
     fair: bool,
+    soon: Duration,
 }
 
 impl Calm {
     /// What a plan allows to be promised.
     pub(crate) fn new(plan: &Plan) -> Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.weather.break_one_in == 0;
-        // Where each flush is slow, calls wait for one another.
-        let fair = fair && plan.flushes.at_least.is_zero();
+        let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
+        let soon = SOON + (plan.flushes.at_least + work) * FLUSHES;
+        let fair = fair && soon <= SOON_MAX;
         #[cfg(feature = "failpoints")]
         let fair = fair && plan.points.is_empty();
         let inner = Arc::new(Mutex::new(Inner { troubles: 0, since: Duration::ZERO }));
-        Calm { inner, fair }
+        Calm { inner, fair, soon }
+    }
+
+    /// Within what time a call is answered that need not wait for a lock.
+    pub(crate) fn soon(&self) -> Duration {
+        self.soon
     }
 
     /// Something begins to be wrong.

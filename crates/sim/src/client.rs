@@ -1,7 +1,6 @@
 //! What every client does: ask any node by HTTP, ask again with the same key until the outcome is known, and tell the oracle.
 
 use crate::{
-    calm::SOON,
     oracle::Fact,
     stream::Stream,
     tally::Probe,
@@ -165,8 +164,8 @@ impl Client {
         self.once_at(to, ask).await
     }
 
-    /// Delivers a request once more, at any node and much later, like one that was stuck on its way. Nobody waits for its
-    /// answer.
+    /// Delivers a second copy of a request to a random node, much later, as if the network had held it back. No client waits
+    /// for the answer.
     fn echo(&mut self, ask: &Ask) -> impl Future<Output = ()> + use<> {
         let ids = self.world.ids();
         let to = ids[self.echoes.random_range(0..ids.len())];
@@ -198,7 +197,7 @@ impl Client {
         let what = format!("{} {} {} at n{to}", self.name, ask.method, ask.uri.split('?').next().unwrap_or_default());
         if ask.hang_up_after.is_none() && self.world.calm.since(sent) {
             let came = reply.as_ref().map(|_| trace::since_start());
-            let (what, within) = (what.clone(), ask.wait + SOON);
+            let (what, within) = (what.clone(), ask.wait + self.world.calm.soon());
             self.world.oracle.told(&Fact::Called { what, sent, came, within });
         }
         let Some(Reply { status, headers, body }) = reply else {

@@ -7,6 +7,7 @@ mod candidate;
 mod chain;
 mod converter;
 mod grip;
+mod hoarder;
 mod locker;
 mod owner;
 mod several;
@@ -44,6 +45,8 @@ pub(crate) enum Trade {
     Asker,
     /// Writes in transactions under two locks.
     Chain,
+    /// Takes very many locks and nodes with one session, and ends it.
+    Hoarder,
 }
 
 /// Works until its rounds are done.
@@ -60,5 +63,6 @@ pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
         Trade::Candidate => candidate::work(client, rounds).await,
         Trade::Asker => asker::work(client, rounds).await,
         Trade::Chain => chain::work(client, rounds).await,
+        Trade::Hoarder => hoarder::work(client, rounds).await,
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     trace,
 };
 use fairhold_raft::Audience;
-use fairhold_state::{State, command::Event};
+use fairhold_state::{State, command::Event, snapshot::ITEM_WEIGHT};
 use fairhold_types::{EndReason, FencingToken, LockName, Mode, NodeId, Revision, SessionNumber};
 use std::{
     collections::BTreeSet,
@@ -17,6 +17,9 @@ use std::{
     },
     time::Duration,
 };
+
+/// A state of fewer items is looked at as a whole after every change.
+const SMALL_ITEMS: u64 = 200;
 
 /// A change, as one node applied it.
 pub(crate) struct Applied<'a> {
@@ -32,6 +35,8 @@ pub(crate) struct Applied<'a> {
     pub(crate) revision: Revision,
     /// What it told.
     pub(crate) events: &'a [Event],
+    /// Whether to look at the whole state: after every change while it is small, and after some while it is large.
+    pub(crate) whole: bool,
 }
 
 /// What a client was told, or may believe from what it was told.
@@ -55,21 +60,21 @@ pub(crate) enum Fact {
     Retiming { session: SessionNumber, sent: Duration, ttl: Duration },
     /// A client is about to ask for a change of something, by a key.
     Changing { whose: String, key: String, change: Change },
-    /// What was asked for by a key is known to be done.
+    /// The request with this key is known to be done.
     Settled { key: String },
-    /// A grant was given back by its id, or its id was ended before it was used.
+    /// A grant was released by its id, or the id was released before any acquire used it.
     GaveBack { id: String },
     /// The leader with a token had proclaimed this, as its version of that number.
     Led { election: LockName, token: FencingToken, version: u64, value: String },
-    /// While nothing was wrong somebody asked, and was answered or not.
+    /// A call without faults around it, with its answer or without.
     Called { what: String, sent: Duration, came: Option<Duration>, within: Duration },
-    /// While nothing was wrong somebody asked for a lock, and was told that it holds.
-    Handed { lock: LockName, token: FencingToken, sent: Duration, came: Duration },
-    /// A leader was seen in a term; `calm`: nothing has been wrong for a while.
+    /// An acquire without faults around it, answered with a grant.
+    Handed { lock: LockName, token: FencingToken, sent: Duration, came: Duration, within: Duration },
+    /// A leader was seen in a term. `calm`: there has been no fault for a while.
     Term { term: u64, calm: bool },
-    /// By its own clock a client could believe from then to then that it held.
+    /// The time during which a client could believe, by its own clock, that it held a grant.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
-    /// A machine was paused for so long until then, and its node led before and from then on until `led_until`.
+    /// A machine was paused for `slept`, until `until`. Its node was the leader before the pause, and after it until `led_until`.
     Slept { until: Duration, slept: Duration, led_until: Duration },
     /// A watch began with this, as what is there at a revision.
     WatchBegan { watched: Watched, revision: Revision, there: Vec<String> },
@@ -77,7 +82,7 @@ pub(crate) enum Fact {
     WatchTold { watched: Watched, after: Revision, told: Vec<(Revision, String)>, through: Revision },
 }
 
-/// What a client asks for of something that is there; of a lock's settings the one that is given.
+/// A change of something that exists. Of a lock's settings, only those that are given change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A grant shared from then on.
@@ -156,8 +161,9 @@ impl Oracle {
     }
 
     /// Listens to a node, before the node itself does. A node that is not a member must not learn anything.
-    pub(crate) fn witness(&self, node: NodeId, member: bool, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
-        Arc::new(Witness { oracle: self.clone(), node, member, begun: AtomicBool::new(false), audience })
+    /// Each step of the machine takes so long there.
+    pub(crate) fn witness(&self, node: NodeId, member: bool, pace: Duration, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
+        Arc::new(Witness { oracle: self.clone(), node, member, pace, begun: AtomicBool::new(false), audience })
     }
 
     fn ask(&self, mut question: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
@@ -178,7 +184,9 @@ impl Oracle {
             trace::event(&format!("revision {revision}: {events:?}"));
             self.count(events);
         }
-        let applied = Applied { node, at: trace::since_start(), first, state, revision, events };
+        let items = state.snapshot_weight() / ITEM_WEIGHT;
+        let whole = revision.0.is_multiple_of(1 + items / SMALL_ITEMS);
+        let applied = Applied { node, at: trace::since_start(), first, state, revision, events, whole };
         self.ask(|invariant| invariant.applied(&applied));
     }
 
@@ -205,6 +213,7 @@ struct Witness {
     oracle: Oracle,
     node: NodeId,
     member: bool,
+    pace: Duration,
     /// Whether it has been told with which state the node begins.
     begun: AtomicBool,
     audience: Arc<dyn Audience>,
@@ -232,5 +241,9 @@ impl Audience for Witness {
             self.oracle.1.probe(Probe::StateReplaced);
         }
         self.audience.replaced(state);
+    }
+
+    fn pace(&self, steps: u64) -> Duration {
+        self.pace * u32::try_from(steps).unwrap_or(u32::MAX)
     }
 }

@@ -12,6 +12,8 @@ const FOCUS_TRADES: usize = 2;
 /// What the clients are drawn by that come in addition, and how many trades they have in one story.
 const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
 const MORE_TRADES: usize = 3;
+/// What decides whether the machine has to work hard.
+const HARD_WORK: u64 = 0x6861_7264_2077_6f72;
 /// In one story of so many every disk is slow, from the beginning to the end.
 const SLOW_DISKS_ONE_IN: usize = 8;
 /// In one story of so many the nodes can hold a small state only.
@@ -170,6 +172,8 @@ pub(crate) struct Plan {
     pub(crate) state_bytes: Option<u64>,
     /// How long a flush takes, on every disk.
     pub(crate) flushes: Flushes,
+    /// How long a step of the machine takes, at every node.
+    pub(crate) pace: Duration,
     /// Commands between two snapshots: few, so that short runs have many.
     pub(crate) snapshot_every: u64,
     /// What fails at named points.
@@ -193,6 +197,7 @@ impl Plan {
             ring_bytes: EVENT_RING_BYTES,
             state_bytes: None,
             flushes: Flushes { at_least: Duration::ZERO, micros: 1_500 },
+            pace: Duration::ZERO,
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
             points: Vec::new(),
@@ -238,7 +243,8 @@ impl Plan {
             let rounds = chance.random_range(2..7);
             ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
         });
-        let clients = clients.chain(more_clients(seed)).collect();
+        let (pace, hoarders) = hard_work(seed);
+        let clients = clients.chain(more_clients(seed)).chain(hoarders).collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
@@ -256,6 +262,7 @@ impl Plan {
             ring_bytes,
             state_bytes,
             flushes,
+            pace,
             snapshot_every,
             #[cfg(feature = "failpoints")]
             points: crate::points::of(seed, size),
@@ -271,6 +278,9 @@ impl fmt::Display for Plan {
             writeln!(f, "a state of {bytes} bytes at most")?;
         }
         writeln!(f, "a snapshot every {} commands", self.snapshot_every)?;
+        if !self.pace.is_zero() {
+            writeln!(f, "a step of the machine takes {:?}", self.pace)?;
+        }
         for fault in &self.faults {
             writeln!(f, "{fault}")?;
         }
@@ -309,6 +319,21 @@ fn more_clients(seed: u64) -> Vec<ClientPlan> {
     };
     let count = SmallRng::seed_from_u64(seed.wrapping_add(MORE_CLIENTS)).random_range(2..7);
     (0..count).map(client).collect()
+}
+
+/// In one story of eight each step of the machine takes time, and clients make it work hard.
+fn hard_work(seed: u64) -> (Duration, Vec<ClientPlan>) {
+    let mut chance = SmallRng::seed_from_u64(seed ^ HARD_WORK);
+    if chance.random_range(0..8) > 0 {
+        return (Duration::ZERO, Vec::new());
+    }
+    // As long as on a common machine, and as on one that is twenty times slower.
+    let pace = [1, 20][chance.random_range(0..2_usize)];
+    let hoarder = |number: u32| {
+        let (trade, name, seed) = (Trade::Hoarder, format!("h{number}"), chance.random());
+        ClientPlan { trade, name, seed, rounds: 1 }
+    };
+    (Duration::from_micros(pace), (0..2).map(hoarder).collect())
 }
 
 /// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could

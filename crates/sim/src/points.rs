@@ -162,6 +162,7 @@ fn short_story(seed: u64, point: Point, act: Act) -> Plan {
         clients,
         lasts: STORY_LASTS,
         ring_bytes: EVENT_RING_BYTES,
+        pace: Duration::ZERO,
         state_bytes: None,
         flushes: Flushes { at_least: Duration::ZERO, micros: 5_000 },
         snapshot_every: 12,

@@ -93,14 +93,16 @@ pub(crate) enum Probe {
     /// A client was refused because of what an administrator had set.
     LimitMismatch,
     QueueFull,
-    /// A request arrived once more: one whose outcome was not known by then, and one that was done.
+    /// A second copy of a request arrived: before its outcome was known, and after it was done.
     Echo,
     EchoOfSettled,
+    /// A session that had hundreds of grants and nodes has ended.
+    HoardEnded,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 46] = [
+    pub(crate) const ALL: [Probe; 47] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -147,6 +149,7 @@ impl Probe {
         Probe::QueueFull,
         Probe::Echo,
         Probe::EchoOfSettled,
+        Probe::HoardEnded,
     ];
 }
 

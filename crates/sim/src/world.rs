@@ -85,6 +85,7 @@ pub(crate) struct Reply {
 pub(crate) struct World {
     inner: Arc<Mutex<Inner>>,
     ring_bytes: u64,
+    pace: Duration,
     /// How large a state the nodes can hold, where they say so.
     pub(crate) state_bytes: Option<u64>,
     snapshot_every: u64,
@@ -113,6 +114,7 @@ impl World {
         World {
             inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), chance })),
             ring_bytes: plan.ring_bytes,
+            pace: plan.pace,
             state_bytes: plan.state_bytes,
             snapshot_every: plan.snapshot_every,
             has_administrator: plan.clients.iter().any(|client| client.trade == Trade::Administrator),
@@ -253,7 +255,7 @@ impl World {
         (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
         let reception = Reception::new(&config);
         let prelude = Prelude::with_event_ring(self.ring_bytes);
-        let audience = self.oracle.witness(id, self.has_own_disk(id), prelude.audience());
+        let audience = self.oracle.witness(id, self.has_own_disk(id), self.pace, prelude.audience());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
         if !disk.has_growing_terms() {
             self.oracle.violation(format!("terms grow: in the log of node {id} an entry is followed by one of an earlier term"));

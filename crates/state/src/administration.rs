@@ -71,8 +71,8 @@ impl Change<'_> {
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
-    /// Notes for how long a grant may hold that was just given: the least of what its request and its locks say. One that was
-    /// upgraded is given anew: what was set before counts no more.
+    /// Sets the longest hold of a new grant: the smallest `max_hold` of its request and its locks. An upgrade makes a new grant,
+    /// so this replaces the bound from before the upgrade.
     pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
         let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
         let (asked, before) = (self.contender(number).max_hold_ms, self.contender(number).hold_ms);

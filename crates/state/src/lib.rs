@@ -56,6 +56,7 @@ mod rejection;
 mod request;
 mod session;
 mod several;
+mod size;
 pub mod snapshot;
 pub mod statistics;
 mod transact;

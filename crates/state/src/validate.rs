@@ -3,7 +3,9 @@
 //! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The numbers are in
 //! `fairhold_types::limits`, which the HTTP API reads too: it refuses a request first, and names the parameter.
 
-use crate::command::{Acquire, Claimant, Command, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact};
+use crate::command::{
+    Acquire, Claimant, Command, Condition, Lifetime, Meta, OpenSession, Operation, Rejection, SetLock, Transact,
+};
 use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
 use std::time::Duration;
 
@@ -181,7 +183,8 @@ fn transact(order: &Transact) -> Result<(), Rejection> {
         fits(what, length, limits::TRANSACTION_STEPS_MAX)?;
     }
     let operations = || order.then.iter().chain(otherwise);
-    fits("bytes in one write", operations().map(Operation::weight).sum(), TRANSACTION_BYTES_MAX)?;
+    let paths = order.conditions.iter().map(Condition::weight);
+    fits("bytes in one write", operations().map(Operation::weight).chain(paths).sum(), TRANSACTION_BYTES_MAX)?;
     operations().try_for_each(operation)
 }
 

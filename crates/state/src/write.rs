@@ -155,6 +155,17 @@ pub enum Operation {
     },
 }
 
+impl Condition {
+    /// About how many bytes it has: the name in it.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Condition::Fence { lock, .. } => lock.as_str().len(),
+            Condition::Version { path, .. } | Condition::Exists { path } => path.as_str().len(),
+            Condition::Session { .. } => 0,
+        }
+    }
+}
+
 impl Operation {
     /// About how many bytes it has: its path and its value.
     #[must_use]

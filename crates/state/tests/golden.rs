@@ -427,6 +427,60 @@ fn every_command_has_its_bytes() {
     assert_all("command", &commands());
 }
 
+/// Entries, queues and the log are bounded by it. It once left out conditions, and then a log had an entry that was too large.
+#[test]
+fn the_size_of_a_command_is_no_less_than_its_bytes_and_not_much_more() {
+    let (long, lock_long) = (Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap(), lock(&"l".repeat(500)));
+    let conditions = vec![
+        Condition::Fence {
+            lock: lock_long.clone(),
+            token: FencingToken(u64::MAX),
+            grant: Some(GrantId::from_ulid(u128::MAX))
+        };
+        1_000
+    ];
+    let create = Operation::CreateSequential {
+        parent: long.clone(),
+        prefix: "s".repeat(200),
+        value: Value::from(b"v".as_slice()),
+        parents: true,
+        lifetime: Lifetime::Ephemeral { session: SessionId(u128::MAX) },
+    };
+    let check = Operation::Check { path: long.clone(), version: Some(i32::MAX) };
+    let (then, otherwise) = (vec![create; 1_000], Some(vec![check; 1_000]));
+    let key = Some(WriteKey { key: GrantId::from_ulid(u128::MAX), fingerprint: [255; 16] });
+    let meta: Meta = (0..16).map(|key| (format!("{key:02}"), "m".repeat(60))).collect();
+    let wants = vec![Want { lock: lock_long.clone(), mode: Mode::Shared }; 8];
+    let owner = Owner { text: "o".repeat(256), given: true };
+    let (delay, latest) = (u64::MAX, WallMillis(u64::MAX));
+    let large = [
+        Command::Transact(Transact { key, conditions, then, otherwise, at: latest }),
+        Command::Acquire(Acquire {
+            wants,
+            owner,
+            meta: meta.clone(),
+            limit: Some(u32::MAX),
+            permits: u32::MAX,
+            priority: i32::MAX,
+            lock_delay_ms: delay,
+            max_hold_ms: Some(delay),
+            value: Some(vec![0; 4_096]),
+            at: latest,
+            ..acquire()
+        }),
+        Command::OpenSession(OpenSession { timeout_ms: delay, meta, name: "n".repeat(256), at: latest, ..open() }),
+        Command::ForgetLocks { locks: vec![(lock_long, Revision(u64::MAX)); 1_000] },
+        Command::Sweep { nodes: vec![Sweepable { path: long, since: Revision(u64::MAX) }; 1_000], at: latest },
+        Command::EndHolds { holds: vec![(GrantNumber(u64::MAX), FencingToken(u64::MAX)); 1_000], at: latest },
+        Command::EndCooling { grants: vec![GrantNumber(u64::MAX); 1_000], at: latest },
+    ];
+    for command in commands().into_iter().map(|(_, command)| command).chain(large) {
+        let (bytes, size) = (fairhold_codec::encode(LOG_FORMAT, &command).unwrap().len(), command.size());
+        let shown = format!("{command:?}");
+        assert!(bytes <= size && size <= 5 * bytes + 200, "{bytes} bytes, and {size} by size(): {shown:.200}");
+    }
+}
+
 #[test]
 fn every_outcome_has_its_bytes() {
     assert_all("outcome", &outcomes());

@@ -172,7 +172,7 @@ impl Run {
         })
     }
 
-    /// Who stands where, for people to read.
+    /// The contenders of each lock, readable, for a failure's message.
     fn standing(&self) -> String {
         let mut lines = String::new();
         for name in self.naive.lock_names() {
@@ -257,7 +257,7 @@ impl Run {
         self.compare_tree()
     }
 
-    /// All that is shown of a lock, and of each who stands in it.
+    /// Compares everything that is shown of a lock and of its contenders.
     fn compare_lock(&self, name: &LockName) -> Checked {
         let (state, naive) = (&self.state, &self.naive);
         let (queue, expected) = (state.queue(name), naive.line(name));

@@ -19,8 +19,8 @@ administrator breaks the lock, the next holder gets it at once: fairhold then se
 SIGKILL half a second later.
 
 When the command has ended, fairhold also stops every process that the command left running, in the background, in its own
-session or process group, or as a daemon: no such process works on without the lock. Fairhold cannot stop processes of other
-users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it exits with 80. So write
+session or process group, or as a daemon: no such process works on without the lock. Unless fairhold runs as root, it cannot
+stop processes of other users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it exits with 80. So write
 `sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late must carry
 FAIRHOLD_TOKEN, and the storage must check it.";
 

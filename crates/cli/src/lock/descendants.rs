@@ -143,9 +143,21 @@ impl Descendants {
             return None;
         }
         let own = Process::read(getpid().as_raw_nonzero().get())?;
+        self.below(own, Process::children, Process::read)
+    }
+
+    /// The same below one process, by these lists of children and these readings of a process.
+    fn below(
+        &self,
+        own: Process,
+        children: impl Fn(&Process) -> Vec<i32>,
+        read: impl Fn(i32) -> Option<Process>,
+    ) -> Option<Vec<Process>> {
         let (mut open, mut seen, mut living) = (vec![own], 0, Vec::new());
         while let Some(parent) = open.pop() {
-            for process in parent.children().into_iter().filter_map(Process::read) {
+            // Between the list and the reading a child may end, and its number pass to a process that is no descendant.
+            let found = children(&parent).into_iter().filter_map(&read).filter(|process| process.parent == parent.pid);
+            for process in found {
                 seen += 1;
                 if seen > LISTED_MAX {
                     return None;
@@ -266,7 +278,7 @@ fn numbers(folder: &str) -> Vec<i32> {
 }
 
 /// Reaps the children that have ended. Returns whether any child still runs, even if `/proc` does not show it.
-fn has_children() -> bool {
+pub(super) fn has_children() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -308,6 +320,17 @@ mod tests {
         let zombie = Process { state: 'Z', threads: 1, ..process.clone() };
         assert!(process.is_alive() && !zombie.is_alive());
         assert!(Process { threads: 2, ..zombie }.is_alive());
+    }
+
+    #[test]
+    fn a_process_that_got_the_number_of_a_child_that_has_ended_is_no_descendant() {
+        let process = |pid, parent| Process { pid, parent, threads: 1, ..Process::parse(STAT).unwrap() };
+        let children = |process: &Process| if process.pid == 20 { vec![21, 22, 23] } else { Vec::new() };
+        // 22 has ended since the list was read, and is now a child of another process; 23 is gone.
+        let read = |pid| [process(21, 20), process(22, 1)].into_iter().find(|process| process.pid == pid);
+        let none = Descendants { inherited: BTreeSet::new() };
+        let found = none.below(process(20, 10), children, read).unwrap();
+        assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [21]);
     }
 
     #[test]

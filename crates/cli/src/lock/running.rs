@@ -4,12 +4,13 @@ use super::{
     EXIT_LOST, EXIT_NOT_STOPPED,
     args::{LockArgs, OnLost},
     channel::{Channel, Order, Report, millis, send_input, since_boot},
-    descendants::{Descendants, Left, describe},
+    descendants::{Descendants, Left, describe, has_children},
     group, say,
     supervisor::exit_number,
     terminal::Terminal,
 };
 use fairhold_client::{Held, Lost};
+use fairhold_types::duration;
 use rustix::process::{Pid, Signal, kill_current_process_group};
 use std::{
     io::{self, IsTerminal as _},
@@ -53,6 +54,15 @@ fn kill_before(ttl: Duration) -> Duration {
     (ttl / KILL_BEFORE_PER_TTL).clamp(KILL_BEFORE_MIN, KILL_BEFORE_MAX)
 }
 
+/// How long the command has between SIGTERM and SIGKILL if the lock is about to pass.
+fn grace_before_loss(args: &LockArgs) -> Duration {
+    let longest = args.max_hold.map_or(args.ttl, |max_hold| max_hold.min(args.ttl));
+    match args.on_lost {
+        OnLost::Term => args.kill_after.unwrap_or(KILL_AFTER).min(longest / 3),
+        OnLost::Kill | OnLost::Ignore => Duration::ZERO,
+    }
+}
+
 /// The command, as it runs.
 struct Running<'a> {
     args: &'a LockArgs,
@@ -62,6 +72,8 @@ struct Running<'a> {
     group: Pid,
     descendants: Descendants,
     continued: Arrivals,
+    /// When it started, which is when the lock was held, or a little later.
+    started: Instant,
     /// How the lock was lost.
     lost: Option<Lost>,
     /// When this process kills the remaining processes after a loss, if the supervisor has not done so.
@@ -102,11 +114,7 @@ impl<'a> Running<'a> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
         let (ours, theirs) = UnixStream::pair()?;
-        let kill_after = args.kill_after.unwrap_or(KILL_AFTER);
-        let grace = match args.on_lost {
-            OnLost::Term => kill_after.min(args.ttl / 3),
-            OnLost::Kill | OnLost::Ignore => Duration::ZERO,
-        };
+        let (kill_after, grace) = (args.kill_after.unwrap_or(KILL_AFTER), grace_before_loss(args));
         let mut command = Command::new("/proc/self/exe");
         command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &millis(grace).to_string()]);
         command.args(["--kill-after-ms", &millis(kill_after).to_string()]);
@@ -127,7 +135,8 @@ impl<'a> Running<'a> {
         send_input(&ours, io::stdin().as_fd())?;
         let (channel, continued) = (Channel::new(ours)?, signal(SignalKind::from_raw(Signal::CONT.as_raw()))?);
         let (lost, kill_at, is_killed, code) = (None, None, false, None);
-        Ok(Running { args, held, channel, supervisor, group, descendants, continued, lost, kill_at, is_killed, code })
+        let started = Instant::now();
+        Ok(Running { args, held, channel, supervisor, group, descendants, continued, started, lost, kill_at, is_killed, code })
     }
 
     /// Waits until the supervisor has ended, and returns how.
@@ -178,10 +187,15 @@ impl<'a> Running<'a> {
     }
 
     /// Kills the group, with the supervisor in it, and every descendant outside it.
-    fn kill(&self) {
+    fn kill(&mut self) {
         group::send(self.group, Signal::KILL);
-        // While the supervisor lives, it is the only child here, and `follow` waits for it.
-        self.descendants.kill(|| {});
+        // While the supervisor lives, it is the only child here, and `follow` waits for it. Afterwards its orphans come here: the
+        // zombies among them must go, or they fill the lists in which the others are found.
+        self.descendants.kill(|| {
+            if matches!(self.supervisor.try_wait(), Ok(Some(_))) {
+                has_children();
+            }
+        });
     }
 
     /// Tells the supervisor until when the lock is surely held, on a clock that counts suspension.
@@ -200,14 +214,28 @@ impl<'a> Running<'a> {
         match report {
             Report::Ended(code) => self.code = Some(code),
             Report::OutOfTime => {
-                self.lost = Some(Lost::CutOff);
-                say(&format!(
-                    "the lock {} cannot be renewed: stopping the command before somebody else can get the lock",
-                    self.held.lock()
-                ));
+                let name = self.held.lock();
+                if let Some(max_hold) = self.max_hold_reached() {
+                    self.lost = Some(Lost::Expired);
+                    say(&format!(
+                        "the lock {name} reaches its --max-hold of {}: stopping the command",
+                        duration::format(max_hold)
+                    ));
+                } else {
+                    self.lost = Some(Lost::CutOff);
+                    say(&format!(
+                        "the lock {name} cannot be renewed: stopping the command before somebody else can get the lock"
+                    ));
+                }
             }
             Report::Suspended(by) => self.suspended(by).await,
         }
+    }
+
+    /// `--max-hold`, if it is about to end the grant.
+    fn max_hold_reached(&self) -> Option<Duration> {
+        let last = grace_before_loss(self.args) + kill_before(self.args.ttl) + TELL_EVERY;
+        self.args.max_hold.filter(|max_hold| self.started.elapsed() + last >= *max_hold)
     }
 
     async fn lose(&mut self, lost: Lost) {

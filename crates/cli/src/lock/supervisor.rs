@@ -325,7 +325,8 @@ enum Reaped {
 fn reap_ended(command: Option<Pid>, code: &mut Option<u8>) -> Reaped {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            Ok(Some((pid, status))) if Some(pid) == command => match status.stopping_signal() {
+            // Once the command has ended, an orphan may get its number.
+            Ok(Some((pid, status))) if Some(pid) == command && code.is_none() => match status.stopping_signal() {
                 Some(signal) => return Reaped::Suspended(signal),
                 None => *code = Some(exit_code(status)),
             },

@@ -366,7 +366,12 @@ impl Call<'_> {
             self.answer(status, &named)["content"]["application/problem+json"] = content;
             let seconds = json!({ "type": "integer", "minimum": 0 });
             if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-                self = self.answer_header(status, "Retry-After", "When to retry, in seconds.", seconds);
+                self = self.answer_header(
+                    status,
+                    "Retry-After",
+                    "When to retry, in seconds. It is missing if a retry cannot help.",
+                    seconds,
+                );
             } else if status == StatusCode::UNAUTHORIZED {
                 let scheme = json!({ "type": "string", "const": "Bearer" });
                 self = self.answer_header(status, "WWW-Authenticate", "How to authenticate.", scheme);

@@ -200,7 +200,7 @@ impl Cluster {
         self.listeners.insert(id, listener);
     }
 
-    /// Three nodes of which one has stopped; returns the leader and the stopped node, too.
+    /// Three nodes, one of them stopped. Also returns the leader and the stopped node.
     async fn without_a_follower(snapshot_every: u64) -> (Cluster, NodeId, NodeId) {
         let mut cluster = Cluster::form(3, snapshot_every).await;
         let leader = cluster.leader_among(1..=3).await;

@@ -1,4 +1,4 @@
-//! A client that makes many calls in one request, some of them with one id: those must take effect in their order.
+//! A client that makes many calls in one request. Calls with the same id must take effect in their order.
 
 use super::grip::{TRIES, Wish, give_back};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
             continue;
         };
         let (StatusCode::CREATED, Some(number)) = (told.status, told.number("number")) else {
-            // It was opened by a try of which nothing was heard, and has expired since.
+            // An earlier try opened it, but its answer was lost. The session has expired since.
             if told.field("code") != "session_expired" {
                 client.unexpected("a new session", &told);
             }
@@ -48,7 +48,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-/// One batch: an id that is taken and given back, one that is given back and taken, one that is taken, one that is renewed.
+/// Makes one batch of calls on four ids: acquire then release, release then acquire, acquire alone, and renew.
 async fn batch(client: &mut Client, session: &str, renewed: &str) {
     let ids = [client.key(), client.key(), client.key()];
     let queue = client.chance.random_range(0..2) == 0;
@@ -70,7 +70,7 @@ async fn batch(client: &mut Client, session: &str, renewed: &str) {
         calls.push(json!({"renew": {"id": renewed}}));
     }
     let body = json!({"calls": calls}).to_string();
-    // Calls that were all turned away show nothing: how fresh an answer is, is judged where one was not.
+    // If every call is refused, the answer says nothing about freshness. `answered` judges it when one call took effect.
     let ask = Ask::new(Method::POST, "/v1/batch").header("content-type", "application/json").body(body).local();
     let ask = ask.hang_up_sometimes(client);
     let Some(answers) = answered(client, &ask, calls.len()).await else { return };
@@ -79,7 +79,7 @@ async fn batch(client: &mut Client, session: &str, renewed: &str) {
     }
     client.world.tally.probe(Probe::BatchWithOneIdTwice);
     let status = |index: usize| answers[index]["status"].as_u64();
-    // An id of which nothing is known needs room to be remembered.
+    // To remember the release of an unknown id needs room, so it may be refused.
     if status(1) == Some(204) && !matches!(status(5), Some(410 | 404 | 429)) {
         client.world.oracle.violation(format!("{}: an id that was given back was taken: {}", client.name, answers[5]));
     }
@@ -94,7 +94,7 @@ async fn batch(client: &mut Client, session: &str, renewed: &str) {
     }
 }
 
-/// Asks until each of its calls is answered for good.
+/// Sends the batch until no call in it is answered with a server error.
 async fn answered(client: &mut Client, ask: &Ask, calls: usize) -> Option<Vec<Value>> {
     for _ in 0..TRIES {
         let floor = client.world.oracle.acknowledged();
@@ -114,7 +114,7 @@ async fn answered(client: &mut Client, ask: &Ask, calls: usize) -> Option<Vec<Va
     None
 }
 
-/// Each answer is one that the call gets where it is made alone.
+/// Checks that each answer is one that the same call gets outside a batch.
 fn judge(client: &Client, call: &Value, answer: &Value) {
     let (status, code) = (answer["status"].as_u64().unwrap_or_default(), answer["body"]["code"].as_str().unwrap_or_default());
     let state_full = client.world.state_bytes.is_some() && code == "state_full";

@@ -1,4 +1,4 @@
-//! A client that stands for an election, proclaims other values while it leads, resigns, and asks who leads.
+//! A candidate: it enters an election, proclaims new values while it leads, resigns, and looks up the leader.
 
 use super::grip::{Grip, TRIES, Wish, give_back};
 use crate::{

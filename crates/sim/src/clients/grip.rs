@@ -109,8 +109,8 @@ impl Grip {
             client.world.tally.probe(Probe::HandedOver);
         }
         if client.world.calm.since(told.sent) {
-            let (lock, sent, came) = (wish.lock.clone(), told.sent, told.came);
-            oracle.told(&Fact::Handed { lock, token, sent, came });
+            let (lock, sent, came, within) = (wish.lock.clone(), told.sent, told.came, client.world.calm.soon());
+            oracle.told(&Fact::Handed { lock, token, sent, came, within });
         }
         // A grant lives for its time from the moment at which it was first asked for, at least.
         oracle.told(&Fact::Renewed { session, sent: told.asked, ttl: wish.ttl });
@@ -251,7 +251,7 @@ impl Grip {
 
     /// A write with its token was accepted.
     pub(super) fn fenced(&self, revision: Revision) -> Fact {
-        // Those who hold together have tokens of their own, and write in any order.
+        // The holders of a semaphore each have their own token, and write in any order.
         let alone = self.mode == Mode::Exclusive && !is_semaphore(&self.lock);
         Fact::Fenced { lock: self.lock.clone(), token: self.token, alone, revision }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A lease's time.
 const TTL: Duration = Duration::from_secs(2);
-/// The highest priority, not included, that those have who take a lock alone.
+/// Clients of an exclusive lock use the priorities below this one.
 const PRIORITIES: i32 = 3;
 
 pub(super) async fn work(trade: Trade, mut client: Client, rounds: u32) {
@@ -29,29 +29,16 @@ pub(super) async fn work(trade: Trade, mut client: Client, rounds: u32) {
 fn wish(trade: Trade, client: &mut Client) -> Wish {
     let wait = Duration::from_millis(client.chance.random_range(0..4_000));
     let number: u32 = client.chance.random_range(1..=2);
-    let (name, mode, more) = match trade {
-        Trade::Reader if client.chance.random_range(0..3) > 0 => {
-            (format!("book-{number}"), Mode::Shared, "&mode=shared".to_owned())
-        }
-        Trade::Reader => (format!("book-{number}"), Mode::Exclusive, String::new()),
-        Trade::Permits => {
-            let permits: u32 = client.chance.random_range(1..=2);
-            (format!("pool-{number}"), Mode::Exclusive, format!("&limit=3&permits={permits}"))
-        }
-        Trade::Locker
-        | Trade::Owner
-        | Trade::Writer
-        | Trade::Watcher
-        | Trade::Converter
-        | Trade::Batcher
-        | Trade::Several
-        | Trade::Administrator
-        | Trade::Candidate
-        | Trade::Asker
-        | Trade::Chain => {
-            let priority: i32 = client.chance.random_range(0..PRIORITIES);
-            (format!("door-{number}"), Mode::Exclusive, format!("&priority={priority}"))
-        }
+    let (name, mode, more) = if trade == Trade::Reader {
+        let reads = client.chance.random_range(0..3) > 0;
+        let (mode, more) = if reads { (Mode::Shared, "&mode=shared") } else { (Mode::Exclusive, "") };
+        (format!("book-{number}"), mode, more.to_owned())
+    } else if trade == Trade::Permits {
+        let permits: u32 = client.chance.random_range(1..=2);
+        (format!("pool-{number}"), Mode::Exclusive, format!("&limit=3&permits={permits}"))
+    } else {
+        let priority: i32 = client.chance.random_range(0..PRIORITIES);
+        (format!("door-{number}"), Mode::Exclusive, format!("&priority={priority}"))
     };
     let more = if client.chance.random_range(0..8) == 0 { format!("{more}&max_hold=1s") } else { more };
     Wish::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more).in_a_hurry_sometimes(client)

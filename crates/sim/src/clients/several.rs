@@ -7,7 +7,7 @@ use rand::RngExt;
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(2);
-/// The locks of those who take them alone, and of those who read.
+/// Locks that other clients also take: two exclusively, two with readers.
 const NAMES: [&str; 4] = ["book-1", "door-2", "book-2", "door-1"];
 
 pub(super) async fn work(mut client: Client, rounds: u32) {

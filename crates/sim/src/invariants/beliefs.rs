@@ -24,7 +24,7 @@ pub(crate) struct Beliefs {
     judge: bool,
     beliefs: BTreeMap<LockName, Vec<Belief>>,
     tokens: BTreeMap<(LockName, GrantNumber), FencingToken>,
-    /// When an administrator, or a bound to how long it may be held, ended a grant of which nobody could know.
+    /// When a break or `max_hold` ended a grant. The holder cannot know of it in advance.
     cut: BTreeMap<(LockName, FencingToken), Duration>,
 }
 

@@ -14,38 +14,17 @@ pub(crate) struct Durability {
 
 impl Durability {
     fn check(&self, fact: &Fact) -> Result<(), String> {
-        match fact {
-            Fact::Held { lock, number, token } => {
-                let grants = self.grants.get(&token.0).map(Vec::as_slice).unwrap_or_default();
-                if !grants.contains(&(lock.to_string(), *number)) {
-                    return Err(format!(
-                        "grant #{number} of {lock} was acknowledged with token {token}, which granted {grants:?}"
-                    ));
-                }
+        if let Fact::Held { lock, number, token } = fact {
+            let grants = self.grants.get(&token.0).map(Vec::as_slice).unwrap_or_default();
+            if !grants.contains(&(lock.to_string(), *number)) {
+                return Err(format!("grant #{number} of {lock} was acknowledged with token {token}, which granted {grants:?}"));
             }
-            Fact::Wrote { path, revision, .. } => {
-                let written = self.written.get(&revision.0).map(Vec::as_slice).unwrap_or_default();
-                if !written.contains(path) {
-                    return Err(format!("a write of {path} was acknowledged at revision {revision}, which wrote {written:?}"));
-                }
+        }
+        if let Fact::Wrote { path, revision, .. } = fact {
+            let written = self.written.get(&revision.0).map(Vec::as_slice).unwrap_or_default();
+            if !written.contains(path) {
+                return Err(format!("a write of {path} was acknowledged at revision {revision}, which wrote {written:?}"));
             }
-            Fact::Answered { .. }
-            | Fact::Read { .. }
-            | Fact::Fenced { .. }
-            | Fact::Renewed { .. }
-            | Fact::LettingGo { .. }
-            | Fact::Believed { .. }
-            | Fact::Slept { .. }
-            | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. }
-            | Fact::Retiming { .. }
-            | Fact::Changing { .. }
-            | Fact::Settled { .. }
-            | Fact::GaveBack { .. }
-            | Fact::Led { .. }
-            | Fact::Called { .. }
-            | Fact::Handed { .. }
-            | Fact::Term { .. } => {}
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A leader's value is told once, under one version; and who asks for the leader is told what it has proclaimed.
+//! Each version of a leader's value is announced once. A question about the leader is answered with an announced value.
 
 use super::Invariant;
 use crate::oracle::{Applied, Fact};

@@ -19,7 +19,7 @@ pub(crate) struct Fences {
 impl Fences {
     fn happened(&mut self, event: &Event, at: Revision) {
         if let Event::Granted { lock, grant, token } = event {
-            // One who holds already has another token from now on, and the one before is dead.
+            // A holder that is granted again gets a new token. Its previous token ends here.
             let before = self.terms.iter_mut().filter(|((of, _), _)| of == lock).flat_map(|(_, terms)| terms);
             before.filter(|(number, end)| number == grant && end.is_none()).for_each(|(_, end)| *end = Some(at));
             self.terms.entry((lock.clone(), *token)).or_default().push((*grant, None));

@@ -1,4 +1,5 @@
-//! A lock's holders are one exclusive, or all shared, or permits within the limit; also after a change of mode or of a limit.
+//! A lock has one exclusive holder, or only shared holders, or permits within its limit. A change of mode or of the limit keeps
+//! this true.
 
 use super::Invariant;
 use crate::{oracle::Applied, tidings::lock_of};
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 
 #[derive(Default)]
 pub(crate) struct Holders {
-    /// Locks of which an administrator has set something: those who hold keep what a new limit does not allow.
+    /// Locks with settings from an administrator. Their holders keep their permits even if a new limit is lower.
     set: BTreeSet<LockName>,
 }
 
@@ -28,7 +29,7 @@ fn together(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// What may become of a lock by a change. Where an administrator has set a limit, only one who comes has to fit.
+/// Whether the holders must be compatible after this event. Once an administrator sets a limit, only a new grant must fit it.
 fn judged(event: &Event, set: &BTreeSet<LockName>) -> bool {
     let comes = matches!(event, Event::Granted { .. } | Event::Downgraded { .. });
     lock_of(event).is_some_and(|lock| comes || !set.contains(lock))

@@ -128,36 +128,19 @@ impl Invariant for Leases {
     }
 
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        match fact {
-            Fact::Renewed { session, sent, ttl } => self.renewed(*session, *sent, *ttl),
-            Fact::Retiming { session, sent, ttl } => {
-                self.retimed(*session, *sent, *ttl);
-                Ok(())
-            }
-            Fact::LettingGo { session } => {
-                self.let_go.insert(*session);
-                Ok(())
-            }
-            Fact::Slept { until, slept, led_until } => {
-                self.sleeps.push(Sleep { until: *until, slept: *slept, led_until: *led_until });
-                Ok(())
-            }
-            Fact::Answered { .. }
-            | Fact::Wrote { .. }
-            | Fact::Read { .. }
-            | Fact::Held { .. }
-            | Fact::Fenced { .. }
-            | Fact::Believed { .. }
-            | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. }
-            | Fact::Changing { .. }
-            | Fact::Settled { .. }
-            | Fact::GaveBack { .. }
-            | Fact::Led { .. }
-            | Fact::Called { .. }
-            | Fact::Handed { .. }
-            | Fact::Term { .. } => Ok(()),
+        if let Fact::Renewed { session, sent, ttl } = fact {
+            return self.renewed(*session, *sent, *ttl);
         }
+        if let Fact::Retiming { session, sent, ttl } = fact {
+            self.retimed(*session, *sent, *ttl);
+        }
+        if let Fact::LettingGo { session } = fact {
+            self.let_go.insert(*session);
+        }
+        if let Fact::Slept { until, slept, led_until } = fact {
+            self.sleeps.push(Sleep { until: *until, slept: *slept, led_until: *led_until });
+        }
+        Ok(())
     }
 
     fn finished(&mut self, _: &State) -> Result<(), String> {

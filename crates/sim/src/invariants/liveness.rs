@@ -1,10 +1,7 @@
-//! While nothing is wrong a call is answered soon, nobody stands for election, and the one to whom a lock passes is told soon.
+//! Without faults, each call is answered soon, no new term begins, and the next holder of a lock learns of it soon.
 
 use super::Invariant;
-use crate::{
-    calm::SOON,
-    oracle::{Applied, Fact},
-};
+use crate::oracle::{Applied, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, time::Duration};
@@ -24,10 +21,11 @@ fn called(what: &str, sent: Duration, came: Option<Duration>, within: Duration) 
 }
 
 impl Liveness {
-    /// Somebody who had asked before was told that it holds.
-    fn handed(&self, lock: &LockName, token: FencingToken, sent: Duration, came: Duration) -> Result<(), String> {
-        let granted = self.granted.get(&(lock.clone(), token)).copied().unwrap_or_default();
-        if sent <= granted && came > granted + SOON {
+    /// A client that waited for a lock learns in time that it holds the lock.
+    fn handed(&self, fact: &Fact) -> Result<(), String> {
+        let Fact::Handed { lock, token, sent, came, within } = fact else { return Ok(()) };
+        let granted = self.granted.get(&(lock.clone(), *token)).copied().unwrap_or_default();
+        if *sent <= granted && *came > granted + *within {
             return Err(format!("{lock} was granted with token {token} at {granted:?}, and its holder was told at {came:?}"));
         }
         Ok(())
@@ -55,9 +53,7 @@ impl Invariant for Liveness {
         if let Fact::Called { what, sent, came, within } = fact {
             return called(what, *sent, *came, *within);
         }
-        if let Fact::Handed { lock, token, sent, came } = fact {
-            return self.handed(lock, *token, *sent, *came);
-        }
+        self.handed(fact)?;
         let Fact::Term { term, calm } = fact else { return Ok(()) };
         let before = std::mem::replace(&mut self.term, *term);
         if *calm && before > 0 && before != *term {
@@ -97,7 +93,8 @@ mod tests {
         let (lock, token) = (LockName::parse("a").unwrap(), FencingToken(5));
         let granted = BTreeMap::from([((lock.clone(), token), second(10))]);
         let mut liveness = Liveness { granted, term: 1 };
-        let handed = |sent, came| Fact::Handed { lock: lock.clone(), token, sent: second(sent), came: second(came) };
+        let (within, lock) = (second(1), &lock);
+        let handed = |sent, came| Fact::Handed { lock: lock.clone(), token, sent: second(sent), came: second(came), within };
         assert!(liveness.told(&handed(8, 11)).is_ok());
         assert!(liveness.told(&handed(8, 12)).is_err(), "it waited, and a wake-up was lost");
         assert!(liveness.told(&handed(13, 14)).is_ok(), "it asked only then");

@@ -1,4 +1,4 @@
-//! Nobody is granted before someone who stands earlier in line.
+//! No waiter is granted before a waiter that is ahead of it in the queue.
 
 use super::Invariant;
 use crate::oracle::Applied;
@@ -8,11 +8,11 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 #[derive(Default)]
 pub(crate) struct Order {
-    /// One who holds already, and is granted anew, becomes the only holder: it stands before all who wait.
+    /// The current holders. A holder that is granted again by an upgrade does not overtake: holders precede all waiters.
     holding: BTreeSet<(GrantNumber, LockName)>,
 }
 
-/// A place in a line: higher priority first, that of one who may not be overtaken any more included; then who came first.
+/// A place in a queue: higher priority first, then earlier arrival. The priority includes the one that aging gives.
 type Place = (Reverse<i32>, u64);
 
 fn overtaken(granted: Place, waiting: &[Place]) -> Option<Place> {

@@ -79,27 +79,11 @@ impl Invariant for Registers {
     }
 
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        match fact {
-            Fact::Wrote { path, version, value, .. } => self.stands(path, *version, value),
-            Fact::Read { path, version, value, revision } => self.read(path, *version, value, *revision),
-            Fact::Answered { .. }
-            | Fact::Held { .. }
-            | Fact::Fenced { .. }
-            | Fact::Renewed { .. }
-            | Fact::LettingGo { .. }
-            | Fact::Believed { .. }
-            | Fact::Slept { .. }
-            | Fact::WatchBegan { .. }
-            | Fact::WatchTold { .. }
-            | Fact::Retiming { .. }
-            | Fact::Changing { .. }
-            | Fact::Settled { .. }
-            | Fact::GaveBack { .. }
-            | Fact::Led { .. }
-            | Fact::Called { .. }
-            | Fact::Handed { .. }
-            | Fact::Term { .. } => Ok(()),
+        if let Fact::Wrote { path, version, value, .. } = fact {
+            return self.stands(path, *version, value);
         }
+        let Fact::Read { path, version, value, revision } = fact else { return Ok(()) };
+        self.read(path, *version, value, *revision)
     }
 }
 

@@ -107,27 +107,11 @@ impl Invariant for Watches {
     }
 
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        match fact {
-            Fact::WatchTold { watched, after, told, through } => Watches::told(self, watched, *after, told, *through),
-            Fact::WatchBegan { watched, revision, there } => self.there(watched, *revision, there),
-            Fact::Answered { .. }
-            | Fact::Wrote { .. }
-            | Fact::Read { .. }
-            | Fact::Held { .. }
-            | Fact::Fenced { .. }
-            | Fact::Renewed { .. }
-            | Fact::LettingGo { .. }
-            | Fact::Believed { .. }
-            | Fact::Slept { .. }
-            | Fact::Retiming { .. }
-            | Fact::Changing { .. }
-            | Fact::Settled { .. }
-            | Fact::GaveBack { .. }
-            | Fact::Led { .. }
-            | Fact::Called { .. }
-            | Fact::Handed { .. }
-            | Fact::Term { .. } => Ok(()),
+        if let Fact::WatchTold { watched, after, told, through } = fact {
+            return Watches::told(self, watched, *after, told, *through);
         }
+        let Fact::WatchBegan { watched, revision, there } = fact else { return Ok(()) };
+        self.there(watched, *revision, there)
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) struct Stand {
     queued: WallMillis,
     /// Since when it has another mode than the one in which it was granted.
     mode_since: Option<Moment>,
-    /// Who asked for it last.
+    /// The last request to give it up.
     revoked: Option<Revocation>,
     /// Its node.
     path: Path,
@@ -301,7 +301,7 @@ impl Naive {
             // It has no work that is too much for one command.
             Command::Continue { at: _ } => Ok(Outcome::Nothing),
             Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
-            // It knows no room: who compares does.
+            // The model does not count bytes. The comparison with the machine handles refusals for lack of room.
             Command::NoteCapacity { node, bytes } if self.capacities.get(node) == Some(bytes) => Ok(Outcome::Nothing),
             Command::NoteCapacity { node, bytes } => {
                 self.capacities.insert(*node, *bytes);
@@ -973,7 +973,7 @@ impl Naive {
         })
     }
 
-    /// Whether an actor waits for one who waits for another, and so on, who waits for the first.
+    /// Whether a chain of waiting actors leads back to this actor: a deadlock.
     fn reaches_itself(&self, actor: &(u64, String), stops: impl Fn(&Stand, &Stand) -> bool) -> bool {
         let (mut reached, mut next) = (Vec::new(), vec![actor.clone()]);
         while let Some(one) = next.pop() {

@@ -1,5 +1,5 @@
-//! Commands that look at who stands in a lock, and do what is most awkward for it: a limit below those who hold, another mode
-//! beside them, an end of one that waits to be upgraded.
+//! Commands that fit a lock's contenders and make trouble for them: a limit below the permits held, another mode beside the
+//! holders, the end of a grant that waits for its upgrade.
 
 use super::{Commands, LOCKS};
 use fairhold_state::{
@@ -17,9 +17,9 @@ struct Spot<'a> {
     view: LockView<'a>,
     limit: u32,
     permits: u32,
-    /// One of those who hold it.
+    /// One of its holders.
     other: GrantId,
-    /// What of all that can be done.
+    /// Which of these commands it makes.
     choice: u32,
     /// A longest time of holding, or that there is none.
     bound: Option<u64>,
@@ -72,7 +72,7 @@ impl Commands {
         self.beside_exclusive_ones(state, &spot)
     }
 
-    /// Sets one who stands there, as if it were a lock.
+    /// Changes the settings of a contender's node as if it were a lock.
     fn set_a_contender(&mut self, state: &State, lock: &LockName) -> Option<Command> {
         let contenders = state.children(&lock.path(), None).filter_map(|(path, _)| path.lock_name());
         let lock = self.pick(&contenders.collect::<Vec<_>>())?;

@@ -45,7 +45,7 @@ impl Naive {
         self.locks.iter().map(|lock| lock.name.clone()).chain(stood_in).collect()
     }
 
-    /// All who stand in a lock: those who hold, by number, then those who wait, in order.
+    /// All contenders of a lock: its holders by number, then its waiters in the order of the queue.
     pub(crate) fn line(&self, name: &LockName) -> Vec<&Stand> {
         let mut holders = self.holders(name);
         holders.sort_by_key(|stand| stand.number);
@@ -91,7 +91,7 @@ impl Naive {
             upgrade_attempt: stand.upgrade_attempt,
             upgrade_key: stand.upgrade_key,
             keys: Default::default(),
-            // So few stand anywhere that every search comes to its end.
+            // The tests have so few contenders that every search for a deadlock completes.
             deadlock_checked: true,
             granted_at: stand.granted.map(Revision),
             lock_delay_ms: stand.delay,
@@ -112,7 +112,7 @@ impl Naive {
         serde_json::json!({ "keys": keys, "floor": stand.changes_floor.filter(|_| !stand.cooling) })
     }
 
-    /// For whom one who waits does so.
+    /// The contender that this waiter waits for.
     pub(crate) fn waits_for(&self, stand: &Stand) -> Option<u64> {
         if stand.granted.is_some() {
             return None;
@@ -124,7 +124,7 @@ impl Naive {
             let lock = &stand.together.iter().find(|want| elsewhere(&want.lock))?.lock;
             let line = self.line(lock);
             let place = line.iter().position(|other| other.number == stand.number).expect("it stands there");
-            // All who hold are in its way: the first of them stands for them.
+            // All holders block it. The machine names the first.
             let before =
                 if place > 0 && line[place - 1].granted.is_some() { line.first() } else { line.get(place.wrapping_sub(1)) };
             return before.map(|other| other.number);
@@ -134,7 +134,7 @@ impl Naive {
         };
         let other = match stand.mode {
             Mode::Exclusive if self.limit(&stand.lock).unwrap_or(1) == 1 => line[..place].last(),
-            // Any of those who hold may make room: the first of them stands for them.
+            // Any holder may free a permit. The machine names the first.
             Mode::Exclusive => line[..place].first(),
             Mode::Shared => line[..place].iter().rev().find(holds_readers_back),
         };
@@ -173,7 +173,7 @@ impl Naive {
         let locks = self.locks.iter().map(|lock| (lock.name.path(), 0, lock.creates, 0, Vec::new()));
         let stands = self.stands.iter().map(|stand| {
             let owner = if stand.cooling { 0 } else { stand.session };
-            // The value is that of its first lock's node, and an election has one lock.
+            // Only a candidate has a value, and an election has one lock.
             (stand.path.clone(), stand.version, 0, owner, stand.value.clone().unwrap_or_default())
         });
         let mut nodes: Vec<LockNode> = locks.chain(stands).collect();

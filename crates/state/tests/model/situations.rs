@@ -297,7 +297,7 @@ impl<'a> Scene<'a> {
         if let Command::SetLock(set) = self.command { Some(set) } else { None }
     }
 
-    /// The lock of which a limit was set to another number, and that number.
+    /// The lock whose limit changed, and the new limit.
     fn limit_set(&self) -> Option<(&'a LockName, u32)> {
         let set = self.set_lock()?;
         let (is, was) = (limit(self.after, &set.lock), limit(self.before, &set.lock));
@@ -320,7 +320,7 @@ impl<'a> Scene<'a> {
         granted.collect()
     }
 
-    /// Those who took their place by this command.
+    /// The contenders that this command added.
     fn newcomers(&self) -> Vec<&'a Contender> {
         let queued = self.applied.events.iter().filter_map(|event| {
             if let Event::Queued { lock, grant } = event { self.after.contender_in(lock, *grant) } else { None }
@@ -328,7 +328,7 @@ impl<'a> Scene<'a> {
         queued.collect()
     }
 
-    /// Those who shared and are the only holder now: as they were, and as they are.
+    /// Contenders that changed from shared to the only holder: before and after.
     fn upgraded(&self) -> Vec<(&'a Contender, &'a Contender)> {
         let before = |is: &'a Contender| Some((self.before.contender_in(&is.lock, is.number)?, is));
         self.granted().into_iter().filter_map(before).filter(|(was, _)| was.granted_at.is_some()).collect()

@@ -1,4 +1,4 @@
-//! The names that events and answers have told: whoever sends commands knows them, and may put each where it does not belong.
+//! The names that events and answers reveal. A client knows them, and can put each where it does not belong.
 //!
 //! A contender's node can be named as a lock, a lock that is gone as an election, an old token as a fence, the number of a
 //! session that is over as one to end. So no command has names from a fixed list alone.

@@ -1,0 +1,189 @@
+//! Tests of `config`.
+
+use super::*;
+
+const FILE: &str = "id = 1\ndata = \"from-file\"\nlisten = \"0.0.0.0:1\"\nlog = \"warn\"\n\
+                    member = [\"1=http://a:7171,a:7271\", \"2=http://b:7171,b:7271\"]\n";
+
+/// Resolves with a file of this content.
+fn with_file(content: &str, args: ServeArgs) -> Result<ServeConfig, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fairhold.toml");
+    fs::write(&path, content).unwrap();
+    ServeConfig::resolve(ServeArgs { config: Some(path), ..args })
+}
+
+fn complaint(result: Result<ServeConfig, ConfigError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+fn flags() -> ServeArgs {
+    ServeArgs {
+        id: Some(1),
+        data: Some("from-flag".into()),
+        member: vec!["1=http://a:7171,a:7271".to_owned()],
+        peer_key_file: Some("peer.key".into()),
+        ..ServeArgs::default()
+    }
+}
+
+/// A node that listens there for the other nodes.
+fn peers_at(address: &str, key: Option<&str>, insecure: bool) -> Result<PeerTrust, ConfigError> {
+    let peer_listen = Some(address.to_owned());
+    let args = ServeArgs { peer_listen, peer_key_file: key.map(PathBuf::from), insecure, ..flags() };
+    ServeConfig::resolve(args).map(|config| config.peers)
+}
+
+#[test]
+fn a_peer_address_beyond_loopback_needs_a_key_or_insecure() {
+    for address in ["a:7271", "0.0.0.0:7271", "[::]:7271", "10.0.0.1:7271", "[fe80::1]:7271", "127.0.0.1.example.org:1"] {
+        let text = peers_at(address, None, false).unwrap_err().to_string();
+        assert!(text.contains(address) && text.contains("--peer-key-file") && text.contains("--insecure"), "{text}");
+        assert_eq!(peers_at(address, None, true).unwrap(), PeerTrust::Insecure);
+        assert_eq!(peers_at(address, Some("k"), false).unwrap(), PeerTrust::Key("k".into()));
+    }
+    for address in ["127.0.0.1:1", "127.1.2.3:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(peers_at(address, None, false).unwrap(), PeerTrust::Loopback, "{address}");
+    }
+    assert!(complaint(peers_at("a:1", Some("k"), true).map(|_| unreachable!())).contains("not both"));
+}
+
+#[test]
+fn the_configuration_file_can_name_the_peer_key() {
+    let none = || ServeArgs { peer_key_file: None, ..flags() };
+    assert_eq!(with_file("insecure = true\n", none()).unwrap().peers, PeerTrust::Insecure);
+    assert_eq!(with_file("peer-key-file = \"k\"\n", none()).unwrap().peers, PeerTrust::Key("k".into()));
+    assert_eq!(with_file("peer-key-file = \"k\"\n", flags()).unwrap().peers, PeerTrust::Key("peer.key".into()));
+}
+
+#[test]
+fn own_addresses_come_from_the_own_member() {
+    let config = ServeConfig::resolve(flags()).unwrap();
+    assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("a:7171", "a:7271"));
+    assert_eq!(config.log, LOG_DEFAULT);
+}
+
+#[test]
+fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
+    let config =
+        with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), insecure: true, ..ServeArgs::default() })
+            .unwrap();
+    assert_eq!((config.id, config.data, config.log.as_str()), (2, "from-file".into(), "warn"));
+    assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("[::]:2", "b:7271"));
+    let config = with_file(FILE, flags()).unwrap();
+    assert_eq!((config.members.len(), config.listen.as_str()), (1, "0.0.0.0:1"));
+}
+
+#[test]
+fn an_unknown_name_in_the_file_is_refused_with_a_suggestion() {
+    for (key, suggestion) in [
+        ("idd", "did you mean `id`?"),
+        ("peer_listen", "did you mean `peer-listen`?"),
+        ("Members", "did you mean `member`?"),
+        ("lgo", "did you mean `log`?"),
+        ("peer", "did you mean `peer-listen`?"),
+        (
+            "replication",
+            "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
+             connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file",
+        ),
+    ] {
+        let text = complaint(with_file(&format!("{key} = 1\n"), flags()));
+        assert!(text.contains(&format!("has the unknown key `{key}`")) && text.contains(suggestion), "{text}");
+    }
+}
+
+#[test]
+fn a_file_with_a_wrong_type_says_where() {
+    let text = complaint(with_file("id = \"one\"\n", flags()));
+    assert!(text.contains("line 1") && text.contains("integer") || text.contains("u64"), "{text}");
+    assert!(complaint(with_file("id = = 1\n", flags())).contains("line 1"));
+    assert!(complaint(with_file("id = 0\n", ServeArgs { id: None, ..flags() })).contains("start at 1"));
+    let absent = ServeArgs { config: Some("/nowhere/fairhold.toml".into()), ..flags() };
+    assert!(complaint(ServeConfig::resolve(absent)).contains("/nowhere/fairhold.toml cannot be read"));
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_ways_to_give_it() {
+    let text = complaint(ServeConfig::resolve(ServeArgs { id: None, ..flags() }));
+    assert!(text.contains("--id N") && text.contains("FAIRHOLD_ID"), "{text}");
+    let text = complaint(ServeConfig::resolve(ServeArgs { data: None, ..flags() }));
+    assert!(text.contains("--data DIR") && text.contains("FAIRHOLD_DATA"), "{text}");
+    assert!(complaint(ServeConfig::resolve(ServeArgs { member: vec![], ..flags() })).contains("no members"));
+}
+
+#[test]
+fn a_bad_address_or_filter_is_refused_before_anything_starts() {
+    let text = complaint(ServeConfig::resolve(ServeArgs { listen: Some("7171".to_owned()), ..flags() }));
+    assert!(text.starts_with("--listen: `7171` is not a HOST:PORT"), "{text}");
+    let text = complaint(ServeConfig::resolve(ServeArgs { peer_listen: Some("a:x".to_owned()), ..flags() }));
+    assert!(text.starts_with("--peer-listen: `a:x` is not a HOST:PORT"), "{text}");
+    let text = complaint(ServeConfig::resolve(ServeArgs { log: Some("fairhold=loud".to_owned()), ..flags() }));
+    assert!(text.starts_with("--log fairhold=loud: "), "{text}");
+}
+
+#[test]
+fn a_host_has_no_scheme_port_or_path() {
+    let hosts = |hosts: &[&str]| {
+        let allowed_host = hosts.iter().map(|host| (*host).to_owned()).collect();
+        ServeConfig::resolve(ServeArgs { allowed_host, ..flags() })
+    };
+    assert_eq!(hosts(&["locks.example.com", "10.0.0.1"]).unwrap().allowed_hosts, ["locks.example.com", "10.0.0.1"]);
+    for wrong in ["", "http://a", "a:80", "a/", "*", "a b"] {
+        assert!(complaint(hosts(&[wrong])).contains("only the host"), "{wrong}");
+    }
+    assert_eq!(with_file("allowed-host = [\"a\"]\n", flags()).unwrap().allowed_hosts, ["a"]);
+    let status = |text: &str| ServeConfig::resolve(ServeArgs { listen_status: Some(text.to_owned()), ..flags() });
+    assert_eq!(status("[::]:7371").unwrap().listen_status.as_deref(), Some("[::]:7371"));
+    assert!(complaint(status("7371")).starts_with("--listen-status: `7371` is not a HOST:PORT"));
+}
+
+#[test]
+fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
+    let limits = |all, per_address| {
+        let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
+        let config = ServeConfig::resolve_within(MemoryPlan::of_a_large_node(), args);
+        config.map(|config| (config.limits.connections, config.limits.per_address))
+    };
+    assert_eq!(limits(None, None).unwrap(), (10_000, 1_250));
+    assert_eq!(limits(Some(17), None).unwrap(), (17, 3));
+    assert_eq!(limits(Some(7), Some(7)).unwrap(), (7, 7));
+    for wrong in [limits(Some(7), Some(8)), limits(None, Some(10_001)), limits(Some(0), None)] {
+        assert!(complaint(wrong.map(|_| unreachable!())).contains("at least 1"));
+    }
+    let config = with_file("connections-max = 30\nconnections-per-address-max = 20\n", flags()).unwrap();
+    assert_eq!((config.limits.connections, config.limits.per_address), (30, 20));
+}
+
+#[test]
+fn a_node_with_little_memory_takes_less_where_nothing_else_is_said() {
+    let small = ServeConfig::resolve_within(MemoryPlan::of(1 << 30), flags()).unwrap();
+    assert_eq!((small.limits.connections, small.limits.per_address), (4_096, 512));
+    assert_eq!((small.limits.body_bytes, small.limits.answer_bytes), (64 << 20, 64 << 20));
+    assert_eq!((small.event_ring_bytes, small.proposal_bytes, small.state_bytes_max), (32 << 20, 32 << 20, 128 << 20));
+}
+
+#[test]
+fn a_ring_has_a_least_size() {
+    let ring = |bytes| ServeConfig::resolve(ServeArgs { event_ring_bytes: bytes, ..flags() });
+    assert_eq!(ring(Some(EVENT_RING_BYTES_MIN)).unwrap().event_ring_bytes, EVENT_RING_BYTES_MIN);
+    assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("the minimum is 65536"));
+    let in_file = with_file("event-ring-bytes = 70000\n", flags()).unwrap();
+    assert_eq!(in_file.event_ring_bytes, 70_000);
+}
+
+#[test]
+fn a_state_has_a_least_size() {
+    let state = |bytes| ServeConfig::resolve(ServeArgs { state_bytes_max: bytes, ..flags() });
+    assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, STATE_BYTES_MIN);
+    assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("the minimum is 1048576"));
+    assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, 2_000_000);
+}
+
+#[test]
+fn edits_count_letters() {
+    for (from, to, count) in [("", "", 0), ("a", "", 1), ("", "ab", 2), ("log", "log", 0), ("lgo", "log", 2), ("dato", "data", 1)]
+    {
+        assert_eq!(edits(from, to), count, "{from} to {to}");
+    }
+}

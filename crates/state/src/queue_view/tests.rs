@@ -1,0 +1,206 @@
+//! Tests of `queue_view`.
+
+use super::*;
+use crate::command::{Acquire, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Want};
+use fairhold_types::{GrantId, SessionId, time::WallMillis};
+
+const SESSION: SessionId = SessionId(7);
+
+/// A contender, its position, and the contender that it waits for.
+type Shown = (GrantNumber, u64, Option<GrantNumber>);
+
+/// A state, and the same chances in each run.
+struct World {
+    state: State,
+    chance: u64,
+    ids: u128,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut state = State::new();
+        let (name, meta, at) = (String::new(), Meta::new(), WallMillis(1));
+        let opened =
+            state.apply(Command::OpenSession(OpenSession { key: None, id: SESSION, timeout_ms: 10_000, name, meta, at }));
+        assert!(opened.answer.result.is_ok());
+        World { state, chance: seed, ids: 0 }
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.chance >> 33) % most
+    }
+
+    fn acquire(&mut self, wants: &[(&str, Mode)], limit: Option<u32>, priority: i32) -> GrantId {
+        self.ids += 1;
+        let grant = GrantId::from_ulid(self.ids << 64);
+        let want = |(name, mode): &(&str, Mode)| Want { lock: lock(name), mode: *mode };
+        let acquire = Acquire {
+            grant,
+            id_given: true,
+            wants: wants.iter().map(want).collect(),
+            claimant: Claimant::Session(SESSION),
+            if_busy: IfBusy::Queue,
+            limit,
+            permits: 1,
+            priority,
+            owner: Owner { text: "o".to_owned(), given: false },
+            meta: Meta::new(),
+            lock_delay_ms: 0,
+            reentrant: false,
+            max_hold_ms: None,
+            value: None,
+            at: WallMillis(1),
+        };
+        assert!(self.state.apply(Command::Acquire(acquire)).answer.result.is_ok());
+        grant
+    }
+
+    fn upgrade(&mut self, grant: GrantId) {
+        // A second one is refused, as is one that waits: both are tried.
+        drop(self.state.apply(Command::Upgrade { grant, if_busy: IfBusy::Queue, key: None, at: WallMillis(1) }));
+    }
+
+    fn release(&mut self, grant: GrantId) {
+        assert!(self.state.apply(Command::Release { grant, session: None, at: WallMillis(1) }).answer.result.is_ok());
+    }
+}
+
+fn lock(name: &str) -> LockName {
+    LockName::parse(name).unwrap()
+}
+
+/// The same by a walk over everybody: what a place in a queue means.
+fn walked(state: &State, name: &LockName) -> Vec<Shown> {
+    let Some(queue) = state.index.queues.get(name) else { return Vec::new() };
+    let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
+    let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number()));
+    let (mut entries, mut blocker) = (Vec::<Shown>::new(), None);
+    for (position, number) in (1..).zip(numbers) {
+        let contender = state.contender_in(name, number).unwrap();
+        let waits = contender.granted_at.is_none();
+        let waits_for = match contender.mode {
+            _ if !waits => None,
+            _ if contender.is_of_several() && state.is_ready(name, number) => {
+                state.blocker_elsewhere(contender).map(|other| other.number)
+            }
+            Mode::Exclusive if mutex => entries.last().map(|(number, _, _)| *number),
+            Mode::Exclusive => entries.first().map(|(number, _, _)| *number),
+            Mode::Shared => blocker,
+        };
+        if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_of_several()) {
+            blocker = Some(number);
+        }
+        entries.push((number, position, waits_for));
+    }
+    entries
+}
+
+fn shown(entry: &QueueEntry<'_>) -> Shown {
+    (entry.contender.number, entry.position, entry.waits_for.map(|other| other.number))
+}
+
+/// All of a queue, so many at a time, each page with nothing but the place where the one before ended.
+fn by_pages(state: &State, name: &LockName, limit: usize) -> Vec<Shown> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let before = after.map_or_else(Before::default, |key| {
+            let (counted, left) = state.queue_through(name, key);
+            let blocker = state.waiters_back_from(name, key).find(|waiter| waiter.holds_readers_back());
+            Before { count: counted + left.count() as u64, blocker }
+        });
+        let page: Vec<_> = state.queue_after(name, after, before).take(limit).collect();
+        let Some(last) = page.last() else { return all };
+        after = Some(QueueKey::of(last.contender));
+        all.extend(page.iter().map(shown));
+    }
+}
+
+#[test]
+fn pages_and_neighbours_say_what_a_walk_over_everybody_says() {
+    let (mut waiting, mut blocked, mut elsewhere) = (0, 0, 0);
+    for seed in 0..60 {
+        let mut world = World::new(seed);
+        let mut grants = Vec::new();
+        for _ in 0..40 {
+            let mode = if world.below(2) == 0 { Mode::Shared } else { Mode::Exclusive };
+            let priority = i32::try_from(world.below(3)).unwrap() - 1;
+            grants.push(match world.below(8) {
+                0 => world.acquire(&[("a", mode), ("b", mode)], None, priority),
+                1 => world.acquire(&[("b", mode)], None, priority),
+                2 => world.acquire(&[("pool", Mode::Exclusive)], Some(3), priority),
+                _ => world.acquire(&[("a", mode)], None, priority),
+            });
+            if world.below(4) == 0 {
+                let chosen = usize::try_from(world.below(grants.len() as u64)).unwrap();
+                world.release(grants.swap_remove(chosen));
+            }
+            if world.below(6) == 0 && !grants.is_empty() {
+                let chosen = usize::try_from(world.below(grants.len() as u64)).unwrap();
+                world.upgrade(grants[chosen]);
+            }
+        }
+        world.state.check().unwrap();
+        for name in [lock("a"), lock("b"), lock("pool"), lock("never")] {
+            let state = &world.state;
+            let all = walked(state, &name);
+            assert_eq!(state.queue(&name).iter().map(shown).collect::<Vec<_>>(), all, "seed {seed}, {name}");
+            for limit in [1, 2, 7] {
+                assert_eq!(by_pages(state, &name, limit), all, "seed {seed}, {name}, {limit} at a time");
+            }
+            let summary = state.lock_summary(&name);
+            assert_eq!(summary.holders + summary.waiting, all.len());
+            assert_eq!(
+                state.first_holder(&name).map(|first| first.number),
+                all.first().map(|first| first.0).filter(|_| summary.holders > 0)
+            );
+            for (number, position, waits_for) in all {
+                let contender = state.contender_in(&name, number).unwrap();
+                let waits = contender.granted_at.is_none();
+                assert_eq!(state.position(&name, number), waits.then_some(position), "seed {seed}, #{number} of {name}");
+                assert_eq!(state.waits_for(&name, number).map(|other| other.number), waits_for, "seed {seed}, #{number}");
+                waiting += usize::from(waits);
+                blocked += usize::from(contender.mode == Mode::Shared && waits_for.is_some());
+                elsewhere += usize::from(waits && contender.is_of_several());
+            }
+        }
+    }
+    assert!(waiting > 500 && blocked > 100 && elsewhere > 50, "{waiting} waited, {blocked} readers, {elsewhere} of several");
+}
+
+#[test]
+fn a_cursor_stays_valid_when_its_entry_has_gone() {
+    let mut world = World::new(1);
+    let grants: Vec<GrantId> = (0..9).map(|_| world.acquire(&[("a", Mode::Exclusive)], None, 0)).collect();
+    let name = lock("a");
+    let all: Vec<GrantNumber> = world.state.queue(&name).iter().map(|entry| entry.contender.number).collect();
+    let key = QueueKey::of(world.state.queue(&name)[3].contender);
+    for gone in [2, 3, 4] {
+        world.release(grants[gone]);
+    }
+    let (counted, left) = world.state.queue_through(&name, key);
+    let count = counted + left.count() as u64;
+    assert_eq!(count, 2);
+    let rest: Vec<_> = world.state.queue_after(&name, Some(key), Before { count, blocker: None }).collect();
+    let rest: Vec<_> = rest.iter().map(shown).collect();
+    assert_eq!(
+        rest,
+        [(all[5], 3, Some(all[1])), (all[6], 4, Some(all[5])), (all[7], 5, Some(all[6])), (all[8], 6, Some(all[7]))]
+    );
+}
+
+#[test]
+fn a_reader_far_behind_a_writer_is_not_told_for_whom_it_waits_but_its_queue_tells() {
+    let mut world = World::new(1);
+    world.acquire(&[("a", Mode::Exclusive)], None, 0);
+    for _ in 0..=READERS_PASSED_MAX + 1 {
+        world.acquire(&[("a", Mode::Shared)], None, 0);
+    }
+    let (state, name) = (&world.state, lock("a"));
+    let queue = state.queue(&name);
+    let told: Vec<bool> = queue[1..].iter().map(|entry| state.waits_for(&name, entry.contender.number).is_some()).collect();
+    let near = told.iter().take_while(|told| **told).count();
+    assert_eq!((near, told.iter().filter(|told| **told).count()), (READERS_PASSED_MAX + 1, READERS_PASSED_MAX + 1));
+    let writer = queue[0].contender.number;
+    assert!(queue[1..].iter().all(|entry| entry.waits_for.is_some_and(|other| other.number == writer)));
+}

@@ -1,0 +1,70 @@
+//! How large commands are in the log.
+
+use crate::command::{Command, Condition, Meta, Operation};
+
+/// The parts of a command that do not grow with its texts, values and lists.
+const COMMAND_BYTES: usize = 160;
+/// The same of a condition, of an operation, and of an entry of a list.
+const STEP_BYTES: usize = 40;
+/// The lengths that stand before a key and its value.
+const PAIR_BYTES: usize = 6;
+
+impl Command {
+    /// An upper bound of its bytes in the log, by which queues, entries and the log itself are bounded.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let inside = match self {
+            Command::Transact(transact) => {
+                let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+                transact.conditions.iter().map(Condition::size).chain(operations.map(Operation::size)).sum()
+            }
+            Command::Acquire(acquire) => {
+                let locks: usize = acquire.wants.iter().map(|want| STEP_BYTES + want.lock.as_str().len()).sum();
+                let value = acquire.value.as_ref().map_or(0, Vec::len);
+                value + locks + acquire.owner.text.len() + of_meta(&acquire.meta)
+            }
+            Command::OpenSession(open) => open.name.len() + of_meta(&open.meta),
+            Command::Proclaim(order) => order.election.as_str().len() + order.value.len(),
+            Command::Break(order) => order.lock.as_str().len() + order.by.len() + order.reason.len(),
+            Command::Revoke(order) => order.lock.as_str().len() + order.by.len() + order.reason.len(),
+            Command::SetLock(order) => order.lock.as_str().len() + order.by.len(),
+            Command::EndSession { by, reason, .. } => by.len() + reason.len(),
+            Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
+            Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,
+            Command::ForgetLocks { locks } => locks.iter().map(|(lock, _)| STEP_BYTES + lock.as_str().len()).sum(),
+            Command::Sweep { nodes, .. } => nodes.iter().map(|node| STEP_BYTES + node.path.as_str().len()).sum(),
+            Command::FormCluster { .. }
+            | Command::CloseSession { .. }
+            | Command::ExpireSession { .. }
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::Release { .. }
+            | Command::SetGrantTimeout { .. }
+            | Command::Forget { .. }
+            | Command::ForgetHistory { .. }
+            | Command::Downgrade { .. }
+            | Command::Upgrade { .. }
+            | Command::EndUpgrade { .. }
+            | Command::Continue { .. }
+            | Command::NoteKey { .. }
+            | Command::NoteCapacity { .. } => 0,
+        };
+        COMMAND_BYTES + inside
+    }
+}
+
+impl Condition {
+    fn size(&self) -> usize {
+        STEP_BYTES + self.weight()
+    }
+}
+
+impl Operation {
+    fn size(&self) -> usize {
+        STEP_BYTES + self.weight()
+    }
+}
+
+fn of_meta(meta: &Meta) -> usize {
+    meta.iter().map(|(key, value)| PAIR_BYTES + key.len() + value.len()).sum()
+}
