@@ -2,9 +2,11 @@
 
 mod coverage;
 mod durability;
+mod fences;
 mod fencing;
 mod leases;
 mod order;
+mod pairs;
 #[cfg(test)]
 pub(crate) mod plant;
 mod queue;
@@ -56,6 +58,8 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         replay::check(history),
         queue::check(history),
         fencing::check(history),
+        fences::check(history),
+        pairs::check(history),
         leases::check(history),
         watches::check(history),
         durability::check(history),

@@ -1,5 +1,8 @@
 //! One client: asks, one thing at a time, and writes down what it asked and what it was told.
 
+mod convert;
+mod txn;
+
 use crate::{
     history::{Call, Op, Outcome, Recorder, ResourceWrite, Running},
     http::{Http, Reply, Request},
@@ -174,13 +177,7 @@ impl Client {
 
     /// Gives a grant more time: whether it did.
     pub(crate) async fn renew(&mut self, held: &mut Held) -> bool {
-        let request = Request::post(format!("/v1/grants/{}/renew?ttl={}ms", held.id, TTL.as_millis()), &new_key());
-        let describe = |op: &mut Op| (op.grant, op.token, op.ttl) = (Some(held.grant), Some(held.token), Some(micros(TTL)));
-        let (running, reply) = self.ask(Call::Renew, &held.key, describe, request.within(WORK, Duration::ZERO), |_, _| {}).await;
-        if reply.outcome == Outcome::Ok {
-            held.good_until = running.start + micros(TTL);
-        }
-        reply.outcome == Outcome::Ok
+        self.renew_for(held, TTL).await == Outcome::Ok
     }
 
     /// Gives a grant back; tries several nodes, or its lock would be blocked for the rest of the lease.

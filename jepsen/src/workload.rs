@@ -1,6 +1,8 @@
 //! What the clients do: one sort of use each.
 
+mod convert;
 mod locks;
+mod pairs;
 mod registers;
 mod sessions;
 mod watching;
@@ -46,6 +48,10 @@ pub(crate) enum Workload {
     Registers,
     /// Many nodes written at once, and a watch at each server that must tell all of it
     Watches,
+    /// Grants that change their mode and their ttl while they are held
+    Convert,
+    /// Pairs of nodes, each written in one transaction under two fences
+    Txn,
 }
 
 impl Workload {
@@ -63,6 +69,8 @@ impl Workload {
             Workload::SessionExpiry => "session-expiry",
             Workload::Registers => "registers",
             Workload::Watches => "watches",
+            Workload::Convert => "convert",
+            Workload::Txn => "txn",
         }
     }
 
@@ -70,6 +78,7 @@ impl Workload {
     fn keys(self, clients: u64) -> u64 {
         match self {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
+            Workload::Convert | Workload::Txn => 2,
             Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => (clients / CLIENTS_OF_A_KEY).max(2),
             Workload::Registers | Workload::SessionExpiry => 3,
             Workload::Watches => 50,
@@ -116,6 +125,8 @@ pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Sh
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),
+            Workload::Convert => tokio::spawn(convert::run(client, keys)),
+            Workload::Txn => tokio::spawn(pairs::run(client, keys, number)),
             Workload::OwnLock => {
                 let own = Arc::new(Keys::new(format!("{}-{number}", workload.name()), 1));
                 tokio::spawn(locks::run(client, own, workload, number))
