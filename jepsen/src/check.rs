@@ -1,5 +1,6 @@
 //! Judges a history. Each checker looks at one promise of docs/guarantees.md; `wing_gong` believes no revision, the others do.
 
+mod batches;
 mod coverage;
 mod durability;
 mod fences;
@@ -60,6 +61,7 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         fencing::check(history),
         fences::check(history),
         pairs::check(history),
+        batches::check(history),
         leases::check(history),
         watches::check(history),
         durability::check(history),

@@ -1,7 +1,10 @@
 //! One client: asks, one thing at a time, and writes down what it asked and what it was told.
 
+mod batch;
 mod convert;
 mod txn;
+
+pub(crate) use batch::Part;
 
 use crate::{
     history::{Call, Op, Outcome, Recorder, ResourceWrite, Running},

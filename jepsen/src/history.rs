@@ -47,6 +47,8 @@ pub(crate) enum Call {
     Proclaim,
     /// Read the leader of an election.
     Leader,
+    /// An acquire with an id that was used before.
+    Again,
     /// A transaction that writes a pair of nodes under two fences.
     Txn,
     /// The versions of a pair of nodes, at one revision.
@@ -118,6 +120,12 @@ pub(crate) struct Op {
     /// What was written or read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
+    /// The first operation of the batch that it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<usize>,
+    /// The session that owns a grant of a batch, by its public number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<u64>,
     /// The fences of a transaction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) fences: Vec<Fence>,

@@ -102,6 +102,13 @@ impl Reply {
         self.header("etag")?.trim_matches('"').parse().ok()
     }
 
+    /// What is known of one call of a batch.
+    pub(crate) fn of_part(answer: &Value) -> Reply {
+        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
+        let text = answer.get("body").map(Value::to_string).unwrap_or_default();
+        meaning(status, HeaderMap::new(), text)
+    }
+
     fn nothing(outcome: Outcome, error: String) -> Reply {
         let (headers, text) = (HeaderMap::new(), String::new());
         Reply { outcome, status: 0, json: Value::Null, text, headers, error: Some(error) }
@@ -177,5 +184,7 @@ mod tests {
         assert_eq!(outcome(504, r#"{"outcome":"unknown"}"#), Outcome::Unknown);
         assert_eq!(outcome(504, "from a proxy"), Outcome::Unknown);
         assert_eq!(outcome(500, "{}"), Outcome::Unknown);
+        // A call of a batch without an answer.
+        assert_eq!(Reply::of_part(&Value::Null).outcome, Outcome::Unknown);
     }
 }

@@ -1,5 +1,6 @@
 //! What the clients do: one sort of use each.
 
+mod batches;
 mod convert;
 mod locks;
 mod pairs;
@@ -52,6 +53,8 @@ pub(crate) enum Workload {
     Convert,
     /// Pairs of nodes, each written in one transaction under two fences
     Txn,
+    /// Acquires, releases and renewals in one request, some of them with the same id
+    Batch,
 }
 
 impl Workload {
@@ -71,6 +74,7 @@ impl Workload {
             Workload::Watches => "watches",
             Workload::Convert => "convert",
             Workload::Txn => "txn",
+            Workload::Batch => "batch",
         }
     }
 
@@ -78,7 +82,7 @@ impl Workload {
     fn keys(self, clients: u64) -> u64 {
         match self {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
-            Workload::Convert | Workload::Txn => 2,
+            Workload::Convert | Workload::Txn | Workload::Batch => 2,
             Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => (clients / CLIENTS_OF_A_KEY).max(2),
             Workload::Registers | Workload::SessionExpiry => 3,
             Workload::Watches => 50,
@@ -126,6 +130,7 @@ pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Sh
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),
             Workload::Convert => tokio::spawn(convert::run(client, keys)),
+            Workload::Batch => tokio::spawn(batches::run(client, keys, number)),
             Workload::Txn => tokio::spawn(pairs::run(client, keys, number)),
             Workload::OwnLock => {
                 let own = Arc::new(Keys::new(format!("{}-{number}", workload.name()), 1));

@@ -73,6 +73,7 @@ fn refused_too_early(history: &History, check: &mut Check) {
             | Call::Leader
             | Call::Upgrade
             | Call::Downgrade
+            | Call::Again
             | Call::Txn
             | Call::ReadPair => {}
         }

@@ -46,6 +46,7 @@ fn place(op: &Op) -> Option<(u64, bool)> {
         Call::Release
         | Call::Renew
         | Call::Downgrade
+        | Call::Again
         | Call::Read
         | Call::Open
         | Call::Keepalive

@@ -80,7 +80,7 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
             (1, Call::Read | Call::Leader) | (_, Call::Open | Call::Keepalive | Call::Close | Call::ReadPair) => {
                 write!(out, "nil")?
             }
-            (_, Call::Acquire | Call::Release | Call::Renew | Call::Upgrade | Call::Downgrade) => {
+            (_, Call::Acquire | Call::Again | Call::Release | Call::Renew | Call::Upgrade | Call::Downgrade) => {
                 write!(out, "{}", op.grant.unwrap_or(op.index))?
             }
             (
@@ -128,6 +128,7 @@ fn name(call: Call) -> &'static str {
         Call::Leader => "leader",
         Call::Upgrade => "upgrade",
         Call::Downgrade => "downgrade",
+        Call::Again => "again",
         Call::Txn => "txn",
         Call::ReadPair => "read-pair",
     }

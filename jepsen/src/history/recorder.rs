@@ -74,6 +74,8 @@ impl Recorder {
             revision: None,
             version: None,
             value: None,
+            batch: None,
+            session: None,
             fences: Vec::new(),
             succeeded: None,
             error: None,

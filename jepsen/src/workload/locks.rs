@@ -46,7 +46,8 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
             | Workload::Registers
             | Workload::Watches
             | Workload::Convert
-            | Workload::Txn => pause(&mut client, 25).await,
+            | Workload::Txn
+            | Workload::Batch => pause(&mut client, 25).await,
         }
         client.release(&held).await;
         if workload == Workload::TryLock {
