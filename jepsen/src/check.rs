@@ -1,5 +1,6 @@
 //! Judges a history. Each checker looks at one promise of docs/guarantees.md; `wing_gong` believes no revision, the others do.
 
+mod administration;
 mod batches;
 mod coverage;
 mod durability;
@@ -62,6 +63,7 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         fences::check(history),
         pairs::check(history),
         batches::check(history),
+        administration::check(history),
         leases::check(history),
         watches::check(history),
         durability::check(history),

@@ -53,6 +53,16 @@ pub(crate) enum Call {
     Txn,
     /// The versions of a pair of nodes, at one revision.
     ReadPair,
+    /// Another limit of a lock.
+    SetLimit,
+    /// Another bound for how long a lock may be held.
+    SetMaxHold,
+    /// The end of all holds of a lock.
+    Break,
+    /// A request to the holders to release a lock.
+    Revoke,
+    /// The end of a session, by an administrator.
+    EndSession,
 }
 
 impl Call {
@@ -123,7 +133,7 @@ pub(crate) struct Op {
     /// The first operation of the batch that it came with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
-    /// The session that owns a grant of a batch, by its public number.
+    /// The session that owns a grant, by its public number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<u64>,
     /// The fences of a transaction.

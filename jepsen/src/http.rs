@@ -61,6 +61,11 @@ impl Request {
         Request { body: Some(body.into()), ..request }
     }
 
+    /// A PATCH with a key.
+    pub(crate) fn patch(path: impl Into<String>, key: &str) -> Request {
+        Request::new(Method::PATCH, path).header("idempotency-key", key)
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Request {
         Request::new(Method::DELETE, path)
     }

@@ -1,7 +1,10 @@
 //! The external resource: if it compares tokens, it loses nothing, and it admits a client that still has its lease.
 
 use super::Check;
-use crate::history::{Call, History, Outcome};
+use crate::{
+    history::{Call, History, Outcome},
+    workload::is_administered,
+};
 use std::collections::{HashMap, HashSet};
 
 pub(crate) fn check(history: &History) -> Check {
@@ -39,7 +42,8 @@ fn refused_too_early(history: &History, check: &mut Check) {
     let mut tokens: HashMap<usize, Option<u64>> = HashMap::new();
     // In the order in which they were asked: a grant's operations are those of one process, one after the other.
     for op in &history.ops {
-        let Some(grant) = op.grant else { continue };
+        // An administrator may have ended the grant.
+        let Some(grant) = op.grant.filter(|_| !is_administered(&op.key)) else { continue };
         match op.call {
             Call::Acquire | Call::Renew if op.is_ok() => {
                 good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
@@ -74,6 +78,11 @@ fn refused_too_early(history: &History, check: &mut Check) {
             | Call::Upgrade
             | Call::Downgrade
             | Call::Again
+            | Call::SetLimit
+            | Call::SetMaxHold
+            | Call::Break
+            | Call::Revoke
+            | Call::EndSession
             | Call::Txn
             | Call::ReadPair => {}
         }

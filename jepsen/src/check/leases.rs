@@ -4,7 +4,10 @@
 //! The end is known from a watch, which tells it later than it was: so nothing is found that was not so.
 
 use super::Check;
-use crate::history::{Call, History, Op, Outcome};
+use crate::{
+    history::{Call, History, Op, Outcome},
+    workload::{MAX_HOLD, is_administered},
+};
 use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
@@ -16,7 +19,7 @@ pub(crate) fn check(history: &History) -> Check {
         let Some(ops) = renewed.get(number) else { continue };
         check.looked_at += 1;
         let unknown = unknown.get(number).map_or(&[][..], Vec::as_slice);
-        if let Some((last, until)) = last_before(ops, *at).map(|last| (last, surely_until(last, unknown)))
+        if let Some((last, until)) = last_before(ops, *at).map(|last| (last, surely_until(last, unknown).min(bound(ops))))
             && *at < until
             && !history.time_was_bent(last.start, *at)
         {
@@ -60,6 +63,12 @@ pub(crate) fn lives(history: &History) -> Vec<Life> {
 
 fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
     renewals.iter().copied().filter(|op| op.end <= at).max_by_key(|op| op.start)
+}
+
+/// Until when an administrator may let a grant live at least, who may bound how long the lock is held.
+fn bound(renewals: &[&Op]) -> u64 {
+    let bounded = renewals.iter().find(|op| op.call == Call::Acquire && is_administered(&op.key));
+    bounded.map_or(u64::MAX, |op| op.start + u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late and

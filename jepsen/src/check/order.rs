@@ -47,6 +47,11 @@ fn place(op: &Op) -> Option<(u64, bool)> {
         | Call::Renew
         | Call::Downgrade
         | Call::Again
+        | Call::SetLimit
+        | Call::SetMaxHold
+        | Call::Break
+        | Call::Revoke
+        | Call::EndSession
         | Call::Read
         | Call::Open
         | Call::Keepalive

@@ -47,7 +47,8 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
             | Workload::Watches
             | Workload::Convert
             | Workload::Txn
-            | Workload::Batch => pause(&mut client, 25).await,
+            | Workload::Batch
+            | Workload::Administer => pause(&mut client, 25).await,
         }
         client.release(&held).await;
         if workload == Workload::TryLock {
@@ -73,7 +74,8 @@ fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
         key: keys.next(),
         election: workload == Workload::Election,
         shared: workload == Workload::RwLock && client.random.random_range(0..10) < 6,
-        permits: (workload == Workload::Semaphore).then(|| (client.random.random_range(1..=2), PERMITS)),
+        permits: (workload == Workload::Semaphore).then(|| client.random.random_range(1..=2)),
+        limit: (workload == Workload::Semaphore).then_some(PERMITS),
         wait,
         session: None,
     }

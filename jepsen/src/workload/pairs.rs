@@ -56,6 +56,7 @@ async fn write(client: &mut Client, key: &str, mut left: Held, mut right: Held) 
     client.transact(key, [&left, &right]).await;
     client.release(&right).await;
     client.release(&left).await;
+    read(client, key).await;
 }
 
 async fn read(client: &mut Client, key: &str) {

@@ -5,7 +5,7 @@ use super::{Answer, Item, Model, search};
 use crate::{
     check::{Check, leases::surely_until},
     history::{Call, History, Op, Outcome},
-    workload::PERMITS,
+    workload::{PERMITS, is_administered},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -74,10 +74,10 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
-    // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
+    // An administrator ends grants at any time: those locks are left out. A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
     // session owns ends with that, and has a lock for itself.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
-        if op.ttl.is_none() {
+        if op.ttl.is_none() || is_administered(&op.key) {
             continue;
         }
         check.looked_at += 1;
