@@ -27,6 +27,13 @@ pub(crate) fn check(history: &History) -> Check {
         .filter(|op| op.call == Call::Acquire)
         .filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op)))
         .collect();
+    // An acquire that came again with the same id may hold where the first one was refused.
+    let again: HashSet<(&str, &str)> = history
+        .ops
+        .iter()
+        .filter(|op| op.call == Call::Again && op.outcome != Outcome::Fail)
+        .filter_map(|op| Some((op.key.as_str(), op.value.as_deref()?)))
+        .collect();
     let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
     let mut granted: Tokens<'_> = HashMap::new();
     let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
@@ -61,7 +68,10 @@ pub(crate) fn check(history: &History) -> Check {
             _other => {}
         }
     }
-    for op in asked.values() {
+    for (id, op) in &asked {
+        if op.outcome == Outcome::Fail && again.contains(id) {
+            continue;
+        }
         // A client that is told that its grant is gone may have held it, but no longer does.
         let number = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default()));
         if op.is_gone() && number.is_none_or(|number| ended.contains(&(op.key.as_str(), *number))) {
@@ -216,6 +226,16 @@ mod tests {
     fn a_holder_after_a_definite_no_is_found() {
         let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_holder_whose_first_acquire_was_refused_is_good_if_it_asked_again_with_its_id() {
+        let refused = || owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
+        for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
+            let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
+            let history = told(Planted::new().op(refused()).op(again), 5, "p1").done();
+            assert_eq!(check(&history).broken.len(), findings);
+        }
     }
 
     #[test]
