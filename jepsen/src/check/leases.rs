@@ -65,7 +65,7 @@ fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
     renewals.iter().copied().filter(|op| op.end <= at).max_by_key(|op| op.start)
 }
 
-/// Until when an administrator may let a grant live at least, who may bound how long the lock is held.
+/// An administrator may bound how long a lock is held: until when its grants surely live all the same.
 fn bound(renewals: &[&Op]) -> u64 {
     let bounded = renewals.iter().find(|op| op.call == Call::Acquire && is_administered(&op.key));
     bounded.map_or(u64::MAX, |op| op.start + u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX))

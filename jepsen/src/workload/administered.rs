@@ -7,7 +7,7 @@ use super::{
     locks::{WAIT, pause},
 };
 use crate::client::{Client, Held, Opened, TTL, Wish};
-use rand::{RngExt, seq::IteratorRandom};
+use rand::{RngExt, rngs::SmallRng, seq::IteratorRandom};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,6 +25,13 @@ impl Sessions {
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
         // What it guards is whole after every statement that can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one of them out.
+    fn take_any(&self, random: &mut SmallRng) -> Option<(u64, String)> {
+        let mut open = self.open();
+        let number = *open.keys().choose(random)?;
+        open.remove_entry(&number)
     }
 }
 
@@ -72,7 +79,7 @@ async fn administer(client: &mut Client, key: &str, sessions: &Sessions) {
         4 | 5 => client.break_lock(&either).await,
         6 => client.revoke(&either).await,
         _session => {
-            let one = sessions.open().iter().choose(&mut client.random).map(|(number, key)| (*number, key.clone()));
+            let one = sessions.take_any(&mut client.random);
             if let Some((number, key)) = one {
                 client.end_session(&key, number).await;
             }
