@@ -1,5 +1,5 @@
-//! What an administrator does: no grant is given beyond the limit in force, a broken grant's token never passes a fence afterwards,
-//! what has ended is not renewed, and nothing ends but by a break or with its session.
+//! What an administrator does: no grant is given beyond the limit in force, and a broken grant's token never passes a fence
+//! afterwards. What has ended is not renewed, and a holder ends as `broken` only by a break or with its session.
 //!
 //! Each request of an administrator has a name of its own. The watch tells it, so the limit of each revision is known.
 

@@ -1,5 +1,5 @@
-//! By revision and by time: a write under a fence happens only while a held grant has the token. A token from before an upgrade or
-//! a release never passes afterwards.
+//! By revision and by time: a write under a fence happens only while a held grant has the token. A token from before an upgrade
+//! or a release never passes afterwards.
 //!
 //! The part by revision plays the events of the watch again. The part by time believes answers only.
 

@@ -71,8 +71,8 @@ fn bound(renewals: &[&Op]) -> u64 {
     bounded.map_or(u64::MAX, |op| op.start + u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late and
-/// set a shorter ttl, but not before it was sent.
+/// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late
+/// and set a shorter ttl, but not before it was sent.
 pub(super) fn surely_until(last: &Op, unknown: &[&Op]) -> u64 {
     let until = |from: u64, op: &Op| from + op.ttl.unwrap_or(0);
     unknown.iter().map(|op| until(op.start.max(last.start), op)).fold(until(last.start, last), u64::min)

@@ -74,8 +74,8 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
-    // An administrator ends grants at any time: those locks are left out. A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
-    // session owns ends with that, and has a lock for itself.
+    // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
+    // session owns ends with that, and has a lock for itself. An administrator ends grants at any time: those locks are left out.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
         if op.ttl.is_none() || is_administered(&op.key) {
             continue;
