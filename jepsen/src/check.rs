@@ -1,10 +1,14 @@
 //! Judges a history. Each checker looks at one promise of docs/guarantees.md; `wing_gong` believes no revision, the others do.
 
+mod administration;
+mod batches;
 mod coverage;
 mod durability;
+mod fences;
 mod fencing;
 mod leases;
 mod order;
+mod pairs;
 #[cfg(test)]
 pub(crate) mod plant;
 mod queue;
@@ -56,6 +60,10 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         replay::check(history),
         queue::check(history),
         fencing::check(history),
+        fences::check(history),
+        pairs::check(history),
+        batches::check(history),
+        administration::check(history),
         leases::check(history),
         watches::check(history),
         durability::check(history),

@@ -1,5 +1,12 @@
 //! One client: asks, one thing at a time, and writes down what it asked and what it was told.
 
+mod administer;
+mod batch;
+mod convert;
+mod txn;
+
+pub(crate) use batch::Part;
+
 use crate::{
     history::{Call, Op, Outcome, Recorder, ResourceWrite, Running},
     http::{Http, Reply, Request},
@@ -55,11 +62,13 @@ pub(crate) struct Wish {
     /// Of an election; its value is made here.
     pub(crate) election: bool,
     pub(crate) shared: bool,
-    /// How many permits of how many.
-    pub(crate) permits: Option<(u32, u32)>,
+    /// How many permits.
+    pub(crate) permits: Option<u32>,
+    /// How many permits the lock has; none where an administrator sets it.
+    pub(crate) limit: Option<u32>,
     pub(crate) wait: Duration,
-    /// A session that owns it, by its secret id.
-    pub(crate) session: Option<String>,
+    /// A session that owns it.
+    pub(crate) session: Option<Opened>,
 }
 
 /// A grant that was given.
@@ -133,7 +142,7 @@ impl Client {
         let collection = if wish.election { "elections" } else { "locks" };
         let mut path = format!("/v1/{collection}/{}?wait={}ms&owner={owner}", wish.key, wish.wait.as_millis());
         match &wish.session {
-            Some(session) => path.push_str(&format!("&session={session}")),
+            Some(session) => path.push_str(&format!("&session={}", session.id)),
             None => path.push_str(&format!("&ttl={}ms", TTL.as_millis())),
         }
         if wish.election {
@@ -142,13 +151,16 @@ impl Client {
         if wish.shared {
             path.push_str("&mode=shared");
         }
-        if let Some((permits, limit)) = wish.permits {
-            path.push_str(&format!("&permits={permits}&limit={limit}"));
+        for (name, number) in [("permits", wish.permits), ("limit", wish.limit)] {
+            if let Some(number) = number {
+                path.push_str(&format!("&{name}={number}"));
+            }
         }
         let describe = |op: &mut Op| {
-            (op.shared, op.permits) = (wish.shared, wish.permits.map(|(permits, _)| permits));
+            (op.shared, op.permits) = (wish.shared, wish.permits);
             // A session's grants live as long as it does.
             op.ttl = wish.session.is_none().then_some(micros(TTL));
+            op.session = wish.session.as_ref().map(|session| session.number);
             (op.grant, op.value) = (Some(op.index), Some(owner));
         };
         let request = Request::post(path, &id).within(WORK, wish.wait);
@@ -174,13 +186,7 @@ impl Client {
 
     /// Gives a grant more time: whether it did.
     pub(crate) async fn renew(&mut self, held: &mut Held) -> bool {
-        let request = Request::post(format!("/v1/grants/{}/renew?ttl={}ms", held.id, TTL.as_millis()), &new_key());
-        let describe = |op: &mut Op| (op.grant, op.token, op.ttl) = (Some(held.grant), Some(held.token), Some(micros(TTL)));
-        let (running, reply) = self.ask(Call::Renew, &held.key, describe, request.within(WORK, Duration::ZERO), |_, _| {}).await;
-        if reply.outcome == Outcome::Ok {
-            held.good_until = running.start + micros(TTL);
-        }
-        reply.outcome == Outcome::Ok
+        self.renew_for(held, TTL).await == Outcome::Ok
     }
 
     /// Gives a grant back; tries several nodes, or its lock would be blocked for the rest of the lease.

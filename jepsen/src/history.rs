@@ -23,6 +23,10 @@ pub(crate) enum Call {
     Release,
     /// A grant's further life.
     Renew,
+    /// A shared grant becomes exclusive.
+    Upgrade,
+    /// An exclusive grant becomes shared.
+    Downgrade,
     /// A write to a node, with the token of a grant.
     FencedWrite,
     /// A read of a node.
@@ -43,6 +47,22 @@ pub(crate) enum Call {
     Proclaim,
     /// Read the leader of an election.
     Leader,
+    /// An acquire with an id that was used before.
+    Again,
+    /// A transaction that writes a pair of nodes under two fences.
+    Txn,
+    /// The versions of a pair of nodes, at one revision.
+    ReadPair,
+    /// Another limit of a lock.
+    SetLimit,
+    /// Another bound for how long a lock may be held.
+    SetMaxHold,
+    /// The end of all holds of a lock.
+    Break,
+    /// A request to the holders to release a lock.
+    Revoke,
+    /// The end of a session, by an administrator.
+    EndSession,
 }
 
 impl Call {
@@ -110,9 +130,32 @@ pub(crate) struct Op {
     /// What was written or read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
+    /// The first operation of the batch that it came with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch: Option<usize>,
+    /// The session that owns a grant, by its public number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<u64>,
+    /// The fences of a transaction.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fences: Vec<Fence>,
+    /// Whether the conditions of a transaction held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) succeeded: Option<bool>,
     /// Why it failed or is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+}
+
+/// A token with which a transaction wants to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Fence {
+    /// The lock.
+    pub(crate) lock: String,
+    /// The acquire that it belongs to, by its place in the history.
+    pub(crate) grant: usize,
+    /// The token.
+    pub(crate) token: u64,
 }
 
 impl Op {
@@ -121,10 +164,20 @@ impl Op {
         self.outcome == Outcome::Ok
     }
 
-    /// Whether it is the acquire of an exclusive grant that was given.
+    /// Whether it gave somebody a lock alone: the acquire of an exclusive grant, or an upgrade.
     pub(crate) fn is_exclusive_grant(&self) -> bool {
-        self.call == Call::Acquire && self.is_ok() && !self.shared && self.permits.is_none()
+        matches!(self.call, Call::Acquire | Call::Upgrade) && self.is_ok() && !self.shared && self.permits.is_none()
     }
+
+    /// Whether it surely found its grant ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.error.as_deref().is_some_and(|error| error.starts_with("410"))
+    }
+}
+
+/// The two nodes that a transaction on this key writes.
+pub(crate) fn pair(key: &str) -> [String; 2] {
+    [format!("{key}/left"), format!("{key}/right")]
 }
 
 /// What was told by a watch, and when it came.

@@ -61,6 +61,11 @@ impl Request {
         Request { body: Some(body.into()), ..request }
     }
 
+    /// A PATCH with a key.
+    pub(crate) fn patch(path: impl Into<String>, key: &str) -> Request {
+        Request::new(Method::PATCH, path).header("idempotency-key", key)
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Request {
         Request::new(Method::DELETE, path)
     }
@@ -100,6 +105,13 @@ impl Reply {
     /// The version in the `ETag`.
     pub(crate) fn version(&self) -> Option<i64> {
         self.header("etag")?.trim_matches('"').parse().ok()
+    }
+
+    /// What is known of one call of a batch.
+    pub(crate) fn of_part(answer: &Value) -> Reply {
+        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
+        let text = answer.get("body").map(Value::to_string).unwrap_or_default();
+        meaning(status, HeaderMap::new(), text)
     }
 
     fn nothing(outcome: Outcome, error: String) -> Reply {
@@ -177,5 +189,7 @@ mod tests {
         assert_eq!(outcome(504, r#"{"outcome":"unknown"}"#), Outcome::Unknown);
         assert_eq!(outcome(504, "from a proxy"), Outcome::Unknown);
         assert_eq!(outcome(500, "{}"), Outcome::Unknown);
+        // A call of a batch without an answer.
+        assert_eq!(Reply::of_part(&Value::Null).outcome, Outcome::Unknown);
     }
 }

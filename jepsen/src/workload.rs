@@ -1,6 +1,10 @@
 //! What the clients do: one sort of use each.
 
+mod administered;
+mod batches;
+mod convert;
 mod locks;
+mod pairs;
 mod registers;
 mod sessions;
 mod watching;
@@ -10,9 +14,12 @@ pub(crate) use watching::follow;
 
 use crate::{client::Client, client::Shared, http::Http};
 use clap::ValueEnum;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 use tokio::task::JoinHandle;
 
@@ -20,6 +27,19 @@ use tokio::task::JoinHandle;
 const CLIENTS_OF_A_KEY: u64 = 3;
 /// Acquires, or writes, of one key before another is taken: the checker that tries all orders is given short histories.
 const USES_OF_A_KEY: u64 = 120;
+
+/// How long a lock may be held where an administrator bounds it.
+pub(crate) const MAX_HOLD: Duration = Duration::from_millis(1_500);
+
+/// Whether an administrator has a say in this lock.
+pub(crate) fn is_administered(lock: &str) -> bool {
+    lock.starts_with(Workload::Administer.name())
+}
+
+/// Whether an administrator sets the limit of this lock.
+pub(crate) fn is_limited(lock: &str) -> bool {
+    is_administered(lock) && lock.ends_with("-pool")
+}
 
 /// A sort of use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,6 +66,14 @@ pub(crate) enum Workload {
     Registers,
     /// Many nodes written at once, and a watch at each server that must tell all of it
     Watches,
+    /// Grants that change their mode and their ttl while they are held
+    Convert,
+    /// Pairs of nodes, each written in one transaction under two fences
+    Txn,
+    /// Acquires, releases and renewals in one request, some of them with the same id
+    Batch,
+    /// An administrator that sets limits, breaks locks and ends sessions, beside clients that hold them
+    Administer,
 }
 
 impl Workload {
@@ -63,6 +91,10 @@ impl Workload {
             Workload::SessionExpiry => "session-expiry",
             Workload::Registers => "registers",
             Workload::Watches => "watches",
+            Workload::Convert => "convert",
+            Workload::Txn => "txn",
+            Workload::Batch => "batch",
+            Workload::Administer => "administer",
         }
     }
 
@@ -70,6 +102,7 @@ impl Workload {
     fn keys(self, clients: u64) -> u64 {
         match self {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
+            Workload::Convert | Workload::Txn | Workload::Batch | Workload::Administer => 2,
             Workload::Mutex | Workload::FencedMutex | Workload::RwLock | Workload::TryLock => (clients / CLIENTS_OF_A_KEY).max(2),
             Workload::Registers | Workload::SessionExpiry => 3,
             Workload::Watches => 50,
@@ -110,12 +143,17 @@ impl Keys {
 /// Starts this many clients, which run until they are told to end.
 pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
+    let sessions = Arc::new(administered::Sessions::default());
     let clients = (0..count).map(|number| {
         let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((workload as u64) << 32);
         let (client, keys) = (Client::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),
+            Workload::Convert => tokio::spawn(convert::run(client, keys)),
+            Workload::Administer => tokio::spawn(administered::run(client, keys, Arc::clone(&sessions), number)),
+            Workload::Batch => tokio::spawn(batches::run(client, keys, number)),
+            Workload::Txn => tokio::spawn(pairs::run(client, keys, number)),
             Workload::OwnLock => {
                 let own = Arc::new(Keys::new(format!("{}-{number}", workload.name()), 1));
                 tokio::spawn(locks::run(client, own, workload, number))

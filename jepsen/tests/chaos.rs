@@ -67,3 +67,13 @@ fn sessions_live_as_long_as_they_were_told_when_the_leader_is_paused() {
 fn watches_tell_everything_and_elections_have_one_leader_when_packets_are_lost() {
     holds("watches,election", "loss");
 }
+
+#[test]
+fn upgraded_grants_exclude_and_transactions_are_atomic_when_the_leader_is_killed() {
+    holds("convert,txn", "kill-leader");
+}
+
+#[test]
+fn batches_and_administrators_take_effect_once_and_in_order_when_the_leader_is_cut_off() {
+    holds("batch,administer", "cut-leader");
+}

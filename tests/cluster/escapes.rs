@@ -325,7 +325,8 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
     });
 }
 
-/// In a namespace with few numbers an orphan soon gets the number of the command that has ended, and its end is not the command's.
+/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's end is not the
+/// command's.
 #[test]
 fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];

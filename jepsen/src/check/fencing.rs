@@ -1,7 +1,10 @@
 //! The external resource: if it compares tokens, it loses nothing, and it admits a client that still has its lease.
 
 use super::Check;
-use crate::history::{Call, History};
+use crate::{
+    history::{Call, History, Outcome},
+    workload::is_administered,
+};
 use std::collections::{HashMap, HashSet};
 
 pub(crate) fn check(history: &History) -> Check {
@@ -35,18 +38,28 @@ pub(crate) fn check(history: &History) -> Check {
 fn refused_too_early(history: &History, check: &mut Check) {
     let mut good_until: HashMap<usize, u64> = HashMap::new();
     let mut given_back: HashSet<usize> = HashSet::new();
+    // An upgrade changes the token. Where nobody knows whether it did, both tokens may be refused.
+    let mut tokens: HashMap<usize, Option<u64>> = HashMap::new();
     // In the order in which they were asked: a grant's operations are those of one process, one after the other.
     for op in &history.ops {
-        let Some(grant) = op.grant else { continue };
+        // An administrator may have ended the grant.
+        let Some(grant) = op.grant.filter(|_| !is_administered(&op.key)) else { continue };
         match op.call {
             Call::Acquire | Call::Renew if op.is_ok() => {
                 good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
             }
+            // It may have set a shorter ttl, or may still do so.
+            Call::Renew if op.outcome == Outcome::Unknown => {
+                let shorter = op.start + op.ttl.unwrap_or(0);
+                good_until.entry(grant).and_modify(|until| *until = shorter.min(*until));
+            }
+            Call::Upgrade if op.outcome != Outcome::Fail => drop(tokens.insert(grant, op.token.filter(|_| op.is_ok()))),
             Call::Release => drop(given_back.insert(grant)),
             Call::FencedWrite if op.error.as_deref().is_some_and(|error| error.starts_with("412")) => {
                 check.looked_at += 1;
                 let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
-                if good && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
+                let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
+                if good && current && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
                     check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
                 }
             }
@@ -61,7 +74,17 @@ fn refused_too_early(history: &History, check: &mut Check) {
             | Call::Close
             | Call::Ephemeral
             | Call::Proclaim
-            | Call::Leader => {}
+            | Call::Leader
+            | Call::Upgrade
+            | Call::Downgrade
+            | Call::Again
+            | Call::SetLimit
+            | Call::SetMaxHold
+            | Call::Break
+            | Call::Revoke
+            | Call::EndSession
+            | Call::Txn
+            | Call::ReadPair => {}
         }
     }
 }
@@ -69,10 +92,7 @@ fn refused_too_early(history: &History, check: &mut Check) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        check::plant::{Planted, fault, grant, op},
-        history::Outcome,
-    };
+    use crate::check::plant::{Planted, fault, grant, op, upgrade};
 
     #[test]
     fn refused_sleepers_are_good_and_a_lost_write_is_found() {
@@ -103,5 +123,19 @@ mod tests {
         };
         assert_eq!(check(&with_lease(90)).broken.len(), 1);
         assert_eq!(check(&with_lease(110)).broken.len(), 0);
+    }
+
+    #[test]
+    fn the_token_from_before_an_upgrade_is_refused_and_the_new_one_is_let_in() {
+        let refused = |token: u64| {
+            let about = |op: &mut crate::history::Op| {
+                (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some("412 stale_token".to_owned()));
+                op.token = Some(token);
+            };
+            let acquire = grant("a", 5).at(0, 10).with(|op| op.ttl = Some(100));
+            let planted = Planted::new().op(acquire).op(upgrade("a", 0, 8).at(11, 15));
+            check(&planted.op(op(Call::FencedWrite, "a").at(20, 30).with(about)).done()).broken.len()
+        };
+        assert_eq!((refused(5), refused(8)), (0, 1));
     }
 }

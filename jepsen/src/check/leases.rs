@@ -4,21 +4,26 @@
 //! The end is known from a watch, which tells it later than it was: so nothing is found that was not so.
 
 use super::Check;
-use crate::history::{Call, History, Op};
+use crate::{
+    history::{Call, History, Op, Outcome},
+    workload::{MAX_HOLD, is_administered},
+};
 use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("leases", "nothing expires before its time, and what has ended does nothing more");
-    let renewed = renewals(history);
+    let renewed = renewals(history, Outcome::Ok);
+    let unknown = renewals(history, Outcome::Unknown);
     let ended = first_told(history);
     for (number, (at, revision)) in &ended {
         let Some(ops) = renewed.get(number) else { continue };
         check.looked_at += 1;
-        if let Some(last) = last_before(ops, *at)
-            && *at < last.start + last.ttl.unwrap_or(0)
+        let unknown = unknown.get(number).map_or(&[][..], Vec::as_slice);
+        if let Some((last, until)) = last_before(ops, *at).map(|last| (last, surely_until(last, unknown).min(bound(ops))))
+            && *at < until
             && !history.time_was_bent(last.start, *at)
         {
-            let early = last.start + last.ttl.unwrap_or(0) - at;
+            let early = until - at;
             check.broken(|| {
                 format!("{}: {number} expired {} ms too early after operation {}", last.key, early / 1_000, last.index)
             });
@@ -48,7 +53,7 @@ pub(crate) struct Life {
 
 /// All that expired and was told to live before.
 pub(crate) fn lives(history: &History) -> Vec<Life> {
-    let renewed = renewals(history);
+    let renewed = renewals(history, Outcome::Ok);
     let life = |(number, (ended, _)): (u64, (u64, u64))| {
         let last = last_before(renewed.get(&number)?, ended)?;
         Some(Life { sent: last.start, ended, ttl: last.ttl? })
@@ -60,16 +65,33 @@ fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
     renewals.iter().copied().filter(|op| op.end <= at).max_by_key(|op| op.start)
 }
 
-/// What gave each session or grant more time and was acknowledged.
-fn renewals(history: &History) -> HashMap<u64, Vec<&Op>> {
+/// An administrator may bound how long a lock is held: until when its grants surely live all the same.
+fn bound(renewals: &[&Op]) -> u64 {
+    let bounded = renewals.iter().find(|op| op.call == Call::Acquire && is_administered(&op.key));
+    bounded.map_or(u64::MAX, |op| op.start + u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late
+/// and set a shorter ttl, but not before it was sent.
+pub(super) fn surely_until(last: &Op, unknown: &[&Op]) -> u64 {
+    let until = |from: u64, op: &Op| from + op.ttl.unwrap_or(0);
+    unknown.iter().map(|op| until(op.start.max(last.start), op)).fold(until(last.start, last), u64::min)
+}
+
+/// What gave each session or grant more time, with that outcome.
+fn renewals(history: &History, outcome: Outcome) -> HashMap<u64, Vec<&Op>> {
     // By number: a grant's and a session's come from one counter, so they do not meet.
     let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
     let mut number_of: HashMap<usize, u64> = HashMap::new();
-    for op in history.ops.iter().filter(|op| op.is_ok()) {
+    for op in &history.ops {
         if op.call == Call::Acquire
+            && op.is_ok()
             && let Some(number) = op.number
         {
             number_of.insert(op.index, number);
+        }
+        if op.outcome != outcome {
+            continue;
         }
         let number = if matches!(op.call, Call::Acquire | Call::Renew) {
             op.grant.and_then(|grant| number_of.get(&grant).copied())
@@ -143,6 +165,24 @@ mod tests {
     fn a_keepalive_that_is_acknowledged_after_the_end_is_found() {
         let late = op(Call::Keepalive, "s").at(170, 180).with(|op| (op.number, op.ttl) = (Some(3), Some(100)));
         assert_eq!(check(&session(160, Some(late))).broken.len(), 1);
+    }
+
+    #[test]
+    fn a_shorter_ttl_counts_also_where_nobody_knows_whether_it_was_set() {
+        let renewed = |start, ttl, outcome| {
+            let about = |op: &mut Op| (op.grant, op.ttl, op.outcome) = (Some(0), Some(ttl), outcome);
+            op(Call::Renew, "a").at(start, start + 5).with(about)
+        };
+        let history = |ended_at: u64, renewal: Op| {
+            let acquire = op(Call::Acquire, "a").at(0, 5).with(|op| (op.number, op.ttl) = (Some(3), Some(100)));
+            let ended = json!({"type": "ended", "lock": "a", "number": 3, "reason": "expired"});
+            check(&Planted::new().op(acquire).op(renewal).event(ended_at, 9, ended).done()).broken.len()
+        };
+        for outcome in [Outcome::Ok, Outcome::Unknown] {
+            assert_eq!(history(61, renewed(10, 50, outcome)), 0);
+            assert_eq!(history(59, renewed(10, 50, outcome)), 1);
+        }
+        assert_eq!((history(99, renewed(10, 50, Outcome::Fail)), history(119, renewed(20, 100, Outcome::Ok))), (1, 1));
     }
 
     #[test]

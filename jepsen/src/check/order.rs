@@ -41,9 +41,23 @@ fn place(op: &Op) -> Option<(u64, bool)> {
         return None;
     }
     match op.call {
-        Call::Acquire => Some((op.token?, op.is_exclusive_grant())),
-        Call::FencedWrite | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim => Some((op.revision?, true)),
-        Call::Release | Call::Renew | Call::Read | Call::Open | Call::Keepalive | Call::Close | Call::Leader => None,
+        Call::Acquire | Call::Upgrade => Some((op.token?, op.is_exclusive_grant())),
+        Call::FencedWrite | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim | Call::Txn => Some((op.revision?, true)),
+        Call::Release
+        | Call::Renew
+        | Call::Downgrade
+        | Call::Again
+        | Call::SetLimit
+        | Call::SetMaxHold
+        | Call::Break
+        | Call::Revoke
+        | Call::EndSession
+        | Call::Read
+        | Call::Open
+        | Call::Keepalive
+        | Call::Close
+        | Call::Leader
+        | Call::ReadPair => None,
     }
 }
 

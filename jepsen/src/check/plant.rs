@@ -73,6 +73,11 @@ pub(crate) fn grant(key: &str, token: u64) -> Op {
     op(Call::Acquire, key).with(|op| op.token = Some(token))
 }
 
+/// An upgrade of the grant that the acquire at that place asked for.
+pub(crate) fn upgrade(key: &str, grant: usize, token: u64) -> Op {
+    op(Call::Upgrade, key).with(|op| (op.grant, op.token) = (Some(grant), Some(token)))
+}
+
 /// A write.
 pub(crate) fn write(key: &str, revision: u64) -> Op {
     op(Call::Write, key).with(|op| op.revision = Some(revision))

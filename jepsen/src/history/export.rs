@@ -77,9 +77,26 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
         write!(out, "{{:index {index}, :time {nanoseconds}, :process {}, :type :{kind}, :f :{}", op.process, name(op.call))?;
         write!(out, ", :value [{} ", text(&op.key))?;
         match (moment, op.call) {
-            (1, Call::Read | Call::Leader) | (_, Call::Open | Call::Keepalive | Call::Close) => write!(out, "nil")?,
-            (_, Call::Acquire | Call::Release | Call::Renew) => write!(out, "{}", op.grant.unwrap_or(op.index))?,
-            (_, Call::FencedWrite | Call::Read | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim | Call::Leader) => {
+            (1, Call::Read | Call::Leader)
+            | (_, Call::Open | Call::Keepalive | Call::Close | Call::ReadPair | Call::EndSession) => write!(out, "nil")?,
+            (_, Call::Acquire | Call::Again | Call::Release | Call::Renew | Call::Upgrade | Call::Downgrade) => {
+                write!(out, "{}", op.grant.unwrap_or(op.index))?
+            }
+            (
+                _,
+                Call::FencedWrite
+                | Call::Read
+                | Call::Write
+                | Call::Cas
+                | Call::Ephemeral
+                | Call::Proclaim
+                | Call::Leader
+                | Call::Txn
+                | Call::SetLimit
+                | Call::SetMaxHold
+                | Call::Break
+                | Call::Revoke,
+            ) => {
                 write!(out, "{}", op.value.as_deref().map_or_else(|| "nil".to_owned(), text))?;
             }
         }
@@ -112,6 +129,16 @@ fn name(call: Call) -> &'static str {
         Call::Ephemeral => "ephemeral",
         Call::Proclaim => "proclaim",
         Call::Leader => "leader",
+        Call::Upgrade => "upgrade",
+        Call::Downgrade => "downgrade",
+        Call::Again => "again",
+        Call::SetLimit => "set-limit",
+        Call::SetMaxHold => "set-max-hold",
+        Call::Break => "break",
+        Call::Revoke => "revoke",
+        Call::EndSession => "end-session",
+        Call::Txn => "txn",
+        Call::ReadPair => "read-pair",
     }
 }
 

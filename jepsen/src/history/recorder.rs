@@ -1,6 +1,6 @@
 //! Writes the history down while it happens.
 
-use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite};
+use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, pair};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -74,6 +74,10 @@ impl Recorder {
             revision: None,
             version: None,
             value: None,
+            batch: None,
+            session: None,
+            fences: Vec::new(),
+            succeeded: None,
             error: None,
         };
         describe(&mut op);
@@ -118,8 +122,10 @@ impl Recorder {
     /// The keys of all acknowledged writes, except ephemeral nodes.
     pub(crate) fn written(&self) -> Vec<String> {
         let history = self.history();
-        let written = history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good());
-        written.map(|op| op.key.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+        let done = || history.ops.iter().filter(|op| op.is_ok());
+        let written = done().filter(|op| op.call.writes_for_good()).map(|op| op.key.clone());
+        let pairs = done().filter(|op| op.succeeded == Some(true)).flat_map(|op| pair(&op.key));
+        written.chain(pairs).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// What a node had when all was over.

@@ -8,11 +8,11 @@ use std::{sync::Arc, time::Duration};
 /// Permits of a semaphore, all together.
 pub(crate) const PERMITS: u32 = 3;
 /// How long somebody waits for a lock.
-const WAIT: Duration = Duration::from_millis(1_500);
+pub(super) const WAIT: Duration = Duration::from_millis(1_500);
 /// How long an impatient client waits.
 const SHORT_WAIT_MS_MAX: u64 = 150;
 /// How long they sleep.
-const SLEEP: Duration = Duration::from_millis(2_600);
+pub(super) const SLEEP: Duration = Duration::from_millis(2_600);
 
 /// For `OwnLock` the keys are the client's own.
 pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload, number: u64) {
@@ -27,9 +27,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
             pause(&mut client, 10).await;
             continue;
         };
-        // The lease counts from when it was asked for, which may be long ago.
-        let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
-        if late && !client.renew(&mut held).await {
+        if !renewed_if_late(&mut client, &mut held).await {
             client.release(&held).await;
             continue;
         }
@@ -46,13 +44,24 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
             | Workload::TryLock
             | Workload::SessionExpiry
             | Workload::Registers
-            | Workload::Watches => pause(&mut client, 25).await,
+            | Workload::Watches
+            | Workload::Convert
+            | Workload::Txn
+            | Workload::Batch
+            | Workload::Administer => pause(&mut client, 25).await,
         }
         client.release(&held).await;
         if workload == Workload::TryLock {
             pause(&mut client, 25).await;
         }
     }
+}
+
+/// Renews a grant of whose lease half is over: it counts from when the grant was asked for, which may be long ago. Whether the
+/// lease is good then.
+pub(super) async fn renewed_if_late(client: &mut Client, held: &mut Held) -> bool {
+    let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
+    !late || client.renew(held).await
 }
 
 fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
@@ -65,7 +74,8 @@ fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
         key: keys.next(),
         election: workload == Workload::Election,
         shared: workload == Workload::RwLock && client.random.random_range(0..10) < 6,
-        permits: (workload == Workload::Semaphore).then(|| (client.random.random_range(1..=2), PERMITS)),
+        permits: (workload == Workload::Semaphore).then(|| client.random.random_range(1..=2)),
+        limit: (workload == Workload::Semaphore).then_some(PERMITS),
         wait,
         session: None,
     }

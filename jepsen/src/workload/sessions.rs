@@ -20,8 +20,7 @@ pub(super) async fn run(mut client: Client, number: u64) {
             continue;
         };
         client.ephemeral(&key, &session).await;
-        let wish =
-            Wish { key: key.clone(), wait: Duration::from_millis(500), session: Some(session.id.clone()), ..Wish::default() };
+        let wish = Wish { key: key.clone(), wait: Duration::from_millis(500), session: Some(session.clone()), ..Wish::default() };
         let held = client.acquire(&wish).await;
         let mut lost = false;
         for _ in 0..client.random.random_range(0..KEEPALIVES_MAX) {

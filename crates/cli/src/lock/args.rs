@@ -20,9 +20,9 @@ SIGKILL half a second later.
 
 When the command has ended, fairhold also stops every process that the command left running, in the background, in its own
 session or process group, or as a daemon: no such process works on without the lock. Unless fairhold runs as root, it cannot
-stop processes of other users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it exits with 80. So write
-`sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late must carry
-FAIRHOLD_TOKEN, and the storage must check it.";
+stop processes of other users: it names them on stderr and keeps the lock as long as it can; if it loses the lock, it exits
+with 80. So write `sudo fairhold lock NAME -- CMD`, not `fairhold lock NAME -- sudo CMD`. A write that must not come late must
+carry FAIRHOLD_TOKEN, and the storage must check it.";
 
 const AFTER_HELP: &str = "\
 The command's environment: FAIRHOLD_LOCK (the name, the first of several), FAIRHOLD_TOKEN (the fencing token),

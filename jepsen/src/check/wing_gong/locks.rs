@@ -3,9 +3,9 @@
 
 use super::{Answer, Item, Model, search};
 use crate::{
-    check::Check,
-    history::{Call, History, Op},
-    workload::PERMITS,
+    check::{Check, leases::surely_until},
+    history::{Call, History, Op, Outcome},
+    workload::{PERMITS, is_administered},
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,6 +15,8 @@ type Holder = (usize, bool, Option<u32>);
 #[derive(Debug, Clone)]
 enum Action {
     Grant(Holder),
+    Upgrade(usize),
+    Downgrade(usize),
     End(usize),
 }
 
@@ -43,6 +45,18 @@ impl Model for Lock {
                     after
                 })
             }
+            Action::Upgrade(grant) => match after.as_mut_slice() {
+                [(held, shared, _)] if held == grant => {
+                    *shared = false;
+                    Some(after)
+                }
+                _other => None,
+            },
+            Action::Downgrade(grant) => {
+                let (_, shared, _) = after.iter_mut().find(|(held, _, _)| held == grant)?;
+                *shared = true;
+                Some(after)
+            }
             Action::End(grant) => {
                 after.retain(|(held, _, _)| held != grant);
                 (after.len() < state.len()).then_some(after)
@@ -55,19 +69,23 @@ pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("locks, without revisions", "there is an order in which each held alone, or as it may be shared");
     let mut of_grant: HashMap<usize, Vec<&Op>> = HashMap::new();
     for op in &history.ops {
-        if let (Call::Renew | Call::Release, Some(grant)) = (op.call, op.grant) {
+        if let (Call::Renew | Call::Release | Call::Upgrade | Call::Downgrade, Some(grant)) = (op.call, op.grant) {
             of_grant.entry(grant).or_default().push(op);
         }
     }
     let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
     // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
-    // session owns ends with that, and has a lock for itself.
+    // session owns ends with that, and has a lock for itself. An administrator ends grants at any time: those locks are left out.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
-        let Some(ttl) = op.ttl else { continue };
+        if op.ttl.is_none() || is_administered(&op.key) {
+            continue;
+        }
         check.looked_at += 1;
         let items = keys.entry(&op.key).or_default();
         items.push(Item { start: op.start, end: Some(op.end), action: Action::Grant((op.index, op.shared, op.permits)) });
-        let (mut start, mut end) = end_of(op, ttl, of_grant.get(&op.index).map_or(&[], Vec::as_slice));
+        let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
+        items.extend(later.iter().filter_map(|later| change(later)));
+        let (mut start, mut end) = end_of(op, later);
         if history.time_was_bent(op.start, start) {
             (start, end) = (op.start, end.map(|end| end.max(op.end)));
         }
@@ -86,10 +104,21 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
+/// A change of a grant's mode. One of which nobody knows may come at any time, or never.
+fn change(op: &Op) -> Option<Item<Action>> {
+    let action = match (op.call, op.grant?) {
+        (Call::Upgrade, grant) => Action::Upgrade(grant),
+        (Call::Downgrade, grant) => Action::Downgrade(grant),
+        _other => return None,
+    };
+    (op.outcome != Outcome::Fail).then(|| Item { start: op.start, end: op.is_ok().then_some(op.end), action })
+}
+
 /// From when on a grant can have ended, and by when it surely has.
-fn end_of(acquire: &Op, ttl: u64, later: &[&Op]) -> (u64, Option<u64>) {
-    let renewals = later.iter().filter(|op| op.call == Call::Renew && op.is_ok()).map(|op| op.start + op.ttl.unwrap_or(ttl));
-    let lease = renewals.fold(acquire.start + ttl, u64::max);
+fn end_of(acquire: &Op, later: &[&Op]) -> (u64, Option<u64>) {
+    let renewals = |outcome: Outcome| later.iter().copied().filter(move |op| op.call == Call::Renew && op.outcome == outcome);
+    let last = renewals(Outcome::Ok).next_back().unwrap_or(acquire);
+    let lease = surely_until(last, &renewals(Outcome::Unknown).collect::<Vec<_>>());
     let releases = || later.iter().filter(|op| op.call == Call::Release);
     let start = releases().map(|op| op.start).min().map_or(lease, |asked| asked.min(lease));
     (start, releases().filter(|op| op.is_ok()).map(|op| op.end).min().map(|end| end.max(start)))
@@ -98,7 +127,7 @@ fn end_of(acquire: &Op, ttl: u64, later: &[&Op]) -> (u64, Option<u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::plant::{Planted, fault, grant, op};
+    use crate::check::plant::{Planted, fault, grant, op, upgrade};
 
     fn held(from: u64, answered: u64) -> Op {
         grant("a", 1).at(from, answered).with(|op| op.ttl = Some(1_000))
@@ -135,6 +164,24 @@ mod tests {
         let reader = || held(0, 10).with(|op| op.shared = true);
         assert_eq!(check(&Planted::new().op(reader()).op(reader()).done()).broken, Vec::<String>::new());
         assert_eq!(check(&Planted::new().op(reader()).op(held(0, 10)).done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn an_upgrade_beside_another_reader_is_impossible_and_a_downgrade_lets_readers_in() {
+        let reader = |from, answered| held(from, answered).with(|op| op.shared = true);
+        let upgraded = || upgrade("a", 0, 8).at(20, 30);
+        assert_eq!(check(&Planted::new().op(reader(0, 10)).op(upgraded()).done()).broken, Vec::<String>::new());
+        let beside = Planted::new().op(reader(0, 10)).op(upgraded()).op(reader(5, 15));
+        assert_eq!(check(&beside.done()).broken.len(), 1);
+        let after = || Planted::new().op(reader(0, 10)).op(upgraded()).op(reader(35, 60));
+        assert_eq!(check(&after().done()).broken.len(), 1);
+        let downgraded = |outcome| op(Call::Downgrade, "a").at(40, 50).with(|op| (op.grant, op.outcome) = (Some(0), outcome));
+        for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
+            assert_eq!(check(&after().op(downgraded(outcome)).done()).broken.len(), findings);
+        }
+        let unknown = upgraded().with(|op| op.outcome = Outcome::Unknown);
+        let either = Planted::new().op(reader(0, 10)).op(unknown).op(reader(35, 60));
+        assert_eq!(check(&either.done()).broken, Vec::<String>::new());
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn check(history: &History) -> Check {
         if let Some(action) = action(op) {
             check.looked_at += 1;
             let end = op.is_ok().then_some(op.end);
-            keys.entry(&op.key).or_default().push(Item { start: op.start, end, action });
+            keys.entry(register(&op.key)).or_default().push(Item { start: op.start, end, action });
         }
     }
     for (key, items) in keys {
@@ -64,6 +64,11 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
+/// The nodes of a pair are one register: they always have the same value.
+fn register(key: &str) -> &str {
+    key.strip_suffix("/left").or_else(|| key.strip_suffix("/right")).unwrap_or(key)
+}
+
 /// What it does to the model; none where it surely did nothing, or is about something else.
 fn action(op: &Op) -> Option<Action> {
     if op.key.contains("session-expiry") {
@@ -76,6 +81,9 @@ fn action(op: &Op) -> Option<Action> {
         (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(Action::Write(None, op.value.clone()?, told)),
         (Call::Cas, Outcome::Ok | Outcome::Unknown) => {
             Some(Action::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, told))
+        }
+        (Call::Txn, Outcome::Ok | Outcome::Unknown) if op.succeeded != Some(false) => {
+            Some(Action::Write(None, op.value.clone()?, told))
         }
         _other => None,
     }
@@ -111,6 +119,20 @@ mod tests {
         }
         let both = Planted::new().op(write(0, "a").at(0, 10)).op(unknown).op(read(1, "b").at(21, 30)).op(read(0, "a").at(31, 40));
         assert_eq!(check(&both.done()).broken.len(), 1, "it happened, and then it had not");
+    }
+
+    #[test]
+    fn a_pair_is_one_register_and_a_node_that_lags_behind_the_other_is_found() {
+        let txn = |version, value| write(version, value).with(|op| op.call = Call::Txn);
+        let read_of = |node: &str, version, value| read(version, value).with(|op| op.key = format!("x/{node}"));
+        let pair = |last: Op| {
+            let planted = Planted::new().op(txn(0, "a").at(0, 10)).op(txn(1, "b").at(11, 20));
+            check(&planted.op(read_of("left", 1, "b").at(21, 30)).op(last.at(31, 40)).done()).broken.len()
+        };
+        assert_eq!((pair(read_of("right", 1, "b")), pair(read_of("right", 0, "a"))), (0, 1));
+        let refused = txn(1, "b").at(11, 20).with(|op| (op.succeeded, op.version) = (Some(false), None));
+        let seen = Planted::new().op(txn(0, "a").at(0, 10)).op(refused).op(read_of("left", 1, "b").at(21, 30));
+        assert_eq!(check(&seen.done()).broken.len(), 1);
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Clients that hold two locks and write a pair of nodes in one transaction, and clients that read the pair.
+
+use super::{
+    Keys,
+    locks::{SLEEP, WAIT, pause, renewed_if_late},
+};
+use crate::{
+    client::{Client, Held, Wish},
+    history::pair,
+};
+use rand::RngExt;
+use std::sync::Arc;
+
+pub(super) async fn run(mut client: Client, keys: Arc<Keys>, number: u64) {
+    while !client.is_over() {
+        if number % 3 == 2 {
+            read(&mut client, &format!("chaos/{}", keys.current())).await;
+            continue;
+        }
+        let key = keys.next();
+        // All take the left lock first, so nobody waits in a circle.
+        let Some(left) = acquire(&mut client, format!("{key}-left")).await else { continue };
+        if let Some(right) = acquire(&mut client, format!("{key}-right")).await {
+            write(&mut client, &format!("chaos/{key}"), left, right).await;
+        } else {
+            client.release(&left).await;
+        }
+        pause(&mut client, 10).await;
+    }
+}
+
+async fn acquire(client: &mut Client, key: String) -> Option<Held> {
+    let held = client.acquire(&Wish { key, wait: WAIT, ..Wish::default() }).await;
+    if held.is_none() {
+        pause(client, 10).await;
+    }
+    held
+}
+
+/// Writes the pair. Sometimes a token is stale by then: its lease is over, or its grant was given back.
+async fn write(client: &mut Client, key: &str, mut left: Held, mut right: Held) {
+    let live = renewed_if_late(client, &mut left).await && renewed_if_late(client, &mut right).await;
+    if live {
+        client.transact(key, [&left, &right]).await;
+    }
+    if client.random.random_range(0..1_000) < client.shared.sleepers {
+        tokio::time::sleep(SLEEP).await;
+    } else {
+        pause(client, 10).await;
+    }
+    let stale_first = client.random.random_range(0..5) == 0;
+    if stale_first {
+        let one = if client.random.random_range(0..2) == 0 { &left } else { &right };
+        client.release(one).await;
+    }
+    client.transact(key, [&left, &right]).await;
+    client.release(&right).await;
+    client.release(&left).await;
+    read(client, key).await;
+}
+
+async fn read(client: &mut Client, key: &str) {
+    let [left, right] = pair(key);
+    match client.random.random_range(0..3) {
+        0 => drop(client.read(&left).await),
+        1 => drop(client.read(&right).await),
+        _both => client.read_pair(key).await,
+    }
+    pause(client, 15).await;
+}
