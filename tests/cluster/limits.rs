@@ -382,13 +382,15 @@ the same `Idempotency-Key`. Only transactions, keepalives of many sessions and g
 it, the log since the newest snapshot, 32 MiB of the log before it, and what RocksDB needs to merge its tables. The next snapshot
 is due when the log since the newest one has half the size of the state, or 32 MiB if that is more. The log may grow by as much
 again while the node writes the snapshot. If it grows faster, the leader answers large writes with `503 overloaded` from half of
-that on, and then all writes that need space, until the snapshot is there. The state is what `raft_snapshot_bytes` says: values,
+that on, and then all writes that need space, until the snapshot is there. This assumes that the other nodes write snapshots
+about as fast as the leader does. The state is what `raft_snapshot_bytes` says: values,
 and some 250 bytes for each node, session and remembered id. While a leader sends a snapshot to another node, it keeps that
 snapshot, and as many more bytes of the log, so that the other node catches up: 5 x the state + 256 MiB at most. A fresh node
 takes 22 MiB.
 
 While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need space (`503 disk_low`); releases,
-deletes and keepalives go on. A start needs 128 MiB, and first frees the log entries that the snapshot covers.
+deletes and keepalives go on, but a transaction over 64 KiB always needs space: split a large delete. A start needs 128 MiB,
+and first frees the log entries that the snapshot covers.
 
 **The memory of a node** is 0.2 GiB, and values + 0.5 KB a node + 1 to 9 KB a grant or session, by the length of its texts. To
 build a snapshot adds a few MiB, and what is changed meanwhile; a start needs the state once; a node that is sent a snapshot
