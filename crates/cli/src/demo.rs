@@ -26,7 +26,7 @@ use tokio::{
 };
 
 /// The locks that the clients want.
-const LOCKS: [&str; 2] = ["demo-deploy", "demo-printer"];
+const LOCKS: [&str; 2] = ["deploy", "printer"];
 /// The clients.
 const CLIENTS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 /// How often the view is drawn anew on a terminal.
