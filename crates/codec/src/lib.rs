@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A length inside the bytes is never believed: a wrong checksum, another version or a byte too many is an error, and no input
-//! makes it panic, or allocate more than `CHARGE_MAX` times its own length, or 16 MiB if that is more. Whatever can be encoded
-//! can be decoded. The values must not need a self-describing format: no `untagged`, `flatten` or `skip_serializing_if`.
+//! makes it panic. Input up to 1 MiB can ask for at most 16 MiB of memory, and longer input for 1 GiB, of which only the pages
+//! that it fills are ever touched. Whatever can be encoded can be decoded. The values must not need a self-describing format:
+//! no `untagged`, `flatten` or `skip_serializing_if`.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};

@@ -132,7 +132,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
         Ok(Answers(answers))
     }
 
-    /// Applies the next commands, up to `SLICE_STEPS`, or up to one of which a defect is noted; how many steps it took.
+    /// Applies the next commands until they took `SLICE_STEPS`, or until a command with a noted defect comes. Returns the steps.
     fn apply_slice(
         &self,
         index: u64,

@@ -44,47 +44,23 @@ fn refused_too_early(history: &History, check: &mut Check) {
     for op in &history.ops {
         // An administrator may have ended the grant.
         let Some(grant) = op.grant.filter(|_| !is_administered(&op.key)) else { continue };
-        match op.call {
-            Call::Acquire | Call::Renew if op.is_ok() => {
-                good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
-            }
+        if matches!(op.call, Call::Acquire | Call::Renew) && op.is_ok() {
+            good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
+        } else if op.call == Call::Renew && op.outcome == Outcome::Unknown {
             // It may have set a shorter ttl, or may still do so.
-            Call::Renew if op.outcome == Outcome::Unknown => {
-                let shorter = op.start + op.ttl.unwrap_or(0);
-                good_until.entry(grant).and_modify(|until| *until = shorter.min(*until));
+            let shorter = op.start + op.ttl.unwrap_or(0);
+            good_until.entry(grant).and_modify(|until| *until = shorter.min(*until));
+        } else if op.call == Call::Upgrade && op.outcome != Outcome::Fail {
+            tokens.insert(grant, op.token.filter(|_| op.is_ok()));
+        } else if op.call == Call::Release {
+            given_back.insert(grant);
+        } else if op.call == Call::FencedWrite && op.error.as_deref().is_some_and(|error| error.starts_with("412")) {
+            check.looked_at += 1;
+            let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
+            let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
+            if good && current && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
+                check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
             }
-            Call::Upgrade if op.outcome != Outcome::Fail => drop(tokens.insert(grant, op.token.filter(|_| op.is_ok()))),
-            Call::Release => drop(given_back.insert(grant)),
-            Call::FencedWrite if op.error.as_deref().is_some_and(|error| error.starts_with("412")) => {
-                check.looked_at += 1;
-                let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
-                let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
-                if good && current && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
-                    check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
-                }
-            }
-            Call::Acquire
-            | Call::Renew
-            | Call::FencedWrite
-            | Call::Read
-            | Call::Write
-            | Call::Cas
-            | Call::Open
-            | Call::Keepalive
-            | Call::Close
-            | Call::Ephemeral
-            | Call::Proclaim
-            | Call::Leader
-            | Call::Upgrade
-            | Call::Downgrade
-            | Call::Again
-            | Call::SetLimit
-            | Call::SetMaxHold
-            | Call::Break
-            | Call::Revoke
-            | Call::EndSession
-            | Call::Txn
-            | Call::ReadPair => {}
         }
     }
 }

@@ -40,25 +40,11 @@ fn place(op: &Op) -> Option<(u64, bool)> {
     if !op.is_ok() {
         return None;
     }
-    match op.call {
-        Call::Acquire | Call::Upgrade => Some((op.token?, op.is_exclusive_grant())),
-        Call::FencedWrite | Call::Write | Call::Cas | Call::Ephemeral | Call::Proclaim | Call::Txn => Some((op.revision?, true)),
-        Call::Release
-        | Call::Renew
-        | Call::Downgrade
-        | Call::Again
-        | Call::SetLimit
-        | Call::SetMaxHold
-        | Call::Break
-        | Call::Revoke
-        | Call::EndSession
-        | Call::Read
-        | Call::Open
-        | Call::Keepalive
-        | Call::Close
-        | Call::Leader
-        | Call::ReadPair => None,
+    if matches!(op.call, Call::Acquire | Call::Upgrade) {
+        return Some((op.token?, op.is_exclusive_grant()));
     }
+    let writes = [Call::FencedWrite, Call::Write, Call::Cas, Call::Ephemeral, Call::Proclaim, Call::Txn];
+    if writes.contains(&op.call) { Some((op.revision?, true)) } else { None }
 }
 
 /// The revision that an answer reflects: not older than what was acknowledged before it was asked for.

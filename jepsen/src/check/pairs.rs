@@ -56,7 +56,7 @@ fn values(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
     }
 }
 
-/// The pair of which this is a node.
+/// The pair that this node belongs to.
 fn of_pair<'a>(node: &'a str, pairs: &BTreeSet<&str>) -> Option<&'a str> {
     let key = node.strip_suffix("/left").or_else(|| node.strip_suffix("/right"))?;
     pairs.contains(key).then_some(key)
