@@ -138,9 +138,11 @@ fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() 
         }
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
         // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies there are to look through.
-        // More than a process each millisecond would fill the machine's table of processes.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
-        for (ttl, work) in alone.iter().map(|ttl| (*ttl, "work")).chain(chains.iter().map(|ttl| (*ttl, "hopper"))) {
+        // One that forks as fast as it can fills the machine's table of processes within a few seconds.
+        let fast = trial::size(&["1s"][..], &["1s", "1s", "3s", "3s", "3s"]);
+        let runs = [(alone, "work"), (chains, "hopper"), (fast, "runaway")];
+        for (ttl, work) in runs.into_iter().flat_map(|(ttls, work)| ttls.iter().map(move |ttl| (*ttl, work))) {
             let ahead = cut_off_without_a_supervisor(ttl, work).await;
             report(&format!("ttl {ttl}, {work}, cut off, supervisor stopped: gone {ahead:.3} s before the next one held"));
             assert!(ahead > 0.0, "ttl {ttl}, {work}: it worked {:.3} s beside the next holder", -ahead);

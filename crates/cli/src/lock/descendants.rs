@@ -214,11 +214,12 @@ impl Descendants {
     /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be about to end.
     ///
     /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the kernel's
-    /// lists come first, and the scan only confirms that they show nothing new. Between two searches `reap` reaps the children
-    /// that have ended: without it, a process that forks all the time fills the lists with zombies.
+    /// lists come first, and the scan only confirms that they show nothing new. Before each search `reap` reaps the children that
+    /// have ended: without it, a process that forks all the time fills the lists with zombies.
     pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Left> {
         let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
         for _ in 0..ROUNDS_MAX {
+            reap();
             let listed = if is_to_confirm { None } else { self.listed() };
             let is_whole = listed.is_none();
             let living = listed.unwrap_or_else(|| self.living());
@@ -233,7 +234,6 @@ impl Descendants {
                 return left(living, &outcomes);
             }
             is_to_confirm = !is_new;
-            reap();
         }
         left(self.living(), &outcomes)
     }

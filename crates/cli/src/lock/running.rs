@@ -11,7 +11,10 @@ use super::{
 };
 use fairhold_client::{Held, Lost};
 use fairhold_types::duration;
-use rustix::process::{Pid, Signal, kill_current_process_group};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_current_process_group, pidfd_open},
+};
 use std::{
     io::{self, IsTerminal as _},
     os::{fd::AsFd as _, fd::OwnedFd, unix::net::UnixStream},
@@ -30,6 +33,8 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 /// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
 /// `kill_before` decides.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
+/// A killed supervisor has ended by then, or the search goes on without its end.
+const SUPERVISOR_GONE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// A suspended process knows of its suspension by then.
 const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
 /// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
@@ -189,6 +194,7 @@ impl<'a> Running<'a> {
     /// Kills the group, with the supervisor in it, and every descendant outside it.
     fn kill(&mut self) {
         group::send(self.group, Signal::KILL);
+        self.await_supervisor();
         // While the supervisor lives, it is the only child here, and `follow` waits for it. Afterwards its orphans come here: the
         // zombies among them must go, or they fill the lists in which the others are found.
         self.descendants.kill(|| {
@@ -196,6 +202,16 @@ impl<'a> Running<'a> {
                 has_children();
             }
         });
+    }
+
+    /// Waits until the killed supervisor has ended. A supervisor that was stopped has reaped nothing, and only after its end can
+    /// the zombies be reaped here.
+    fn await_supervisor(&self) {
+        let pid = self.supervisor.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
+            // If this fails, there are more zombies to look through.
+            poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_GONE_WITHIN)).ok();
+        }
     }
 
     /// Tells the supervisor until when the lock is surely held, on a clock that counts suspension.

@@ -8,7 +8,11 @@ use super::{
 };
 use crate::{Storage, data_dir::DataDir};
 use fairhold_types::failpoint::Point;
-use std::{error::Error, process::Command};
+use std::{
+    error::Error,
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
 
 const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
 const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
@@ -16,6 +20,10 @@ const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
 const FAILED_TEST: i32 = 101;
 /// A step that is taken more often than this is crashed in so many times.
 const TIMES_MAX: u32 = 5;
+
+/// Between its fork and its exec, a child has all open files of this process, and with them the locks of their directories. So no
+/// child starts while another test closes a storage and opens it again.
+static STARTING: Mutex<()> = Mutex::new(());
 
 /// Nothing but the child of the tests below: it needs to be told where.
 #[tokio::test]
@@ -56,12 +64,13 @@ async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
 
 /// What a child acknowledged before it ended, and whether it came to its end.
 fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", CHILD, "--nocapture", "--test-threads=1"])
-        .env(HOME, home)
-        .env("FAIRHOLD_FAILPOINTS", failpoint)
-        .output()
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]).env(HOME, home).env("FAIRHOLD_FAILPOINTS", failpoint);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let child = command.spawn().unwrap();
+    drop(starting);
+    let child = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&child.stdout);
     let errors = String::from_utf8_lossy(&child.stderr);
     assert!(text.contains("running 1 test"), "{text}{errors}");
@@ -114,8 +123,10 @@ async fn check(home: &Path, done: &[String], failpoint: &str) {
 
     let next = state.last_log_id.map_or(0, |last| last.index + 1);
     append(&mut storage.log, entries(4, next..next + 1)).await.unwrap();
+    let closing = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     drop(storage);
     let mut storage = Storage::open(home, 1).unwrap();
+    drop(closing);
     assert_eq!(read_all(&mut storage.log).await.unwrap().last(), entries(4, next..next + 1).first());
 }
 
