@@ -15,7 +15,10 @@ use crate::{
 use serde_json::json;
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 use tokio::{io::AsyncWriteExt, task::JoinHandle};
@@ -26,14 +29,17 @@ const WAYS: usize = 6;
 const SIEGES: usize = 4;
 /// Grants that were there before, and which their holders renew.
 const HELD: usize = 20;
+/// While it waits for memory and disk, it prints one look of so many.
+const LOOKS_SHOWN: usize = 200;
 /// Deletes at a time.
 const CLEANERS: usize = 16;
 /// An honest call is slower than this only once in a hundred times.
 const P99_MAX: Duration = Duration::from_secs(1);
 /// How often an honest client calls.
 const EVERY: Duration = Duration::from_millis(200);
-/// How much of the budget may stay in use, in percent, once everything is deleted. Remembered ids go after a minute.
-const LEFT_MAX: (u64, u64) = (75, 10);
+/// How much of the budget may stay in use, in percent, once everything is deleted: an eighth is the history, and up to another one
+/// the names of unused locks. Remembered ids go after a minute.
+const LEFT_MAX: (u64, u64) = (75, 30);
 
 /// What undoes the work of the attackers.
 type Undo = Arc<Mutex<Vec<Call>>>;
@@ -258,9 +264,13 @@ fn show(what: &str, nodes: &[NodeProcess]) {
 async fn all_is_back(cluster: &Cluster) {
     let (memory_max, disk_max) = trial::size((1_024.0, 256.0), (320.0, 256.0));
     let left_max = trial::size(LEFT_MAX.0, LEFT_MAX.1);
+    let looks = AtomicUsize::new(0);
     eventually("memory and disk come back", Duration::from_secs(120), || async {
         let usage = Usage::of_all(&cluster.nodes);
         let (used, max) = budget(&cluster.client(0)).await;
+        if looks.fetch_add(1, SeqCst).is_multiple_of(LOOKS_SHOWN) {
+            show(&format!("{used} of {max} bytes in the state"), &cluster.nodes);
+        }
         let back = usage.iter().all(|usage| usage.resident < memory_max && usage.disk < disk_max);
         (back && used < max * left_max / 100).then_some(())
     })

@@ -425,6 +425,9 @@ The history takes at most an eighth of the budget, and forgets its oldest entrie
 of a write up to 4,096 bytes, as this table counts them. If you repeat a larger write with its key, it is not done again, and the
 answer has no results: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
 
+An unused lock is forgotten after 10 minutes. Unused locks take at most an eighth of the budget: beyond that, the cluster forgets
+the locks that were unused for longest, once nobody has used them for 10 seconds.
+
 **Memory:** give a node eight times the size of the state that you need, and at least 256 MiB. If clients acquire and release
 1,000 locks a second, the remembered ids alone take 20 MiB.
 

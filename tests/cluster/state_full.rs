@@ -198,3 +198,49 @@ fn the_smallest_node_sets_the_budget() {
         agreed(&cluster, 8_000_000).await;
     });
 }
+
+/// Takes and releases ever new locks until the state is full; how many.
+async fn use_each_name_once(client: Client) -> usize {
+    let mut count = 0;
+    loop {
+        let answer = client.send(&Call::post(&format!("/v1/locks/{}{}", "n".repeat(450), new_key()))).await;
+        match answer.status {
+            200 => drop(client.release(answer.string("id")).await),
+            _ => {
+                answer.expect_problem(429, "state_full");
+                return count;
+            }
+        }
+        count += 1;
+    }
+}
+
+/// A name that nobody uses is kept for ten minutes. Clients that use each name once must not keep all others out for so long.
+#[test]
+fn a_flood_of_names_that_are_used_once_fills_the_state_for_seconds_only() {
+    alone(LONG, async {
+        let bytes: u64 = 6 << 20;
+        let cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
+        agreed(&cluster, bytes).await;
+        let client = cluster.client(0);
+        let kept = client.acquire("kept", "ttl=1h").await;
+        let flood = (0..8).map(|number| tokio::spawn(use_each_name_once(cluster.client(number))));
+        let names: usize = crate::harness::all(flood.collect()).await.into_iter().sum();
+        let begun = Instant::now();
+        eventually("a new lock is granted again", LONG, || async {
+            let answer = client.send(&Call::post("/v1/locks/honest")).await;
+            if answer.status == 200 {
+                return Some(());
+            }
+            answer.expect_problem(429, "state_full");
+            None
+        })
+        .await;
+        report(&format!("{names} names filled the state; a new lock was granted after {:.1?}", begun.elapsed()));
+        // Their part is an eighth, the history has another one, and the ids of the grants are remembered for a minute.
+        eventually("most of the state is free", LONG, || async { (budget(&client).await.0 < bytes / 2).then_some(()) }).await;
+        report(&format!("most of the state was free after {:.1?}", begun.elapsed()));
+        assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());
+        client.release(&kept.id).await;
+    });
+}

@@ -26,6 +26,7 @@ pub mod elections;
 mod expiry;
 mod hold;
 mod hub;
+mod idle_locks;
 mod initial;
 mod keepalive;
 mod look;

@@ -4,6 +4,7 @@ use crate::{
     bounded::BoundedHolds,
     chore::{Chore, Kind},
     deadlines::Deadlines,
+    idle_locks::IdleLocks,
     marks::Marks,
     sweeps::Sweeps,
 };
@@ -18,10 +19,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 use openraft_rt::Instant;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 /// How often it notes the revision, for what may be forgotten.
 const MARK_EVERY: Duration = Duration::from_secs(5);
@@ -46,8 +44,7 @@ pub(crate) struct Verdicts<I> {
     chores: BTreeSet<Kind>,
     cooling: Deadlines<GrantNumber, I>,
     bounded: BoundedHolds<I>,
-    idle: Deadlines<LockName, I>,
-    idle_since: BTreeMap<LockName, Revision>,
+    idle: IdleLocks<I>,
     sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
     remembered: Marks<I>,
@@ -78,8 +75,7 @@ impl<I: Instant> Verdicts<I> {
             chores: BTreeSet::new(),
             cooling: Deadlines::new(),
             bounded: BoundedHolds::load(state, now),
-            idle: Deadlines::new(),
-            idle_since: BTreeMap::new(),
+            idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
             remembered: Marks::new(MARK_EVERY, limits::REMEMBERED_FOR),
             history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
@@ -92,7 +88,7 @@ impl<I: Instant> Verdicts<I> {
             verdicts.cool(contender.number, contender.lock_delay_ms, now);
         }
         for (lock, since) in state.idle_locks() {
-            verdicts.mark_idle(lock, since, now);
+            verdicts.idle.insert(lock, since, now);
         }
         verdicts
     }
@@ -137,7 +133,7 @@ impl<I: Instant> Verdicts<I> {
                 self.sessions.insert(*session, Duration::from_millis(*timeout_ms), now);
             }
             Event::SessionClosed { session } | Event::SessionExpired { session } => self.sessions.remove(*session),
-            Event::Queued { lock, .. } => self.mark_used(lock),
+            Event::Queued { lock, .. } => self.idle.remove(lock),
             Event::Cooling { grant, delay_ms, .. } => self.cool(*grant, *delay_ms, now),
             Event::Cooled { lock, grant } => {
                 self.cooling.remove(*grant);
@@ -148,13 +144,13 @@ impl<I: Instant> Verdicts<I> {
                 self.note_idle(state, lock, now);
             }
             Event::LockSet { lock, .. } => {
-                self.mark_used(lock);
+                self.idle.remove(lock);
                 self.note_idle(state, lock, now);
             }
             Event::Granted { grant, .. } => self.bounded.note(state, *grant, now),
             Event::Holds { .. } | Event::Revoked { .. } => {}
             Event::LockForgotten { lock } => {
-                self.mark_used(lock);
+                self.idle.remove(lock);
                 // The level above may have been kept by this one alone.
                 if let Some(above) = lock.path().parent().and_then(|path| path.lock_name()) {
                     self.note_idle(state, &above, now);
@@ -176,18 +172,7 @@ impl<I: Instant> Verdicts<I> {
 
     fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
         if let Some(since) = state.idle_since(lock) {
-            self.mark_idle(lock.clone(), since, now);
-        }
-    }
-
-    fn mark_idle(&mut self, lock: LockName, since: Revision, now: I) {
-        self.idle.insert(lock.clone(), limits::LOCK_IDLE_MAX, now);
-        self.idle_since.insert(lock, since);
-    }
-
-    fn mark_used(&mut self, lock: &LockName) {
-        if self.idle_since.remove(lock).is_some() {
-            self.idle.remove(lock.clone());
+            self.idle.insert(lock.clone(), since, now);
         }
     }
 
@@ -224,8 +209,7 @@ impl<I: Instant> Verdicts<I> {
         let heard = self.heard(now);
         let cooled = self.cooling.due_at_most(heard, VERDICT_OBJECTS_MAX);
         let ended = self.bounded.due_at_most(heard, VERDICT_OBJECTS_MAX);
-        let idle = self.idle.due_at_most(heard, VERDICT_OBJECTS_MAX).into_iter();
-        let forgotten: Vec<_> = idle.filter_map(|lock| Some((lock.clone(), *self.idle_since.get(&lock)?))).collect();
+        let forgotten = self.idle.due(due.budget, heard);
         let swept = self.sweeps.due(heard);
         // These two note the present revision on their way, so they are asked each time.
         let remembered = self.remembered.passed(now, due.revision);
@@ -266,8 +250,8 @@ impl<I: Instant> Verdicts<I> {
             }
             Chore::ForgetLocks(locks) => {
                 for (lock, since) in locks.iter().take(objects) {
-                    if self.idle_since.get(lock) == Some(since) {
-                        self.mark_used(lock);
+                    if self.idle.is_since(lock, *since) {
+                        self.idle.remove(lock);
                     }
                 }
             }
@@ -288,6 +272,8 @@ pub(crate) struct Due {
     pub(crate) oldest_history: Option<Revision>,
     /// Whether work is left for `Command::Continue`.
     pub(crate) is_pending: bool,
+    /// How many bytes it may count.
+    pub(crate) budget: Option<u64>,
 }
 
 impl Due {
@@ -297,6 +283,7 @@ impl Due {
             oldest_remembered: state.remembered_span().map(|(oldest, _)| oldest),
             oldest_history: state.oldest_history(),
             is_pending: state.has_pending(),
+            budget: state.bytes_max(),
         }
     }
 }

@@ -50,6 +50,12 @@ pub const META_BYTES: u64 = 700;
 /// Each of these pairs, besides its texts.
 pub const META_PAIR_BYTES: u64 = 100;
 
+/// What a lock counts that nobody uses: its node and its numbers.
+#[must_use]
+pub fn unused_lock_bytes(lock: &LockName) -> u64 {
+    NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES + 3 * len(lock.as_str())
+}
+
 fn len(text: &str) -> u64 {
     text.len() as u64
 }

@@ -107,6 +107,8 @@ pub const PIECE_STEPS: u64 = 4_000;
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
 pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
+/// The same, while unused locks take more than their part of the state's budget.
+pub const LOCK_IDLE_MIN: Duration = Duration::from_secs(10);
 /// Permits of one lock.
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
