@@ -17,11 +17,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A test program that takes so much longer than without a mutant does not end.
-const PATIENCE: u32 = 5;
-const PATIENCE_MIN: Duration = Duration::from_secs(20);
+/// A test program that uses so much more of the processor than it takes without a mutant does not end. The clock on the wall
+/// would also count what other programs use.
+const CPU_PER_RUN: u32 = 5;
+const CPU_MIN: Duration = Duration::from_secs(20);
+/// One that waits for so much longer waits for something that does not come.
+const WAIT_PER_RUN: u32 = 20;
+const WAIT_MIN: Duration = Duration::from_secs(120);
 /// The address space of a test program, in bytes: a mutant may ask for memory without end.
 const MEMORY_MAX: &str = "--as=12884901888";
+
+/// How long a test program may take.
+#[derive(Debug)]
+struct Patience {
+    cpu: Duration,
+    wait: Duration,
+}
+
+const LONG: Duration = Duration::from_secs(3_600);
 
 /// Whether a test noticed a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +59,7 @@ pub(crate) fn all(
     let mut timed = Vec::new();
     for program in &compiled.programs {
         let begun = Instant::now();
-        if let Some(by) = run(program, 0, Duration::from_secs(3_600))? {
+        if let Some(by) = run(program, 0, &Patience { cpu: LONG, wait: LONG })? {
             return Err(format!("without a mutant, {by} fails"));
         }
         timed.push((begun.elapsed(), program));
@@ -77,7 +90,8 @@ pub(crate) fn all(
 
 fn one(timed: &[(Duration, &Program)], number: usize) -> Result<Verdict, String> {
     for (took, program) in timed {
-        if let Some(by) = run(program, number + 1, (*took * PATIENCE).max(PATIENCE_MIN))? {
+        let patience = Patience { cpu: (*took * CPU_PER_RUN).max(CPU_MIN), wait: (*took * WAIT_PER_RUN).max(WAIT_MIN) };
+        if let Some(by) = run(program, number + 1, &patience)? {
             return Ok(Verdict::Killed(by));
         }
     }
@@ -85,12 +99,17 @@ fn one(timed: &[(Duration, &Program)], number: usize) -> Result<Verdict, String>
 }
 
 /// Runs a test program with the mutant of this number. Returns what failed.
-fn run(program: &Program, number: usize, patience: Duration) -> Result<Option<String>, String> {
+fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<String>, String> {
     let mut command = Command::new("prlimit");
-    command.arg(MEMORY_MAX).arg(&program.path).arg("--test-threads=1").current_dir(&program.folder);
+    command
+        .arg(MEMORY_MAX)
+        .arg(format!("--cpu={}", patience.cpu.as_secs()))
+        .arg(&program.path)
+        .arg("--test-threads=1")
+        .current_dir(&program.folder);
     command.env(VARIABLE, number.to_string()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("prlimit (package util-linux): {error}"))?;
-    let failed = follow(&mut child, patience);
+    let failed = follow(&mut child, patience.wait);
     if failed.is_some() {
         // It may have ended already.
         child.kill().ok();
@@ -104,12 +123,12 @@ fn run(program: &Program, number: usize, patience: Duration) -> Result<Option<St
 }
 
 /// Reads what it prints, until a test fails, or time is over, or it has ended.
-fn follow(child: &mut Child, patience: Duration) -> Option<String> {
+fn follow(child: &mut Child, wait: Duration) -> Option<String> {
     let output = child.stdout.take()?;
     let (send, lines) = mpsc::channel();
     // It ends with the output.
     thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).all(|line| send.send(line).is_ok()));
-    let end = Instant::now() + patience;
+    let end = Instant::now() + wait;
     loop {
         match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(line) => {
@@ -117,7 +136,7 @@ fn follow(child: &mut Child, patience: Duration) -> Option<String> {
                     return Some(test.to_owned());
                 }
             }
-            Err(RecvTimeoutError::Timeout) => return Some(format!("does not end within {patience:.0?}")),
+            Err(RecvTimeoutError::Timeout) => return Some(format!("does not end within {wait:.0?}")),
             Err(RecvTimeoutError::Disconnected) => return None,
         }
     }
@@ -141,9 +160,9 @@ mod tests {
         Program { name: "x/y".to_owned(), path, folder: PathBuf::from("/") }
     }
 
-    fn outcome(text: &str, number: usize, patience: Duration) -> Option<String> {
+    fn outcome(text: &str, number: usize, wait: Duration) -> Option<String> {
         let program = script(text);
-        let outcome = run(&program, number, patience).unwrap();
+        let outcome = run(&program, number, &Patience { cpu: LONG, wait }).unwrap();
         std::fs::remove_file(&program.path).unwrap();
         outcome
     }
