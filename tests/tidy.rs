@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-http", &["fairhold-metrics", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     ("fairhold-client", &["fairhold-types"]),
     ("fairhold-jepsen", &[]),
+    ("fairhold-mutants", &[]),
     ("fairhold-sim", &["fairhold-http", "fairhold-node", "fairhold-raft", "fairhold-state", "fairhold-types"]),
     (
         "fairhold-cli",
@@ -45,7 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["fairhold-http", "fairhold-sim"]),
     ("bincode", &["fairhold-codec"]),
-    ("clap", &["fairhold-cli", "fairhold-jepsen", "fairhold-sim"]),
+    ("clap", &["fairhold-cli", "fairhold-jepsen", "fairhold-mutants", "fairhold-sim"]),
     ("hyper", &["fairhold-http"]),
     ("hyper-util", &["fairhold-http"]),
     ("openraft", &["fairhold-raft", "fairhold-storage", "fairhold-sim"]),
@@ -84,6 +85,7 @@ fn sources() -> Vec<Source> {
     let mut paths = files_under(&root.join("crates"), ".rs");
     paths.extend(files_under(&root.join("tests"), ".rs"));
     paths.extend(files_under(&root.join("jepsen"), ".rs"));
+    paths.extend(files_under(&root.join("mutants"), ".rs"));
     let sources: Vec<Source> = paths
         .iter()
         .map(|path| {
@@ -156,6 +158,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<String> {
 fn crates_depend_along_the_arrows_only() {
     let mut manifests = files_under(&root().join("crates"), "Cargo.toml");
     manifests.extend(files_under(&root().join("jepsen"), "Cargo.toml"));
+    manifests.extend(files_under(&root().join("mutants"), "Cargo.toml"));
     assert_eq!(manifests.len(), ARROWS.len(), "a crate of the arrows is missing, or one more is there: {manifests:?}");
     let complaints = manifests.iter().flat_map(|path| {
         let text = fs::read_to_string(path).expect("a manifest can be read");
@@ -281,7 +284,7 @@ fn the_program_has_no_failpoints() {
 // How a file looks
 
 fn is_crate_source(source: &Source) -> bool {
-    (source.path.starts_with("crates/") || source.path.starts_with("jepsen/")) && source.path.contains("/src/")
+    ["crates/", "jepsen/", "mutants/"].iter().any(|folder| source.path.starts_with(folder)) && source.path.contains("/src/")
 }
 
 fn check_file_shape(source: &Source) -> Vec<String> {
