@@ -312,6 +312,7 @@ fn a_node_that_cannot_write_its_log_lines_serves_all_the_same() {
             node.log = log;
         }
         cluster.ready().await;
+        cluster.has_no_logs("that is the story");
         cluster.client(0).write(&Call::put("/v1/nodes/written", "x")).await;
         for node in &mut cluster.nodes {
             assert_eq!(node.terminate().await.code(), Some(0), "node {}", node.id);

@@ -38,6 +38,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         }
         let load = Load::start(&cluster, 50_000);
         load.more(20).await;
+        cluster.expects_elections(1, "a node with little room hands over");
         mount.leave(LOW_MIB * MIB);
         let started = Instant::now();
         eventually("the leader hands over", Duration::from_secs(20), || async { (cluster.leader().await != 0).then_some(()) })
