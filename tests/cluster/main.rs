@@ -11,6 +11,7 @@ mod raw;
 mod relay;
 mod terminal;
 mod trial;
+mod without;
 
 mod acts_once;
 mod addresses;
