@@ -6,6 +6,7 @@ mod disk_double;
 mod harness;
 mod leaderships;
 mod load;
+mod pace;
 mod procfs;
 mod raw;
 mod relay;
