@@ -421,6 +421,24 @@ fn a_sleep_and_a_stub_are_found() {
     assert_finds_nothing(rule, "tests/a.rs", "//! todo!()\nfn f() { panic!(\"no thread::sleep, no #[ignore\") }\n");
 }
 
+/// A test that cannot do its work here must not pass in silence: what it lacks has a name in tests/cluster/without.rs.
+fn check_no_silent_skips(source: &Source) -> Vec<String> {
+    let skips = source.find("return report(").into_iter();
+    skips.map(|offset| format!("{}: a test that is left out says so by `Need::or_without`", source.at(offset))).collect()
+}
+
+#[test]
+fn no_test_is_left_out_in_silence() {
+    assert_rule(check_no_silent_skips);
+}
+
+#[test]
+fn a_test_that_is_left_out_is_found() {
+    let text = "//! x\nfn f() {\n    let Ok(mount) = mount() else { return report(\"not here\") };\n}\n";
+    assert_finds(check_no_silent_skips, "tests/cluster/a.rs", text, 3);
+    assert_finds_nothing(check_no_silent_skips, "tests/cluster/a.rs", "//! x\nfn f() { report(\"so fast\"); }\n");
+}
+
 /// The words of a name, in lower case: `SessionNumber` and `session_number` are both two.
 fn words(name: &str) -> Vec<String> {
     let mut spaced = String::new();

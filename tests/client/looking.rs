@@ -88,6 +88,7 @@ fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
         assert_eq!(client.cluster().description(&urls[1].url).await.unwrap()["openapi"], "3.1.0");
         assert_eq!(client.cluster().take_snapshot(&urls[2].url).await.unwrap().id, 3);
         let to = leader % 3 + 1;
+        cluster.expects_elections(1, "the client of the product asks for it");
         assert_eq!(client.cluster().hand_over(to).await.unwrap().leader, to);
     });
 }

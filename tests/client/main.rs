@@ -6,6 +6,8 @@ mod client;
 #[path = "../cluster/harness.rs"]
 #[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
 mod harness;
+#[path = "../cluster/leaderships.rs"]
+mod leaderships;
 #[path = "../cluster/trial.rs"]
 mod trial;
 

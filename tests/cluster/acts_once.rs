@@ -82,7 +82,7 @@ fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
         let [awake, asleep] = cluster.followers().await;
         let url = |index: usize| cluster.nodes[index].url.clone();
         // As many as there are nodes, and none that sleeps.
-        let client = Client::new(vec![url(leader), url(awake), url(leader)]);
+        let client = cluster.client(0).of(vec![url(leader), url(awake), url(leader)]);
         let stage = Stage::new(&client, cluster.nodes[leader].id, cluster.nodes[awake].id).await;
         let mut rows = Vec::new();
         for (route, operation) in operations() {

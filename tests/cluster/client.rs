@@ -1,13 +1,16 @@
 //! A small client that keeps to the contract: `503` and a refused connection are retried freely, `504` and a broken
 //! connection with the same key at another node.
 
-use crate::harness::{NODES, pass};
+use crate::{
+    harness::{NODES, pass},
+    leaderships::{self, Span},
+};
 use futures_util::future::BoxFuture;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::{Value, json};
 use std::{
     net::IpAddr,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -190,6 +193,8 @@ pub(crate) struct Client {
     http: reqwest::Client,
     urls: Arc<[String]>,
     first: usize,
+    /// When it, or a copy of it, asked for another leader, until it was answered.
+    requests: Arc<Mutex<Vec<Span>>>,
 }
 
 impl Client {
@@ -197,7 +202,7 @@ impl Client {
         // Given up before the servers do: no request goes out on a connection that is just being closed.
         let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2));
         let http = http.redirect(reqwest::redirect::Policy::none());
-        Client { http: http.build().expect("an HTTP client"), urls: urls.into(), first: 0 }
+        Client { http: http.build().expect("an HTTP client"), urls: urls.into(), first: 0, requests: Arc::default() }
     }
 
     /// The same from another address of this machine, on connections of its own.
@@ -206,13 +211,40 @@ impl Client {
         Client { http: http.build().expect("an HTTP client"), ..self.clone() }
     }
 
+    /// The same for these addresses in place of its own.
+    pub(crate) fn of(&self, urls: Vec<String>) -> Client {
+        Client { urls: urls.into(), ..self.clone() }
+    }
+
     /// The same with another preference. The connections are shared.
     pub(crate) fn beginning_with(&self, first: usize) -> Client {
         Client { first: first % NODES, ..self.clone() }
     }
 
+    /// When other leaders were asked for.
+    pub(crate) fn requests_for_a_leader(&self) -> Vec<Span> {
+        self.requests.lock().expect("nobody panics with it").clone()
+    }
+
     /// Sends a call to one node, once.
     pub(crate) async fn send_to(&self, node: usize, call: &Call) -> Result<Answer, reqwest::Error> {
+        if call.method != Method::POST || call.path != "/v1/cluster/leader" {
+            return self.send_any(node, call).await;
+        }
+        let begun = Span::from_now();
+        let asked = || self.requests.lock().expect("nobody panics with it");
+        // Without an end while nobody knows how it ends.
+        asked().push(begun);
+        let answer = self.send_any(node, call).await;
+        asked().retain(|span| *span != begun);
+        // One that was refused changes nothing.
+        if !answer.as_ref().is_ok_and(|answer| (400..500).contains(&answer.status)) {
+            asked().push(Span { until: Some(leaderships::now()), ..begun });
+        }
+        answer
+    }
+
+    async fn send_any(&self, node: usize, call: &Call) -> Result<Answer, reqwest::Error> {
         let mut request = self.http.request(call.method.clone(), format!("{}{}", self.urls[node], call.path));
         for (name, value) in &call.headers {
             request = request.header(*name, value);

@@ -1,12 +1,11 @@
 //! A disk that can be full or broken, and that tells what it has for good: `disk_double.c`, compiled here and loaded into a
 //! node's process. It needs no rights and no mount, so it runs wherever the tests do.
 
-use crate::harness::NodeProcess;
+use crate::{harness::NodeProcess, without::compile};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
-    process::Command,
     sync::{
         OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -32,28 +31,20 @@ pub(crate) struct PowerCut {
     pub(crate) bytes_lost: u64,
 }
 
-/// The compiled library; in words why there is none.
-fn library() -> Result<&'static Path, String> {
-    static LIBRARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let made = LIBRARY.get_or_init(|| {
-        let source = "../../tests/cluster/disk_double.c";
+/// The compiled library.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk_double-{}.so", std::process::id()));
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut run = Command::new(&compiler);
-        run.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O1", "-o"]).arg(&target).arg(source);
-        match run.output() {
-            Ok(output) if output.status.success() => Ok(target),
-            Ok(output) => panic!("{source} does not compile: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => Err(format!("there is no C compiler ({compiler:?}: {error})")),
-        }
-    });
-    made.as_deref().map_err(Clone::clone)
+        compile("../../tests/cluster/disk_double.c", &target, &["-shared", "-fPIC"]);
+        target
+    })
 }
 
 impl DiskDouble {
     /// Stands between a node and its files from its next start on.
-    pub(crate) fn under(node: &mut NodeProcess) -> Result<DiskDouble, String> {
-        let library = library()?;
+    pub(crate) fn under(node: &mut NodeProcess) -> DiskDouble {
+        let library = library();
         let beside = |ending: &str| node.data.with_extension(ending);
         let disk = DiskDouble { root: node.data.clone(), rule: beside("rule"), trace: beside("trace") };
         disk.heal();
@@ -66,7 +57,7 @@ impl DiskDouble {
             variable("FAIRHOLD_DISK_RULE", &disk.rule),
             variable("FAIRHOLD_DISK_TRACE", &disk.trace),
         ];
-        Ok(disk)
+        disk
     }
 
     /// Only so many bytes more fit into files whose path has `part`.

@@ -1,10 +1,10 @@
-//! A file system that is really full: a small one, mounted for one node. In the long form, as root, where mounting is allowed.
+//! A file system that is really full: a small one, mounted for one node, by root.
 
 use crate::{
     confined::{MIB, Mount},
     disk_full::{Load, assert_same_everywhere, ended, waits_for_room},
     harness::{Cluster, LONG, alone, eventually, report},
-    trial,
+    without::MOUNTS,
 };
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,10 @@ const LOW_MIB: u64 = 100;
 
 #[test]
 fn a_mounted_file_system_fills_up_under_the_leader() {
-    if !trial::size(false, true) {
-        report("in the long form only: a mounted file system that fills up");
-        return;
-    }
     alone(LONG, async {
         let mut cluster = Cluster::plan();
         let folder = cluster.nodes[0].data.with_extension("mount");
-        let mount = match Mount::memory_at(&folder, SIZE_MIB) {
-            Ok(mount) => mount,
-            Err(why) => return report(&format!("not covered here: a mounted file system that fills up: {why}")),
-        };
+        let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
         cluster.nodes[0].move_to(&folder.join("data"));
         for node in &mut cluster.nodes {
             node.start();
@@ -38,6 +31,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         }
         let load = Load::start(&cluster, 50_000);
         load.more(20).await;
+        cluster.expects_elections(1, "a node with little room hands over");
         mount.leave(LOW_MIB * MIB);
         let started = Instant::now();
         eventually("the leader hands over", Duration::from_secs(20), || async { (cluster.leader().await != 0).then_some(()) })

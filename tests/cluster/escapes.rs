@@ -6,6 +6,7 @@ use crate::{
     client::Call,
     harness::{Cluster, LONG, alone, eventually, pass, report, signal_pid},
     trial,
+    without::{NAMESPACES, Need, TOOLS, USERS, compile},
 };
 use fairhold_types::time::WallMillis;
 use futures_util::future::join_all;
@@ -27,22 +28,14 @@ const LOOK_FOR: Duration = Duration::from_millis(200);
 /// So many at a time.
 const AT_ONCE: usize = 4;
 
-/// The small program that knows the ways which no shell has, once it is compiled; or why it cannot be.
-pub(crate) fn escape() -> Result<&'static Path, String> {
-    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let made = PROGRAM.get_or_init(|| {
-        let source = "../../tests/cluster/escape.c";
+/// The small program that knows the ways which no shell has.
+pub(crate) fn escape() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("escape-{}", std::process::id()));
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let mut run = std::process::Command::new(&compiler);
-        run.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"]).arg(&target).arg(source);
-        match run.output() {
-            Ok(output) if output.status.success() => Ok(target),
-            Ok(output) => panic!("{source} does not compile: {}", String::from_utf8_lossy(&output.stderr)),
-            Err(error) => Err(format!("there is no C compiler ({compiler:?}: {error})")),
-        }
-    });
-    made.as_deref().map_err(Clone::clone)
+        compile("../../tests/cluster/escape.c", &target, &["-pthread"]);
+        target
+    })
 }
 
 /// A way, as a shell writes it: `$E` is the small program, `$L` the file to which whoever is left in the end writes.
@@ -152,6 +145,15 @@ impl Way {
         self.script.contains("kills-")
     }
 
+    /// What a machine lacks where the way does not exist.
+    fn need(&self) -> Need {
+        match self.needs.split(' ').next() {
+            Some("unshare" | "nsenter") => NAMESPACES,
+            Some("setpriv" | "su" | "chroot") => USERS,
+            Some(_) | None => TOOLS,
+        }
+    }
+
     /// What may happen to it.
     fn ends(&self) -> &'static [Then] {
         match self.kills() {
@@ -234,29 +236,27 @@ fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
     (folder, program_for_all)
 }
 
-async fn exists(way: &Way) -> bool {
-    let mut probe = Command::new("sh");
-    probe.args(["-c", way.needs]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    probe.status().await.is_ok_and(|status| status.success())
+/// Whether a command succeeds here; what fails, where it does not.
+pub(crate) async fn succeeds(command: &mut Command) -> Result<(), String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let succeeded = command.status().await.is_ok_and(|status| status.success());
+    if succeeded { Ok(()) } else { Err(format!("{:?} fails", command.as_std())) }
+}
+
+async fn exists(way: &Way) -> Result<(), String> {
+    let why = |error: String| format!("{}: {error}", way.name);
+    succeeds(Command::new("sh").args(["-c", way.needs])).await.map_err(why)
 }
 
 #[test]
 fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tried_to_leave() {
     let everything = trial::size(false, true);
     alone(LONG * 3, async {
-        let program = match escape() {
-            Ok(program) => program,
-            Err(why) => return report(&format!("not covered here: ways to escape: {why}")),
-        };
         let cluster = Cluster::start().await;
-        let (folder, program_for_all) = folder(program);
+        let (folder, program_for_all) = folder(escape());
         let mut ways = Vec::new();
         for (number, way) in WAYS.iter().enumerate().filter(|(_, way)| way.always || everything) {
-            if exists(way).await {
-                ways.push((number, way));
-            } else {
-                report(&format!("not covered here: {}: `{}` fails", way.name, way.needs));
-            }
+            ways.extend(way.need().or_without(exists(way).await).map(|()| (number, way)));
         }
         let mut runs = 0;
         for some in ways.chunks(AT_ONCE) {
@@ -281,12 +281,8 @@ const CROWD: &str = "4000";
 #[test]
 fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousands_of_others() {
     alone(LONG, async {
-        let program = match escape() {
-            Ok(program) => program,
-            Err(why) => return report(&format!("not covered here: processes that fork all the time: {why}")),
-        };
         let cluster = Cluster::start().await;
-        let (folder, program) = folder(program);
+        let (folder, program) = folder(escape());
         let there = folder.path().join("crowd");
         let mut command = Command::new(&program);
         command.arg("crowd").arg(&there).arg(CROWD).stdin(Stdio::piped()).kill_on_drop(true);
@@ -311,10 +307,8 @@ fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousa
 fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_is_outside() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
     alone(LONG, async {
-        let probe = Command::new("unshare").args(ENTER).arg("true").output().await;
-        if !probe.is_ok_and(|probe| probe.status.success()) {
-            return report("not covered here: a PID namespace: `unshare -rpf --mount-proc true` fails");
-        }
+        let probe = succeeds(Command::new("unshare").args(ENTER).arg("true")).await;
+        let Some(()) = NAMESPACES.or_without(probe) else { return };
         let cluster = Cluster::start().await;
         let mut command = Command::new("unshare");
         command.args(ENTER).arg(env!("CARGO_BIN_EXE_fairhold"));
@@ -330,18 +324,20 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
 #[test]
 fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
+    /// Before, the highest number belongs to the machine, and a namespace may not set it.
+    const OWN_MAXIMUM_SINCE: (u32, u32) = (6, 14);
     const FEW: &str = "echo 400 > /proc/sys/kernel/pid_max && echo 320 > /proc/sys/kernel/ns_last_pid";
     alone(LONG, async {
-        let probe = Command::new("unshare").args(ENTER).args(["sh", "-c", FEW]).output().await;
-        // Before Linux 6.14 the highest number belongs to the machine, and a namespace may not set it.
-        let own_maximum = fs::read_to_string("/proc/sys/kernel/pid_max").is_ok_and(|most| most.trim() != "400");
-        if !own_maximum || !probe.is_ok_and(|probe| probe.status.success()) {
-            return report("not covered here: a PID namespace with few numbers");
+        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        let mut version = kernel.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
+        let version = (version.next().expect("a version"), version.next().unwrap_or_default());
+        if version < OWN_MAXIMUM_SINCE {
+            report(&format!("Linux {kernel} has no PID namespace with few numbers: Linux 6.14 has"));
+            return;
         }
-        let worker = match escape() {
-            Ok(worker) => worker.display().to_string(),
-            Err(why) => return report(&format!("not covered here: an orphan with the command's number: {why}")),
-        };
+        let probe = succeeds(Command::new("unshare").args(ENTER).args(["sh", "-c", FEW])).await;
+        let Some(()) = NAMESPACES.or_without(probe) else { return };
+        let worker = escape().display().to_string();
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("log").display().to_string();

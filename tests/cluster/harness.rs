@@ -1,6 +1,9 @@
 //! Starts real nodes on free ports of this machine, hurts them, and shows their logs where a test fails.
 
-use crate::client::{Call, Client};
+use crate::{
+    client::{Call, Client},
+    leaderships::{self, Deeds, Leadership, Span, leaderships},
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsString,
@@ -12,7 +15,10 @@ use std::{
     path::{Path, PathBuf},
     pin::pin,
     process::{ExitStatus, Stdio},
-    sync::atomic::{AtomicU16, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU16, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
@@ -138,6 +144,8 @@ pub(crate) struct NodeProcess {
     child: Option<Child>,
     /// The node ends when this does, so that none is left where the tests are killed.
     leash: Option<ChildStdin>,
+    /// When the test kept it from its work.
+    absences: Mutex<Vec<Span>>,
 }
 
 impl NodeProcess {
@@ -171,6 +179,22 @@ impl NodeProcess {
         let mut child = command.spawn().expect("fairhold serve starts");
         self.leash = child.stdin.take();
         self.child = Some(child);
+        self.is_back();
+    }
+
+    /// The test keeps it from its work from now on.
+    fn is_away(&self) {
+        let mut absences = self.absences.lock().expect("nobody panics with it");
+        if absences.last().is_none_or(|last| last.until.is_some()) {
+            absences.push(Span::from_now());
+        }
+    }
+
+    fn is_back(&self) {
+        let mut absences = self.absences.lock().expect("nobody panics with it");
+        if let Some(last) = absences.last_mut() {
+            last.until.get_or_insert_with(leaderships::now);
+        }
     }
 
     /// Takes clients at every address of this machine, from its next start on.
@@ -193,7 +217,14 @@ impl NodeProcess {
 
     /// Sends its process a signal.
     pub(crate) fn signal(&self, signal: Signal) {
+        // Before the signal, so that nothing that follows from it comes first.
+        if signal != Signal::CONT {
+            self.is_away();
+        }
         signal_pid(self.pid(), signal);
+        if signal == Signal::CONT {
+            self.is_back();
+        }
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -210,6 +241,7 @@ impl NodeProcess {
 
     /// Waits for the end of its process.
     pub(crate) async fn exited(&mut self) -> ExitStatus {
+        self.is_away();
         let mut child = self.child.take().unwrap_or_else(|| panic!("node {} does not run", self.id));
         let exited = tokio::time::timeout(GONE_WITHIN, child.wait()).await;
         exited.unwrap_or_else(|_| panic!("node {} still runs after {GONE_WITHIN:?}", self.id)).expect("a child can be waited for")
@@ -221,6 +253,7 @@ impl NodeProcess {
         let ended = child.is_some_and(|child| child.try_wait().expect("a child can be asked").is_some());
         if ended {
             self.child = None;
+            self.is_away();
         }
         ended
     }
@@ -262,6 +295,12 @@ pub(crate) fn write_secret(file: &Path, text: &str) {
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<NodeProcess>,
     client: Client,
+    /// When all of its nodes were ready for the first time.
+    was_ready: Option<u64>,
+    /// How many elections the test said to expect.
+    expected: AtomicUsize,
+    /// Why the logs say nothing, where they do not.
+    without_logs: Option<&'static str>,
     _folder: TempDir,
 }
 
@@ -284,6 +323,7 @@ impl Cluster {
 
     /// A cluster of which no node runs yet.
     pub(crate) fn plan() -> Cluster {
+        leaderships::watch_the_machine();
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
         let ports: Vec<(u16, u16)> = (0..NODES).map(|_| (free_port(), free_port())).collect();
         let urls: Vec<String> = ports.iter().map(|(port, _)| format!("http://127.0.0.1:{port}")).collect();
@@ -305,10 +345,11 @@ impl Cluster {
             listen: None,
             child: None,
             leash: None,
+            absences: Mutex::default(),
         });
         let nodes: Vec<NodeProcess> = nodes.collect();
         let client = Client::new(nodes.iter().map(|node| node.url.clone()).collect());
-        Cluster { nodes, client, _folder: folder }
+        Cluster { nodes, client, was_ready: None, expected: AtomicUsize::new(0), without_logs: None, _folder: folder }
     }
 
     /// Gives every node another port for the other nodes, from its next start on.
@@ -334,6 +375,7 @@ impl Cluster {
                 self.node_ready(index).await;
             }
         }
+        self.was_ready.get_or_insert_with(leaderships::now);
     }
 
     /// Waits until one node is ready.
@@ -379,6 +421,48 @@ impl Cluster {
         self.node_ready(index).await;
     }
 
+    /// Allows so many elections for which the test gives no other cause that the harness could see.
+    pub(crate) fn expects_elections(&self, most: usize, reason: &str) {
+        assert!(!reason.is_empty(), "an election has a reason");
+        self.expected.fetch_add(most, Ordering::SeqCst);
+    }
+
+    /// Allows logs that say nothing of its leaders.
+    pub(crate) fn has_no_logs(&mut self, reason: &'static str) {
+        self.without_logs = Some(reason);
+    }
+
+    /// The leaders that it had so far.
+    pub(crate) fn leaderships(&self) -> Vec<Leadership> {
+        let logs: Vec<(usize, String)> = self.nodes.iter().map(|node| (node.id, node.log_text())).collect();
+        leaderships(&logs)
+    }
+
+    /// What went on that the test gave no reason for: changes of the leader, and nodes that ended.
+    pub(crate) fn unexplained(&mut self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for node in &mut self.nodes {
+            let is_away = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
+            if !is_away && node.has_exited() {
+                complaints.push(format!("node {} has ended by itself", node.id));
+            }
+        }
+        let absences = self.nodes.iter().map(|node| (node.id, node.absences.lock().expect("nobody panics with it").clone()));
+        let deeds = Deeds {
+            ready: self.was_ready,
+            absences: absences.collect(),
+            requests: self.client.requests_for_a_leader(),
+            expected: self.expected.load(Ordering::SeqCst),
+            stalls: leaderships::stalls(),
+        };
+        let leaders = self.leaderships();
+        if self.was_ready.is_some() && leaders.is_empty() && self.without_logs.is_none() {
+            complaints.push("no log names a leader, so nothing can be said of elections: is FAIRHOLD_LOG set?".to_owned());
+        }
+        complaints.extend(deeds.unexplained(&leaders, self.nodes.len()));
+        complaints
+    }
+
     fn show_logs(&self) {
         for node in &self.nodes {
             let text = node.log_text();
@@ -391,7 +475,9 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        let failed = std::thread::panicking();
+        let complaints = if failed { Vec::new() } else { self.unexplained() };
+        if failed || !complaints.is_empty() {
             self.show_logs();
         }
         for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
@@ -404,6 +490,7 @@ impl Drop for Cluster {
                 std::thread::yield_now();
             }
         }
+        assert!(complaints.is_empty(), "{}", leaderships::in_words(&complaints));
     }
 }
 

@@ -3,11 +3,12 @@
 
 use crate::{
     client::{Call, Client, new_key},
-    escapes::{escape, supervisor_of},
+    escapes::{escape, succeeds, supervisor_of},
     harness::{Cluster, LONG, SHORT, alone, eventually, pass, program, report, signal_pid, together},
     lock_command::{assert_code, fairhold, is_alive, numbers},
     queue::standing,
     trial,
+    without::{NAMESPACES, USERS},
 };
 use fairhold_types::time::WallMillis;
 use rustix::process::Signal;
@@ -111,7 +112,7 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     cluster.ready().await;
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
-    let worker = escape().expect("a C compiler").display().to_string();
+    let worker = escape().display().to_string();
     let mut command = program();
     command.args(["lock", "-e", &cluster.nodes[0].url, "sluice", "--ttl", ttl, "--", &worker, work]).arg(&log);
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("it starts");
@@ -133,9 +134,6 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 #[test]
 fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() {
     alone(LONG, async {
-        if let Err(why) = escape() {
-            return report(&format!("not covered here: a supervisor that does not run: {why}"));
-        }
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
         // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies there are to look through.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
@@ -207,11 +205,8 @@ fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
             (["-rm", "sh", "-c"], format!("mount -t tmpfs none /proc && exec {run}")),
             (["-rpf", "sh", "-c"], format!("exec {run}")),
         ] {
-            let probe = Command::new("unshare").args([what[0], "true"]).stderr(Stdio::null()).status().await;
-            if !probe.is_ok_and(|status| status.success()) {
-                report(&format!("not covered here: `unshare {}` is not allowed", what[0]));
-                continue;
-            }
+            let probe = succeeds(Command::new("unshare").args([what[0], "true"])).await;
+            let Some(()) = NAMESPACES.or_without(probe) else { continue };
             let output = Command::new("unshare").args(what).arg(&script).output().await.expect("unshare runs");
             assert_code(&output, 126, "/proc");
             let shown = cluster.client(0).send(&Call::get("/v1/locks/bare")).await.expect_status(200);
@@ -260,14 +255,13 @@ async fn until_said(lines: &mut tokio::io::Lines<BufReader<tokio::process::Child
 
 /// The program for another user, and one that becomes root for him, as `sudo` does; or why that cannot be.
 fn for_another_user(folder: &Path) -> Result<Command, String> {
-    let escape = escape()?;
     if !rustix::process::getuid().is_root() {
         return Err("only root can make a program that becomes root".to_owned());
     }
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("it is ours");
     let (program, becomes_root) = (folder.join("fairhold"), folder.join("becomes-root"));
     fs::copy(env!("CARGO_BIN_EXE_fairhold"), &program).expect("a copy");
-    fs::copy(escape, &becomes_root).expect("a copy");
+    fs::copy(escape(), &becomes_root).expect("a copy");
     fs::set_permissions(&becomes_root, fs::Permissions::from_mode(0o4755)).expect("it is ours");
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program).arg("lock");
@@ -292,10 +286,7 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_s
         let client = cluster.client(0);
         for is_broken in [false, true] {
             let folder = tempfile::Builder::new().prefix("fairhold-root-").tempdir_in("/tmp").expect("a folder");
-            let mut command = match for_another_user(folder.path()) {
-                Ok(command) => command,
-                Err(why) => return report(&format!("not covered here: a process of another user: {why}")),
-            };
+            let Some(mut command) = USERS.or_without(for_another_user(folder.path())) else { return };
             let script = "$E root $L & until test -s $L; do sleep 0.01; done; exit 3";
             let arguments =
                 ["-e", &cluster.nodes[0].url, "dock", "--ttl", "1s", "--kill-after", "100ms", "--", "sh", "-c", script];

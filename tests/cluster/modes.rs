@@ -25,7 +25,18 @@ fn readers_join_a_downgraded_holder_and_its_token_stays() {
         let reader = reader.await.expect("the reader's task");
         assert!(reader.token > writer.token, "{reader:?} after {writer:?}");
         assert_eq!(client.holders("report").await, [writer.number, reader.number]);
+
+        // The same request once more, when it was undone meanwhile: it does not share the lock again.
+        client.release(&reader.id).await;
+        let upgrade = Call::post(&format!("/v1/grants/{}/upgrade", writer.id));
+        let alone = client.send(&upgrade).await.expect_status(200);
         client.send(&downgrade).await.expect_status(200);
+        let now = client.send(&Call::get(&format!("/v1/grants/{}", writer.id))).await.expect_status(200);
+        assert_eq!((now.string("mode"), now.number("token")), ("exclusive", alone.number("token")), "{}", now.text);
+        client.send(&Call::post("/v1/locks/report?mode=shared")).await.expect_problem(409, "lock_held");
+        // Another request of that sort does.
+        let again = Call::post(&format!("/v1/grants/{}/downgrade", writer.id));
+        assert_eq!(client.send(&again).await.expect_status(200).string("mode"), "shared");
     });
 }
 

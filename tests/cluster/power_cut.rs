@@ -16,7 +16,7 @@ const VALUE_BYTES: usize = 300;
 #[test]
 fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
     alone(LONG, async {
-        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let (mut cluster, disks) = cluster_of_doubles().await;
         disks.iter().for_each(|disk| disk.skip_syncs(".log"));
         let load = Load::start_named(&cluster, "lost", VALUE_BYTES);
         load.more(WRITES).await;
@@ -35,7 +35,7 @@ fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
 #[test]
 fn the_power_is_cut_at_all_nodes_and_what_was_acknowledged_is_there() {
     alone(LONG, async {
-        let Some((mut cluster, disks)) = cluster_of_doubles().await else { return };
+        let (mut cluster, disks) = cluster_of_doubles().await;
         let mut written = Vec::new();
         // The nodes' own start is not to be what made things durable, so the first cut comes after one start only.
         for round in 0..trial::size(1, 10) {

@@ -53,6 +53,7 @@ fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
         cluster.nodes[wiped].start();
         let line = said(&cluster.nodes[wiped], log_before, &["data directory", "remove", "add it again"]).await;
         assert!(line.contains(&format!("node {}", wiped + 1)), "it says which node: {line}");
+        assert_eq!(cluster.nodes[wiped].exited().await.code(), Some(1), "it ends by itself");
         assert!(!is_ready(&client, wiped).await, "a wiped node is not ready");
 
         // Were the wiped node's vote taken, it and one other could choose a leader that lacks what was acknowledged.

@@ -271,7 +271,9 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         ));
         // All that they leave unread would be over 300 MB.
         assert!(grown[0] < grown[1] + 48 * 1_024, "{grown:?}");
-        assert!(lag < Duration::from_secs(2), "{lag:?}");
+        // A reader that were slower than the writers would be behind by a part of all that they wrote.
+        let behind_max = Duration::from_secs(2).max((written - started) / 4);
+        assert!(lag < behind_max, "{lag:?}, and {behind_max:?} are the most");
     });
 }
 

@@ -1,0 +1,44 @@
+//! Bounds in wall time that hold on a machine which other work slows down: what is slower than its bound is measured against
+//! what the machine does in the same run.
+
+use crate::{
+    client::{Call, Client},
+    leaderships::{now, stalls},
+};
+use std::time::{Duration, Instant};
+
+/// Simple calls that are timed, and so many times the slowest of them is what a story of a few calls may take longer.
+const CALLS: u32 = 10;
+
+/// Asserts that something has just taken no longer than its limit. Where it has, the limit grows by the time in which the machine
+/// stood still meanwhile, and by ten times the slowest of ten simple calls now: on an idle machine that is some milliseconds.
+pub(crate) async fn assert_within(client: &Client, what: &str, took: Duration, limit: Duration) {
+    if took <= limit {
+        return;
+    }
+    let begun = now().saturating_sub(u64::try_from(took.as_millis()).expect("a short time"));
+    let still: Duration = stalls().iter().filter(|(at, late)| at + late.as_secs() * 1_000 >= begun).map(|(_, late)| *late).sum();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..CALLS {
+        let asked = Instant::now();
+        client.once(&Call::get("/v1/cluster")).await.expect_status(200);
+        slowest = slowest.max(asked.elapsed());
+    }
+    assert!(
+        took <= bound(limit, still, slowest),
+        "{what} took {took:.1?}, and {limit:?} are the most; the machine stood still for {still:.1?}, and the slowest of {CALLS} \
+         calls took {slowest:.1?}"
+    );
+}
+
+fn bound(limit: Duration, still: Duration, slowest: Duration) -> Duration {
+    limit + still + slowest * CALLS
+}
+
+#[test]
+fn a_bound_is_sharp_on_an_idle_machine_and_grows_with_what_was_measured() {
+    let [second, step] = [1_000, 3].map(Duration::from_millis);
+    assert_eq!(bound(second, Duration::ZERO, step), Duration::from_millis(1_030));
+    assert_eq!(bound(second, second, step), Duration::from_millis(2_030));
+    assert_eq!(bound(second, Duration::ZERO, second), Duration::from_secs(11));
+}
