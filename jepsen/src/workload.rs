@@ -98,6 +98,15 @@ impl Workload {
         }
     }
 
+    /// The workload that a lock, a node or a session belongs to, by its key or its path.
+    pub(crate) fn of(key: &str) -> Option<Workload> {
+        let key = key.trim_start_matches('/');
+        let key = key.strip_prefix("chaos/").unwrap_or(key);
+        let is_of =
+            |workload: &&Workload| key.strip_prefix(workload.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        Workload::value_variants().iter().find(is_of).copied()
+    }
+
     /// How many keys this many clients use at a time.
     fn keys(self, clients: u64) -> u64 {
         match self {

@@ -43,7 +43,7 @@ pub(crate) fn check(history: &History) -> Check {
         match event.kind() {
             "queued" => drop(queued.insert((lock, event.text("owner").unwrap_or_default()), number)),
             "granted" => {
-                check.looked_at += 1;
+                check.look(lock);
                 let op = asked.get(&(lock, event.text("owner").unwrap_or_default()));
                 let holder = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
                 let of_lock = holders.entry(lock).or_default();
@@ -130,7 +130,7 @@ fn upgrades(history: &History, granted: &Tokens<'_>, last: u64, check: &mut Chec
         let tokens = history.ops[grant].number.and_then(|number| granted.get(&(ops[0].key.as_str(), number)));
         let tokens = tokens.map_or(&[][..], Vec::as_slice);
         for op in ops.iter().filter(|op| op.is_ok() && op.token.is_some_and(|token| token <= last)) {
-            check.looked_at += 1;
+            check.look(&op.key);
             if !op.token.is_some_and(|token| tokens.contains(&token)) {
                 check.broken(|| format!("{}: operation {} was told that it holds alone, and never did", op.key, op.index));
             }

@@ -80,7 +80,7 @@ pub(crate) fn check(history: &History) -> Check {
         if op.ttl.is_none() || is_administered(&op.key) {
             continue;
         }
-        check.looked_at += 1;
+        check.look(&op.key);
         let items = keys.entry(&op.key).or_default();
         items.push(Item { start: op.start, end: Some(op.end), action: Action::Grant((op.index, op.shared, op.permits)) });
         let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
