@@ -112,6 +112,9 @@ pub(crate) struct Op {
     /// The number of permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permits: Option<u32>,
+    /// How many permits the lock has, as the request names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u32>,
     /// The lease that was asked for, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u64>,

@@ -9,7 +9,6 @@ mod registers;
 mod sessions;
 mod watching;
 
-pub(crate) use locks::PERMITS;
 pub(crate) use watching::follow;
 
 use crate::{client::Client, client::Shared, http::Http};

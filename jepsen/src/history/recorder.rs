@@ -68,6 +68,7 @@ impl Recorder {
             grant: None,
             shared: false,
             permits: None,
+            limit: None,
             ttl: None,
             number: None,
             token: None,
