@@ -49,7 +49,7 @@ pub(crate) enum Workload {
     FencedMutex,
     /// Readers and writers
     RwLock,
-    /// Permits, one or two of three
+    /// Permits, one or two of two to four
     Semaphore,
     /// Many that wait for one lock
     FairOrder,
