@@ -2,12 +2,15 @@
 
 mod administration;
 mod batches;
+mod blind;
 mod coverage;
 mod durability;
+mod ephemerals;
 mod fences;
 mod fencing;
 mod leases;
 mod order;
+mod overdue;
 mod pairs;
 #[cfg(test)]
 pub(crate) mod plant;
@@ -16,10 +19,12 @@ mod replay;
 mod watches;
 mod wing_gong;
 
+pub(crate) use blind::blind;
 pub(crate) use coverage::{Cover, Demands, coverage, longest_gap};
 pub(crate) use leases::lives;
 
-use crate::history::History;
+use crate::{history::History, workload::Workload};
+use std::collections::BTreeMap;
 
 /// Findings that a report shows of one checker: the rest is more of the same.
 const FINDINGS_MAX: usize = 20;
@@ -33,6 +38,8 @@ pub(crate) struct Check {
     pub(crate) promise: &'static str,
     /// How many things it looked at.
     pub(crate) looked_at: usize,
+    /// Of those, how many belong to each workload.
+    of_workload: BTreeMap<&'static str, usize>,
     /// What broke the promise.
     pub(crate) broken: Vec<String>,
     /// What it could not decide.
@@ -41,7 +48,21 @@ pub(crate) struct Check {
 
 impl Check {
     fn new(name: &'static str, promise: &'static str) -> Check {
-        Check { name, promise, looked_at: 0, broken: Vec::new(), undecided: Vec::new() }
+        let (broken, undecided) = (Vec::new(), Vec::new());
+        Check { name, promise, looked_at: 0, of_workload: BTreeMap::new(), broken, undecided }
+    }
+
+    /// Looks at one more thing, which is about this key.
+    fn look(&mut self, key: &str) {
+        self.looked_at += 1;
+        if let Some(workload) = Workload::of(key) {
+            *self.of_workload.entry(workload.name()).or_default() += 1;
+        }
+    }
+
+    /// How many things of this workload it looked at.
+    fn looked_at_of(&self, workload: Workload) -> usize {
+        self.of_workload.get(workload.name()).copied().unwrap_or(0)
     }
 
     fn broken(&mut self, what: impl FnOnce() -> String) {
@@ -53,9 +74,9 @@ impl Check {
     }
 }
 
-/// All checkers that had something to check.
+/// What all checkers found. `blind` says which of them must have looked at something.
 pub(crate) fn all(history: &History) -> Vec<Check> {
-    let mut checks = vec![
+    vec![
         order::check(history),
         replay::check(history),
         queue::check(history),
@@ -65,11 +86,11 @@ pub(crate) fn all(history: &History) -> Vec<Check> {
         batches::check(history),
         administration::check(history),
         leases::check(history),
+        overdue::check(history),
+        ephemerals::check(history),
         watches::check(history),
         durability::check(history),
         wing_gong::locks::check(history),
         wing_gong::registers::check(history),
-    ];
-    checks.retain(|check| check.looked_at > 0);
-    checks
+    ]
 }

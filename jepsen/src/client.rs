@@ -157,7 +157,7 @@ impl Client {
             }
         }
         let describe = |op: &mut Op| {
-            (op.shared, op.permits) = (wish.shared, wish.permits);
+            (op.shared, op.permits, op.limit) = (wish.shared, wish.permits, wish.limit);
             // A session's grants live as long as it does.
             op.ttl = wish.session.is_none().then_some(micros(TTL));
             op.session = wish.session.as_ref().map(|session| session.number);

@@ -112,6 +112,9 @@ pub(crate) struct Op {
     /// The number of permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permits: Option<u32>,
+    /// How many permits the lock has, as the request names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<u32>,
     /// The lease that was asked for, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u64>,
@@ -270,6 +273,19 @@ pub(crate) struct Leadership {
     pub(crate) term: u64,
 }
 
+/// The end of a run, when clients ask no more and nothing is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Rest {
+    /// When the last client came to its end, in microseconds since the run began.
+    pub(crate) clients_ended: u64,
+    /// Since when all nodes were ready, with the same state.
+    pub(crate) calm: u64,
+    /// What happened until then was told by the watches.
+    pub(crate) until: u64,
+    /// The revision of all nodes in the end.
+    pub(crate) revision: u64,
+}
+
 /// All that a run has seen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
@@ -287,6 +303,8 @@ pub(crate) struct History {
     pub(crate) found: Vec<Found>,
     /// The leader.
     pub(crate) leaders: Vec<Leadership>,
+    /// None where the nodes did not come to rest.
+    pub(crate) rest: Option<Rest>,
     /// How long the run took, in microseconds.
     pub(crate) length: u64,
 }

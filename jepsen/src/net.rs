@@ -155,7 +155,12 @@ mod tests {
         match Network::create(1) {
             Ok(network) => drop(network),
             // Without the rights to make one there is none to be in the way.
-            Err(why) => return println!("not covered here: {why}"),
+            Err(why) => {
+                let excused = std::env::var("FAIRHOLD_WITHOUT_CHAOS").is_ok_and(|value| value == "1");
+                assert!(excused || !rustix::process::geteuid().is_root(), "FAIRHOLD_WITHOUT_CHAOS=1 lets this pass: {why}");
+                // Past the output of tests, which is kept back where they pass.
+                return crate::say(&format!("not covered here: a second network of one process: {why}"));
+            }
         }
         drop(Network::create(1).expect("what the first one left is in the way of the second"));
     }

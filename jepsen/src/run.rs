@@ -4,7 +4,7 @@ use crate::{
     check::{self, Check, Cover, Demands},
     client::Shared,
     cluster::{Cluster, leader_of},
-    history::{self, Found, History, Outcome, Recorder},
+    history::{self, Found, History, Outcome, Recorder, Rest},
     http::{Http, Request},
     nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
     net::Network,
@@ -28,6 +28,8 @@ use tokio::task::JoinHandle;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client that was told to end has ended by then: after its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
+/// Sessions and grants that clients have left have ended by then, after the longest ttl and what the checker of ends allows.
+const ALL_ENDS_WITHIN: Duration = Duration::from_secs(8);
 /// The watches have told everything by then.
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
 /// How long a read may take that looks at the end what is there.
@@ -152,11 +154,12 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Le
     if !all_end(clients, CLIENTS_END_WITHIN).await {
         complaints.push(format!("a client still waits for an answer {CLIENTS_END_WITHIN:?} after everything was healed"));
     }
-    match world.cluster.come_to_rest().await {
-        Ok(state) => {
-            at_rest.send_replace(state.revision);
+    match come_to_rest(world, recorder).await {
+        Ok(rest) => {
+            at_rest.send_replace(rest.revision);
             // What a watch has not told by then is left to its checker.
             all_end(watches, WATCHES_END_WITHIN).await;
+            recorder.rests(rest);
             read_again(&http, recorder).await;
         }
         Err(why) => complaints.push(why),
@@ -165,6 +168,20 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Le
     complaints.append(&mut world.complaints);
     let history = recorder.finish(shared.resource.lost_without_fence());
     Left { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
+}
+
+/// Waits until the nodes have the same state, and then until what clients have left has ended, or should have.
+async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, String> {
+    let clients_ended = recorder.now();
+    world.cluster.come_to_rest().await?;
+    let calm = recorder.now();
+    let latest = calm + u64::try_from(ALL_ENDS_WITHIN.as_micros()).unwrap_or(u64::MAX);
+    while recorder.living() > 0 && recorder.now() < latest {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let until = recorder.now();
+    let revision = world.cluster.come_to_rest().await?.revision;
+    Ok(Rest { clients_ended, calm, until, revision })
 }
 
 /// Reads all nodes that somebody was told to have written, each at one of the servers in turn.
@@ -225,7 +242,8 @@ fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {
         successes,
         successes_each: SUCCESSES_PER_FAULT,
     };
-    let (covers, lacks) = check::coverage(&history, &demands);
+    let (covers, mut lacks) = check::coverage(&history, &demands);
+    lacks.extend(check::blind(&plan.workloads, &checks));
     let report = Report {
         command: command(plan),
         history: &history,

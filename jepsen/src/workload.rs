@@ -9,7 +9,6 @@ mod registers;
 mod sessions;
 mod watching;
 
-pub(crate) use locks::PERMITS;
 pub(crate) use watching::follow;
 
 use crate::{client::Client, client::Shared, http::Http};
@@ -50,7 +49,7 @@ pub(crate) enum Workload {
     FencedMutex,
     /// Readers and writers
     RwLock,
-    /// Permits, one or two of three
+    /// Permits, one or two of two to four
     Semaphore,
     /// Many that wait for one lock
     FairOrder,
@@ -96,6 +95,15 @@ impl Workload {
             Workload::Batch => "batch",
             Workload::Administer => "administer",
         }
+    }
+
+    /// The workload that a lock, a node or a session belongs to, by its key or its path.
+    pub(crate) fn of(key: &str) -> Option<Workload> {
+        let key = key.trim_start_matches('/');
+        let key = key.strip_prefix("chaos/").unwrap_or(key);
+        let is_of =
+            |workload: &&Workload| key.strip_prefix(workload.name()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        Workload::value_variants().iter().find(is_of).copied()
     }
 
     /// How many keys this many clients use at a time.

@@ -1,79 +1,119 @@
-//! Short runs of the chaos harness itself: real processes under real faults, judged by all checkers. They need root and network
-//! namespaces; where those are lacking they say so. The checkers have tests of their own beside them, which need nothing.
+//! Short runs of the chaos harness itself: real processes, with faults and without, judged by all checkers. They need root,
+//! network namespaces, and the program `fairhold` beside the harness. The tests of the checkers themselves need nothing: they are
+//! beside the checkers.
 
+#[path = "chaos/harness.rs"]
+mod harness;
+
+use harness::{is_not_here, start};
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
-    io::Write,
-    path::PathBuf,
-    process::Command,
-    sync::{Mutex, PoisonError},
+    fs,
+    io::{BufRead, BufReader},
 };
 
-/// The exit code of a harness that cannot make any run on this machine.
-const NOT_HERE: i32 = 3;
+/// How long a run with faults takes.
 const SECONDS: &str = "6";
+/// What clients do in the run without faults: together they give each checker something to judge.
+const WORKLOADS: &str =
+    "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer";
 
-/// One run at a time: two cores are just enough for one.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn tell(line: &str) {
-    writeln!(std::io::stderr().lock(), "{line}").expect("standard error can be written");
-}
-
-/// A run with these clients and faults is valid: nothing was broken, and the faults were done.
-fn holds(workload: &str, nemesis: &str) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let harness = PathBuf::from(env!("CARGO_BIN_EXE_fairhold-jepsen"));
-    if !harness.with_file_name("fairhold").is_file() {
-        return tell("not covered here: there is no program `fairhold` beside the harness; build the whole workspace first");
+/// A run with these clients and faults is valid: nothing was broken, and the faults were done. The report; none where no run can
+/// be made here.
+fn holds(name: &str, arguments: &[&str]) -> Option<String> {
+    let mut run = start(name, arguments)?;
+    let ended = run.wait();
+    if is_not_here(&ended) {
+        fs::remove_dir_all(&run.folder).expect("the folder of the run can be removed");
+        return None;
     }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{workload}-{}", std::process::id()));
-    let mut run = Command::new(&harness);
-    run.args(["--workload", workload, "--nemesis", nemesis, "--seconds", SECONDS, "--clients", "4", "--out"]).arg(&folder);
-    let output = run.output().expect("the harness can be started");
-    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if output.status.code() == Some(NOT_HERE) {
-        return tell(&said);
-    }
-    assert!(output.status.success(), "{workload} under {nemesis}: see {}\n{said}\n{text}", folder.display());
-    assert!(text.contains("verdict: VALID"), "{text}");
+    let (folder, said, report) = (run.folder.display(), &ended.said, &ended.report);
+    assert_eq!(ended.code, Some(0), "{name}: see {folder}\n{said}\n{report}");
+    assert!(report.contains("verdict: VALID"), "{report}");
+    assert_eq!(run.leftovers(), Vec::<String>::new(), "{name} left something behind\n{said}");
     for name in ["history.ndjson", "history.edn", "report.txt", "report.html"] {
-        let length = folder.join(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}")).len();
+        let length = run.folder.join(name).metadata().unwrap_or_else(|error| panic!("{name}: {error}")).len();
         assert!(length > 0, "{name} is empty");
     }
-    std::fs::remove_dir_all(&folder).expect("the folder of the run can be removed");
+    fs::remove_dir_all(&run.folder).expect("the folder of the run can be removed");
+    Some(ended.report)
+}
+
+/// Few clients under one fault.
+fn holds_under(workload: &str, nemesis: &str) {
+    let name = format!("{workload}-{nemesis}");
+    holds(&name, &["--workload", workload, "--nemesis", nemesis, "--seconds", SECONDS, "--clients", "4"]);
+}
+
+#[test]
+fn in_ten_seconds_without_faults_nothing_is_broken_and_every_checker_sees_something() {
+    let arguments = ["--workload", WORKLOADS, "--nemesis", "none", "--seconds", "10", "--clients", "3", "--seed", "7"];
+    let Some(report) = holds("all", &arguments) else { return };
+    let checks: Vec<&str> = report.lines().filter(|line| line.contains(" looked at: ")).collect();
+    assert!(checks.len() >= 15, "a checker is missing\n{report}");
+    for check in checks {
+        assert!(check.starts_with("holds "), "{check}\n{report}");
+    }
+}
+
+#[test]
+fn a_harness_that_is_killed_leaves_something_behind_which_is_found_and_removed() {
+    let arguments = ["--workload", "mutex", "--nemesis", "transfer-leader", "--seconds", "60"];
+    let Some(mut run) = start("killed", &arguments) else { return };
+    let mut said = String::new();
+    let stderr = run.child.stderr.take().expect("nobody has taken it");
+    for line in BufReader::new(stderr).lines() {
+        said.push_str(&line.expect("a pipe can be read"));
+        if said.contains("transfer-leader") || said.contains("not covered here") {
+            break;
+        }
+    }
+    // Where no run can be made the other tests say so.
+    if said.contains("not covered here") {
+        fs::remove_dir_all(&run.folder).expect("the folder of the run can be removed");
+        return;
+    }
+    let pid = i32::try_from(run.child.id()).ok().and_then(Pid::from_raw).expect("a process has a number");
+    kill_process(pid, Signal::KILL).expect("it runs");
+    run.child.wait().expect("it is a child of this process");
+    let left = run.leftovers();
+    assert!(left.iter().any(|one| one.starts_with("namespace ")), "{left:?}\n{said}");
+    run.clean();
+    assert_eq!(run.leftovers(), Vec::<String>::new());
+    fs::remove_dir_all(&run.folder).expect("the folder of the run can be removed");
 }
 
 #[test]
 fn a_fence_holds_when_the_leader_is_killed() {
-    holds("fenced-mutex", "kill-leader");
+    holds_under("fenced-mutex", "kill-leader");
 }
 
 #[test]
 fn registers_are_linearizable_when_the_leader_is_cut_off() {
-    holds("registers", "cut-leader");
+    holds_under("registers", "cut-leader");
 }
 
 #[test]
 fn readers_and_permits_exclude_each_other_when_all_nodes_are_killed() {
-    holds("rw-lock,semaphore", "kill-all");
+    holds_under("rw-lock,semaphore", "kill-all");
 }
 
 #[test]
 fn sessions_live_as_long_as_they_were_told_when_the_leader_is_paused() {
-    holds("session-expiry", "pause-leader");
+    holds_under("session-expiry", "pause-leader");
 }
 
 #[test]
 fn watches_tell_everything_and_elections_have_one_leader_when_packets_are_lost() {
-    holds("watches,election", "loss");
+    holds_under("watches,election", "loss");
 }
 
 #[test]
 fn upgraded_grants_exclude_and_transactions_are_atomic_when_the_leader_is_killed() {
-    holds("convert,txn", "kill-leader");
+    holds_under("convert,txn", "kill-leader");
 }
 
 #[test]
 fn batches_and_administrators_take_effect_once_and_in_order_when_the_leader_is_cut_off() {
-    holds("batch,administer", "cut-leader");
+    holds_under("batch,administer", "cut-leader");
 }

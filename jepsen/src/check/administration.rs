@@ -50,7 +50,7 @@ fn limits(history: &History, check: &mut Check) {
                 }
             }
             ("granted", Some(number)) => {
-                check.looked_at += 1;
+                check.look(lock);
                 let permits = wanted.get(&(lock, event.text("owner").unwrap_or_default())).copied().unwrap_or(1);
                 held.insert(number, permits);
                 // A lock has one permit until somebody sets a limit.
@@ -86,7 +86,7 @@ fn endings(history: &History, check: &mut Check) {
         match event.kind() {
             "granted" if is_administered(lock) => drop(holds.insert((lock, number))),
             "ended" if holds.remove(&(lock, number)) && event.text("reason") == Some("broken") => {
-                check.looked_at += 1;
+                check.look(lock);
                 let by_session = !anonymous.contains(&number)
                     && event.number("session").is_some_and(|session| sessions.contains(&(session, event.revision)));
                 if !breaks.contains(&(lock, event.revision)) && !by_session {
@@ -106,7 +106,7 @@ fn dead_tokens(history: &History, check: &mut Check) {
     }
     for op in history.ops.iter().filter(|op| op.call == Call::FencedWrite && op.is_ok() && is_administered(&op.key)) {
         let (Some(token), Some(revision)) = (op.token, op.revision) else { continue };
-        check.looked_at += 1;
+        check.look(&op.key);
         let between = |broken: &&u64| token < **broken && **broken < revision;
         if let Some(broken) = breaks.get(op.key.as_str()).and_then(|breaks| breaks.iter().find(between)) {
             check.broken(|| format!("{}: operation {} wrote with token {token}, broken at {broken}", op.key, op.index));
@@ -148,7 +148,7 @@ fn ended(history: &History, check: &mut Check) {
         if !over {
             continue;
         }
-        check.looked_at += 1;
+        check.look(&op.key);
         if op.is_ok() {
             check.broken(|| format!("{}: operation {} ({:?}) was done after the end of its grant", op.key, op.index, op.call));
         } else if op.call == Call::Renew && !op.is_gone() && op.error.as_deref().is_some_and(is_definite) {

@@ -19,7 +19,7 @@ pub(crate) fn check(history: &History) -> Check {
     let lives = told(history);
     let last = history.longest_told().last().map_or(0, |event| event.revision);
     for (id, ops) in &ids {
-        check.looked_at += 1;
+        check.look(id.0);
         answers(ops, &mut check);
         given_back(ops, lives.get(id), last, &mut check);
     }
@@ -141,7 +141,9 @@ fn overlaps(history: &History, check: &mut Check) {
         }
     }
     held.sort_unstable();
-    check.looked_at += held.len();
+    for (lock, _, _, _) in &held {
+        check.look(lock);
+    }
     for pair in held.windows(2) {
         let [(lock, _, until, first), (other, from, _, second)] = pair else { continue };
         if lock == other && from < until {

@@ -12,7 +12,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut written: BTreeMap<&str, BTreeMap<i64, &Op>> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good()) {
         let Some(version) = op.version else { continue };
-        check.looked_at += 1;
+        check.look(&op.key);
         if let Some(other) = written.entry(&op.key).or_default().insert(version, op) {
             check.broken(|| format!("{}: operations {} and {} were both told version {version}", op.key, other.index, op.index));
         }

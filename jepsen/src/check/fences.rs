@@ -58,7 +58,7 @@ fn by_revision(told: &[Event], writes: &[(&Op, Vec<Fence>)], check: &mut Check) 
             tokens.apply(event);
             next += 1;
         }
-        check.looked_at += 1;
+        check.look(&op.key);
         let stale = fences.iter().find(|fence| !tokens.has(fence));
         match stale {
             Some(fence) if passed(op) => check.broken(|| {
@@ -100,7 +100,7 @@ fn by_time(history: &History, writes: &[(&Op, Vec<Fence>)], check: &mut Check) {
     for (op, fence) in writes.iter().filter(|(op, _)| passed(op)).flat_map(|(op, fences)| fences.iter().map(move |one| (op, one)))
     {
         let Some(told) = grants.get(&fence.grant) else { continue };
-        check.looked_at += 1;
+        check.look(&op.key);
         if let Some((_, newer)) = told.upgrades.iter().find(|(end, token)| *token > fence.token && *end < op.start) {
             check.broken(|| {
                 format!("{}: operation {} wrote with token {} after an upgrade to {newer}", op.key, op.index, fence.token)

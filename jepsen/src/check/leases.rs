@@ -12,32 +12,42 @@ use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("leases", "nothing expires before its time, and what has ended does nothing more");
-    let renewed = renewals(history, Outcome::Ok);
-    let unknown = renewals(history, Outcome::Unknown);
-    let ended = first_told(history);
-    for (number, (at, revision)) in &ended {
-        let Some(ops) = renewed.get(number) else { continue };
-        check.looked_at += 1;
-        let unknown = unknown.get(number).map_or(&[][..], Vec::as_slice);
-        if let Some((last, until)) = last_before(ops, *at).map(|last| (last, surely_until(last, unknown).min(bound(ops))))
-            && *at < until
-            && !history.time_was_bent(last.start, *at)
+    let acquires = acquires(history);
+    let renewed = renewals(history, &acquires, |op, told| op.is_ok() || told);
+    let unknown = renewals(history, &acquires, |op, told| op.outcome == Outcome::Unknown && !told);
+    for (number, end) in &first_told(history) {
+        let acquire = acquires.get(number).copied();
+        // A grant of a session has the session's time. Of a session whose opening had no answer nobody knows anything.
+        let whose = acquire.and_then(|op| op.session).unwrap_or(*number);
+        let Some(ops) = renewed.get(&whose) else { continue };
+        check.look(&acquire.unwrap_or(ops[0]).key);
+        let unknown = unknown.get(&whose).map_or(&[][..], Vec::as_slice);
+        if let Some((last, until)) =
+            last_before(ops, end.at).map(|last| (last, surely_until(last, unknown).min(acquire.map_or(u64::MAX, bound))))
+            && end.at < until
+            && !history.time_was_bent(last.start, end.at)
         {
-            let early = until - at;
+            let early = until - end.at;
             check.broken(|| {
                 format!("{}: {number} expired {} ms too early after operation {}", last.key, early / 1_000, last.index)
             });
         }
-        for late in ops.iter().filter(|op| op.start > *at) {
-            check.broken(|| format!("{}: operation {} was acknowledged, and {number} had expired", late.key, late.index));
-        }
-        let owned = history.ops.iter().filter(|op| op.call == Call::Ephemeral && op.is_ok() && op.number == Some(*number));
-        for op in owned.filter(|op| op.revision.is_some_and(|written| written > *revision)) {
-            check.broken(|| format!("{}: operation {} was done for session {number} after its end", op.key, op.index));
+        if whose == *number {
+            nothing_more(history, *number, *end, ops, &mut check);
         }
     }
-    ephemerals(history, &mut check);
     check
+}
+
+/// What has expired is not renewed, and a session that has expired gets no node.
+fn nothing_more(history: &History, number: u64, end: End, renewals: &[&Op], check: &mut Check) {
+    for late in renewals.iter().filter(|op| op.is_ok() && op.start > end.at) {
+        check.broken(|| format!("{}: operation {} was acknowledged, and {number} had expired", late.key, late.index));
+    }
+    let owned = history.ops.iter().filter(|op| op.call == Call::Ephemeral && op.is_ok() && op.number == Some(number));
+    for op in owned.filter(|op| op.revision.is_some_and(|written| written > end.revision)) {
+        check.broken(|| format!("{}: operation {} was done for session {number} after its end", op.key, op.index));
+    }
 }
 
 /// A session or a grant that expired: from when its last acknowledged renewal was sent to when its end was first told.
@@ -53,22 +63,23 @@ pub(crate) struct Life {
 
 /// All that expired and was told to live before.
 pub(crate) fn lives(history: &History) -> Vec<Life> {
-    let renewed = renewals(history, Outcome::Ok);
-    let life = |(number, (ended, _)): (u64, (u64, u64))| {
-        let last = last_before(renewed.get(&number)?, ended)?;
-        Some(Life { sent: last.start, ended, ttl: last.ttl? })
+    let renewed = renewals(history, &acquires(history), |op, _| op.is_ok());
+    let life = |(number, end): (u64, End)| {
+        let last = last_before(renewed.get(&number)?, end.at)?;
+        Some(Life { sent: last.start, ended: end.at, ttl: last.ttl? })
     };
     first_told(history).into_iter().filter_map(life).collect()
 }
 
+/// The last renewal that surely took effect before that moment. An acquire did, as there is something that ended.
 fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
-    renewals.iter().copied().filter(|op| op.end <= at).max_by_key(|op| op.start)
+    renewals.iter().copied().filter(|op| op.end <= at || op.call == Call::Acquire).max_by_key(|op| op.start)
 }
 
 /// An administrator may bound how long a lock is held: until when its grants surely live all the same.
-fn bound(renewals: &[&Op]) -> u64 {
-    let bounded = renewals.iter().find(|op| op.call == Call::Acquire && is_administered(&op.key));
-    bounded.map_or(u64::MAX, |op| op.start + u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX))
+fn bound(acquire: &Op) -> u64 {
+    let most = u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX);
+    if is_administered(&acquire.key) { acquire.start + most } else { u64::MAX }
 }
 
 /// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late
@@ -78,66 +89,59 @@ pub(super) fn surely_until(last: &Op, unknown: &[&Op]) -> u64 {
     unknown.iter().map(|op| until(op.start.max(last.start), op)).fold(until(last.start, last), u64::min)
 }
 
-/// What gave each session or grant more time, with that outcome.
-fn renewals(history: &History, outcome: Outcome) -> HashMap<u64, Vec<&Op>> {
+/// The acquire of each grant, by the grant's number, as a watch or an answer tells it: each acquire has an owner of its own.
+pub(super) fn acquires(history: &History) -> HashMap<u64, &Op> {
+    let asked = || history.ops.iter().filter(|op| op.call == Call::Acquire);
+    let of_owner: HashMap<(&str, &str), &Op> =
+        asked().filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op))).collect();
+    let told = history.longest_told().iter().filter(|event| matches!(event.kind(), "queued" | "granted"));
+    let told =
+        told.filter_map(|event| Some((event.number("number")?, *of_owner.get(&(event.text("lock")?, event.text("owner")?))?)));
+    let answered = asked().filter(|op| op.is_ok()).filter_map(|op| Some((op.number?, op)));
+    answered.chain(told).collect()
+}
+
+/// What gave each session or grant time. An acquire that a watch told of did, though nobody knows its answer.
+fn renewals<'a>(
+    history: &'a History,
+    acquires: &HashMap<u64, &Op>,
+    counts: impl Fn(&Op, bool) -> bool,
+) -> HashMap<u64, Vec<&'a Op>> {
     // By number: a grant's and a session's come from one counter, so they do not meet.
     let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
-    let mut number_of: HashMap<usize, u64> = HashMap::new();
+    let number_of: HashMap<usize, u64> = acquires.iter().map(|(number, acquire)| (acquire.index, *number)).collect();
     for op in &history.ops {
-        if op.call == Call::Acquire
-            && op.is_ok()
-            && let Some(number) = op.number
-        {
-            number_of.insert(op.index, number);
-        }
-        if op.outcome != outcome {
-            continue;
-        }
+        let told = op.call == Call::Acquire && number_of.contains_key(&op.index);
         let number = if matches!(op.call, Call::Acquire | Call::Renew) {
             op.grant.and_then(|grant| number_of.get(&grant).copied())
         } else {
             op.number.filter(|_| matches!(op.call, Call::Open | Call::Keepalive))
         };
-        if let (Some(number), Some(_)) = (number, op.ttl) {
+        if let (Some(number), Some(_), true) = (number, op.ttl, counts(op, told)) {
             renewed.entry(number).or_default().push(op);
         }
     }
     renewed
 }
 
-/// When the end of each session or grant that expired was first told by any watch, and its revision.
-fn first_told(history: &History) -> HashMap<u64, (u64, u64)> {
-    let mut ended: HashMap<u64, (u64, u64)> = HashMap::new();
-    for event in history.told.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
-    {
-        // A grant that a session owns goes with it: `number` is the grant's, and nothing renews it.
-        let Some(number) = event.number("number").or_else(|| event.number("session")) else { continue };
-        let known = ended.entry(number).or_insert((event.at, event.revision));
-        known.0 = known.0.min(event.at);
-    }
-    ended
+/// An end that was told.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// When a watch told it first.
+    at: u64,
+    revision: u64,
 }
 
-/// A session's node goes at the revision of its end.
-fn ephemerals(history: &History, check: &mut Check) {
-    let told = history.longest_told();
-    let mut ends: HashMap<u64, u64> = HashMap::new();
-    let mut deleted: HashMap<&str, u64> = HashMap::new();
-    for event in told {
-        match (event.kind(), event.text("path"), event.text("lock")) {
-            ("deleted", Some(path), _) => drop(deleted.insert(path, event.revision)),
-            ("ended", None, None) => drop(event.number("session").map(|session| ends.insert(session, event.revision))),
-            _other => {}
-        }
+/// When the end of each session or grant that expired was first told by any watch.
+fn first_told(history: &History) -> HashMap<u64, End> {
+    let mut ended: HashMap<u64, End> = HashMap::new();
+    for event in history.told.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
+    {
+        let Some(number) = event.number("number").or_else(|| event.number("session")) else { continue };
+        let known = ended.entry(number).or_insert(End { at: event.at, revision: event.revision });
+        known.at = known.at.min(event.at);
     }
-    for op in history.ops.iter().filter(|op| op.call == Call::Ephemeral && op.is_ok()) {
-        let Some(end) = op.number.and_then(|session| ends.get(&session)) else { continue };
-        check.looked_at += 1;
-        let gone = deleted.get(format!("/chaos/{}", op.key).as_str());
-        if gone != Some(end) {
-            check.broken(|| format!("{}: its session ended at revision {end}, and its node went at {gone:?}", op.key));
-        }
-    }
+    ended
 }
 
 #[cfg(test)]
@@ -185,13 +189,35 @@ mod tests {
         assert_eq!((history(99, renewed(10, 50, Outcome::Fail)), history(119, renewed(20, 100, Outcome::Ok))), (1, 1));
     }
 
+    fn queued(number: u64, owner: &str) -> serde_json::Value {
+        json!({"type": "queued", "lock": "a", "number": number, "session": number, "owner": owner})
+    }
+
+    fn expired(number: u64) -> serde_json::Value {
+        json!({"type": "ended", "lock": "a", "number": number, "reason": "expired"})
+    }
+
     #[test]
-    fn a_node_that_outlives_its_session_is_found() {
-        let node = op(Call::Ephemeral, "s").at(10, 20).with(|op| (op.number, op.revision) = (Some(3), Some(5)));
-        let mut history = session(160, Some(node));
-        assert_eq!(check(&history).broken.len(), 1);
-        let line = json!({"type": "deleted", "path": "/chaos/s"});
-        history.told[0].push(crate::history::Event { at: 160, revision: 9, line: line.into() });
-        assert_eq!(check(&history).broken, Vec::<String>::new());
+    fn a_grant_that_nobody_was_told_of_lives_for_its_ttl_too() {
+        let findings = |ended_at| {
+            let about = |op: &mut Op| {
+                (op.outcome, op.ttl, op.value, op.end) = (Outcome::Unknown, Some(100), Some("p".to_owned()), 90);
+            };
+            let planted = Planted::new().op(op(Call::Acquire, "a").at(10, 90).with(about)).event(20, 4, queued(4, "p"));
+            let check = check(&planted.event(ended_at, 9, expired(4)).done());
+            (check.looked_at, check.broken.len())
+        };
+        assert_eq!((findings(111), findings(80)), ((1, 0), (1, 1)));
+    }
+
+    #[test]
+    fn a_grant_of_a_session_does_not_expire_before_the_session() {
+        let findings = |ended_at| {
+            let opened = op(Call::Open, "s").at(0, 5).with(|op| (op.number, op.ttl) = (Some(3), Some(100)));
+            let about = |op: &mut Op| (op.number, op.session, op.value) = (Some(4), Some(3), Some("p".to_owned()));
+            let planted = Planted::new().op(opened).op(op(Call::Acquire, "a").at(10, 20).with(about));
+            check(&planted.event(20, 4, queued(4, "p")).event(ended_at, 9, expired(4)).done()).broken.len()
+        };
+        assert_eq!((findings(101), findings(99)), (0, 1));
     }
 }

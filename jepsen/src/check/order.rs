@@ -21,7 +21,7 @@ pub(crate) fn check(history: &History) -> Check {
             next += 1;
         }
         let Some((revision, is_new)) = place(op).or_else(|| Some((seen_at(op)?, false))) else { continue };
-        check.looked_at += 1;
+        check.look(&op.key);
         if revision < newest.0 || (is_new && revision == newest.0) {
             check.broken(|| {
                 format!(
@@ -63,7 +63,7 @@ fn tokens(history: &History, check: &mut Check) {
     }
     for op in history.ops.iter().filter(|op| op.call == Call::FencedWrite && op.is_ok()) {
         let (Some(token), Some(revision)) = (op.token, op.revision) else { continue };
-        check.looked_at += 1;
+        check.look(&op.key);
         let between = given.range((op.key.as_str(), token + 1)..=(op.key.as_str(), revision.max(token + 1))).next();
         if let Some(((_, newer), other)) = between.filter(|((_, newer), _)| *newer <= revision) {
             check.broken(|| {

@@ -12,7 +12,7 @@ pub(crate) fn check(history: &History) -> Check {
     for op in history.ops.iter().filter(|op| op.is_ok()) {
         let writes_both = op.call == Call::Txn && op.succeeded == Some(true);
         if writes_both || op.call == Call::ReadPair {
-            check.looked_at += 1;
+            check.look(&op.key);
             if op.version.and_then(|version| u64::try_from(version).ok()) != op.number {
                 let (left, right) = (op.version, op.number);
                 check.broken(|| format!("{}: operation {} saw versions {left:?} and {right:?}", op.key, op.index));
@@ -44,7 +44,7 @@ fn values(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
     let reads = of(Call::Read).filter(|op| op.is_ok()).filter_map(|op| Some((of_pair(&op.key, pairs)?, op)));
     for (key, op) in acknowledged.chain(reads) {
         let (Some(version), Some(value)) = (op.version, op.value.as_deref()) else { continue };
-        check.looked_at += 1;
+        check.look(key);
         if !written.contains(&(key, value)) {
             check.broken(|| format!("{key}: operation {} read {value}, which nobody wrote", op.index));
         }
@@ -73,8 +73,8 @@ fn told(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
             changed.entry((key, event.revision)).or_default().insert(path);
         }
     }
-    check.looked_at += changed.len();
     for ((key, revision), paths) in &changed {
+        check.look(key);
         if paths.len() != 2 {
             check.broken(|| format!("{key}: at revision {revision} only {paths:?} changed"));
         }
@@ -100,7 +100,7 @@ fn at_the_end(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
             check.undecided.push(format!("{key} could not be read when all was over"));
             continue;
         }
-        check.looked_at += 1;
+        check.look(key);
         if (left.version, &left.value) != (right.version, &right.value) {
             check.broken(|| format!("{key}: at the end the left node has {:?}, the right one {:?}", left.version, right.version));
         }

@@ -8,19 +8,34 @@ pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("fair order", "nobody is granted a lock before one who stood earlier in the line");
     let told = history.longest_told();
     let mut waiting: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    let mut holding: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
+    // Those that found somebody before them: where nobody had to wait there is no order to see.
+    let mut behind: BTreeSet<(&str, u64)> = BTreeSet::new();
     for event in told {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
-        let line = waiting.entry(lock).or_default();
+        let (line, holders) = (waiting.entry(lock).or_default(), holding.entry(lock).or_default());
         match event.kind() {
-            "queued" => drop(line.insert(number)),
+            "queued" => {
+                if !line.is_empty() || !holders.is_empty() {
+                    behind.insert((lock, number));
+                }
+                line.insert(number);
+            }
             "granted" => {
-                check.looked_at += 1;
                 line.remove(&number);
+                holders.insert(number);
+                if behind.remove(&(lock, number)) {
+                    check.look(lock);
+                }
                 if let Some(earlier) = line.first().filter(|earlier| **earlier < number) {
                     check.broken(|| format!("{lock}: at revision {} {number} overtook {earlier}", event.revision));
                 }
             }
-            "ended" => drop(line.remove(&number)),
+            "ended" | "cooling" => {
+                line.remove(&number);
+                holders.remove(&number);
+                behind.remove(&(lock, number));
+            }
             _other => {}
         }
     }
@@ -44,5 +59,16 @@ mod tests {
     fn the_order_of_the_line_is_good_and_overtaking_is_found() {
         assert_eq!(check(&history(4, 5)).broken, Vec::<String>::new());
         assert_eq!(check(&history(5, 4)).broken.len(), 1);
+    }
+
+    #[test]
+    fn only_a_grant_that_was_waited_for_shows_an_order() {
+        let ended = json!({"type": "ended", "lock": "a", "number": 4, "reason": "released"});
+        let granted = |number: u64| json!({"type": "granted", "lock": "a", "number": number, "token": 9, "owner": "p"});
+        let queued = |number: u64| json!({"type": "queued", "lock": "a", "number": number, "owner": "p"});
+        let alone = Planted::new().event(0, 4, queued(4)).event(0, 4, granted(4)).event(0, 5, ended.clone());
+        assert_eq!(check(&alone.event(0, 6, queued(6)).event(0, 6, granted(6)).done()).looked_at, 0);
+        let waited = Planted::new().event(0, 4, queued(4)).event(0, 4, granted(4)).event(0, 5, queued(5)).event(0, 6, ended);
+        assert_eq!(check(&waited.event(0, 6, granted(5)).done()).looked_at, 1);
     }
 }

@@ -1,10 +1,13 @@
 //! By revision: replays the events of the watch, lock by lock. Two holders never exclude each other, and every client that was
 //! told that it holds a lock did.
+//!
+//! An event does not say in which mode a grant holds. It begins in the one that its client asked for. From then on the events
+//! decide: `downgraded` makes it shared, and a second token makes it exclusive.
 
 use super::Check;
 use crate::{
     history::{Call, Event, History, Op, Outcome},
-    workload::{PERMITS, is_limited},
+    workload::is_limited,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,8 +18,18 @@ struct Holder {
     permits: Option<u32>,
 }
 
-/// The tokens of each grant, in the order of time: one more with each upgrade.
-type Tokens<'a> = HashMap<(&'a str, u64), Vec<u64>>;
+/// What the watch told of a grant, by its lock and its number.
+#[derive(Debug, Default)]
+struct Told {
+    /// Its tokens, with their revisions: one more with each upgrade.
+    tokens: Vec<(u64, u64)>,
+    /// When it was downgraded.
+    downgraded: Vec<u64>,
+    /// When it ended.
+    ended: Option<u64>,
+}
+
+type Grants<'a> = HashMap<(&'a str, u64), Told>;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("exclusion", "holders exclude each other, and who was told that he holds does");
@@ -34,60 +47,84 @@ pub(crate) fn check(history: &History) -> Check {
         .filter(|op| op.call == Call::Again && op.outcome != Outcome::Fail)
         .filter_map(|op| Some((op.key.as_str(), op.value.as_deref()?)))
         .collect();
-    let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
-    let mut granted: Tokens<'_> = HashMap::new();
-    let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
-    let mut ended: HashSet<(&str, u64)> = HashSet::new();
-    for event in told {
-        let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
-        match event.kind() {
-            "queued" => drop(queued.insert((lock, event.text("owner").unwrap_or_default()), number)),
-            "granted" => {
-                check.looked_at += 1;
-                let op = asked.get(&(lock, event.text("owner").unwrap_or_default()));
-                let holder = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
-                let of_lock = holders.entry(lock).or_default();
-                // A grant that holds already was upgraded.
-                let holder = if of_lock.contains_key(&number) { Holder { shared: false, permits: None } } else { holder };
-                of_lock.insert(number, holder);
-                // Where an administrator sets the limit another checker knows it.
-                if let Some(why) = exclude(of_lock).filter(|_| !is_limited(lock)) {
-                    check.broken(|| format!("{lock}: at revision {} {why}", event.revision));
-                }
-                granted.entry((lock, number)).or_default().push(event.number("token").unwrap_or(0));
-            }
-            "downgraded" => {
-                if let Some(holder) = holders.entry(lock).or_default().get_mut(&number) {
-                    holder.shared = true;
-                }
-            }
-            "ended" | "cooling" => {
-                holders.entry(lock).or_default().remove(&number);
-                ended.insert((lock, number));
-            }
-            _other => {}
-        }
-    }
+    let (grants, queued) = replay(told, &asked, &mut check);
     for (id, op) in &asked {
         if op.outcome == Outcome::Fail && again.contains(id) {
             continue;
         }
         // A client that is told that its grant is gone may have held it, but no longer does.
         let number = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default()));
-        if op.is_gone() && number.is_none_or(|number| ended.contains(&(op.key.as_str(), *number))) {
+        let has_ended = |number: &u64| grants.get(&(op.key.as_str(), *number)).is_some_and(|grant| grant.ended.is_some());
+        if op.is_gone() && number.is_none_or(has_ended) {
             continue;
         }
-        judge(op, &granted, &queued, told, &mut check);
+        judge(op, &grants, &queued, told, &mut check);
     }
-    upgrades(history, &granted, told.last().map_or(0, |event| event.revision), &mut check);
+    conversions(history, &asked, &queued, &grants, &mut check);
     check
 }
 
-/// What is wrong with the holders of one lock.
-fn exclude(holders: &BTreeMap<u64, Holder>) -> Option<String> {
+/// Plays the events: what became of each grant, and the number of each request that came into a queue.
+fn replay<'a>(
+    told: &'a [Event],
+    asked: &HashMap<(&str, &str), &Op>,
+    check: &mut Check,
+) -> (Grants<'a>, HashMap<(&'a str, &'a str), u64>) {
+    let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
+    let mut limits: HashMap<&str, u32> = HashMap::new();
+    let mut grants: Grants<'_> = HashMap::new();
+    let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
+    for event in told {
+        let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
+        let owner = event.text("owner").unwrap_or_default();
+        let grant = grants.entry((lock, number)).or_default();
+        let of_lock = holders.entry(lock).or_default();
+        match event.kind() {
+            "queued" => {
+                queued.insert((lock, owner), number);
+                // The first request that names a limit sets it. Others must name the same, or are refused.
+                if let Some(limit) = asked.get(&(lock, owner)).and_then(|op| op.limit) {
+                    let set = *limits.entry(lock).or_insert(limit);
+                    if set != limit {
+                        check.broken(|| format!("{lock}: {number} named a limit of {limit} and queued, and it has {set}"));
+                    }
+                }
+            }
+            "granted" => {
+                check.look(lock);
+                let op = asked.get(&(lock, owner));
+                let begins = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
+                // A grant that holds already was upgraded.
+                let holder = if grant.tokens.is_empty() { begins } else { Holder { shared: false, permits: None } };
+                of_lock.insert(number, holder);
+                grant.tokens.push((event.revision, event.number("token").unwrap_or(0)));
+                // Where an administrator sets the limit another checker knows it.
+                let limit = limits.get(lock).copied().unwrap_or(1);
+                if let Some(why) = exclude(of_lock, limit).filter(|_| !is_limited(lock)) {
+                    check.broken(|| format!("{lock}: at revision {} {why}", event.revision));
+                }
+            }
+            "downgraded" => {
+                grant.downgraded.push(event.revision);
+                if let Some(holder) = of_lock.get_mut(&number) {
+                    holder.shared = true;
+                }
+            }
+            "ended" | "cooling" => {
+                of_lock.remove(&number);
+                grant.ended.get_or_insert(event.revision);
+            }
+            _other => {}
+        }
+    }
+    (grants, queued)
+}
+
+/// What is wrong with the holders of one lock that has so many permits.
+fn exclude(holders: &BTreeMap<u64, Holder>, limit: u32) -> Option<String> {
     let permits: u32 = holders.values().filter_map(|holder| holder.permits).sum();
-    if permits > PERMITS {
-        return Some(format!("{permits} of {PERMITS} permits are held"));
+    if permits > limit {
+        return Some(format!("{permits} of {limit} permits are held"));
     }
     let alone = |holder: &Holder| !holder.shared && holder.permits.is_none();
     let numbers = || holders.keys().map(u64::to_string).collect::<Vec<_>>().join(", ");
@@ -95,14 +132,14 @@ fn exclude(holders: &BTreeMap<u64, Holder>) -> Option<String> {
 }
 
 /// What an asker was told, and what the watch told.
-fn judge(op: &Op, granted: &Tokens<'_>, queued: &HashMap<(&str, &str), u64>, told: &[Event], check: &mut Check) {
+fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, told: &[Event], check: &mut Check) {
     let last = told.last().map_or(0, |event| event.revision);
     match op.outcome {
         Outcome::Ok => {
             let (Some(number), Some(token)) = (op.number, op.token) else { return };
-            match granted.get(&(op.key.as_str(), number)).and_then(|tokens| tokens.first()) {
-                Some(known) if *known == token => {}
-                Some(known) => check
+            match grants.get(&(op.key.as_str(), number)).and_then(|grant| grant.tokens.first()) {
+                Some((_, known)) if *known == token => {}
+                Some((_, known)) => check
                     .broken(|| format!("{}: operation {} was told token {token}, and the watch told {known}", op.key, op.index)),
                 None if token > last => check.undecided.push(format!("the watch ended before operation {}", op.index)),
                 None => check.broken(|| format!("{}: operation {} was told that it holds, and never did", op.key, op.index)),
@@ -110,7 +147,7 @@ fn judge(op: &Op, granted: &Tokens<'_>, queued: &HashMap<(&str, &str), u64>, tol
         }
         Outcome::Fail => {
             let Some(number) = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default())) else { return };
-            if granted.contains_key(&(op.key.as_str(), *number)) {
+            if grants.get(&(op.key.as_str(), *number)).is_some_and(|grant| !grant.tokens.is_empty()) {
                 check.broken(|| format!("{}: operation {} was told that it surely does not hold, and did", op.key, op.index));
             } else if op.error.as_deref().is_some_and(|error| error.starts_with("503")) {
                 check.broken(|| format!("{}: operation {} was told that surely nothing happened, and queued", op.key, op.index));
@@ -120,33 +157,83 @@ fn judge(op: &Op, granted: &Tokens<'_>, queued: &HashMap<(&str, &str), u64>, tol
     }
 }
 
-/// An upgrade that was acknowledged was told, and a grant whose upgrades surely failed has no second token.
-fn upgrades(history: &History, granted: &Tokens<'_>, last: u64, check: &mut Check) {
-    let mut asked: BTreeMap<usize, Vec<&Op>> = BTreeMap::new();
-    for op in history.ops.iter().filter(|op| op.call == Call::Upgrade) {
-        asked.entry(op.grant.unwrap_or(op.index)).or_default().push(op);
+/// What was asked of a grant's mode, and what the watch told of it.
+fn conversions(
+    history: &History,
+    asked: &HashMap<(&str, &str), &Op>,
+    queued: &HashMap<(&str, &str), u64>,
+    grants: &Grants<'_>,
+    check: &mut Check,
+) {
+    let last = history.longest_told().last().map_or(0, |event| event.revision);
+    let mut changes: HashMap<usize, Vec<&Op>> = HashMap::new();
+    for op in history.ops.iter().filter(|op| matches!(op.call, Call::Upgrade | Call::Downgrade)) {
+        changes.entry(op.grant.unwrap_or(op.index)).or_default().push(op);
     }
-    for (grant, ops) in asked {
-        let tokens = history.ops[grant].number.and_then(|number| granted.get(&(ops[0].key.as_str(), number)));
-        let tokens = tokens.map_or(&[][..], Vec::as_slice);
-        for op in ops.iter().filter(|op| op.is_ok() && op.token.is_some_and(|token| token <= last)) {
-            check.looked_at += 1;
-            if !op.token.is_some_and(|token| tokens.contains(&token)) {
-                check.broken(|| format!("{}: operation {} was told that it holds alone, and never did", op.key, op.index));
+    for (id, number) in queued {
+        let Some(grant) = grants.get(&(id.0, *number)) else { continue };
+        let Some(acquire) = asked.get(id) else {
+            // Of some ids there is only an acquire that was to come after their release.
+            let is_of_it = |op: &&Op| (op.key.as_str(), op.value.as_deref()) == (id.0, Some(id.1));
+            if !history
+                .ops
+                .iter()
+                .filter(is_of_it)
+                .any(|op| op.call == Call::Again && (op.outcome != Outcome::Fail || op.is_gone()))
+            {
+                check.broken(|| format!("{}: {number} queued for {}, and nobody asked for it", id.0, id.1));
             }
+            continue;
+        };
+        let changes = changes.get(&acquire.index).map_or(&[][..], Vec::as_slice);
+        // What surely failed did nothing. A client that is told that its grant is gone may have changed it before.
+        let may =
+            |call: Call| changes.iter().filter(|op| op.call == call && (op.outcome != Outcome::Fail || op.is_gone())).count();
+        let (upgrades, downgrades) = (may(Call::Upgrade), may(Call::Downgrade));
+        if grant.tokens.len() > 1 + upgrades || grant.downgraded.len() > downgrades {
+            let (tokens, key) = (grant.tokens.len(), id.0);
+            check.broken(|| {
+                format!(
+                    "{key}: {number} has {tokens} tokens and was downgraded {} times, by {upgrades} upgrades and {downgrades} \
+                     downgrades that did not surely fail",
+                    grant.downgraded.len()
+                )
+            });
         }
-        // A client that is told that its grant is gone may have held it alone before.
-        if ops.iter().all(|op| op.outcome == Outcome::Fail && !op.is_gone()) && tokens.len() > 1 {
-            let op = ops[0];
-            check.broken(|| format!("{}: operation {} surely did not upgrade, and has tokens {tokens:?}", op.key, op.index));
+        for op in changes.iter().filter(|op| op.is_ok()) {
+            // A change of which nobody knows may come at any time.
+            let is_sure = changes.iter().all(|other| other.outcome != Outcome::Unknown || other.start > op.end);
+            let at = op.revision.or(op.token.filter(|_| op.call == Call::Upgrade)).filter(|at| *at <= last);
+            acknowledged(op, grant, at, acquire.shared, is_sure, check);
         }
+    }
+}
+
+/// After a change that was acknowledged by that revision the grant has that mode, until it ends or is changed again.
+fn acknowledged(op: &Op, grant: &Told, at: Option<u64>, began_shared: bool, is_sure: bool, check: &mut Check) {
+    let Some(at) = at else { return };
+    check.look(&op.key);
+    let knows_token = op.token.is_some_and(|token| grant.tokens.iter().any(|(_, known)| *known == token));
+    if op.call == Call::Upgrade && !knows_token {
+        check.broken(|| format!("{}: operation {} was told that it holds alone, and never did", op.key, op.index));
+        return;
+    }
+    if !is_sure || grant.ended.is_some_and(|end| end <= at) {
+        return;
+    }
+    let upgraded = grant.tokens.iter().skip(1).map(|(revision, _)| *revision).filter(|revision| *revision <= at).max();
+    let downgraded = grant.downgraded.iter().copied().filter(|revision| *revision <= at).max();
+    let shared = if upgraded.max(downgraded).is_none() { began_shared } else { downgraded > upgraded };
+    if shared != (op.call == Call::Downgrade) {
+        let mode = if shared { "shares it" } else { "holds it alone" };
+        check.broken(|| format!("{}: by operation {} ({:?}), at {at} it {mode}", op.key, op.index, op.call));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::plant::{Planted, grant, upgrade};
+    use crate::check::plant::{Planted, grant, op, upgrade};
     use serde_json::json;
 
     fn owned(token: u64, owner: &str) -> Op {
@@ -198,7 +285,9 @@ mod tests {
         let upgraded = || granted_again(reader_and_upgrade(Outcome::Ok, Some(8)));
         let second = || owned(11, "p2").with(|op| op.shared = true);
         assert_eq!(check(&told(upgraded().op(second()), 11, "p2").done()).broken.len(), 1);
-        let shared = upgraded().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4})).op(second());
+        let downgrade = op(Call::Downgrade, "a").with(|op| (op.grant, op.outcome) = (Some(0), Outcome::Unknown));
+        let downgraded = upgraded().op(downgrade).event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
+        let shared = downgraded.op(second());
         assert_eq!(check(&told(shared, 11, "p2").done()).broken, Vec::<String>::new());
     }
 
@@ -215,11 +304,57 @@ mod tests {
 
     #[test]
     fn a_permit_too_many_is_found() {
-        let permits = |token, owner, count| owned(token, owner).with(|op| op.permits = Some(count));
+        let permits = |token, owner, count| owned(token, owner).with(|op| (op.permits, op.limit) = (Some(count), Some(3)));
         let fits = Planted::new().op(permits(5, "p1", 1)).op(permits(9, "p2", 2));
         assert_eq!(check(&told(told(fits, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
         let bad = Planted::new().op(permits(5, "p1", 2)).op(permits(9, "p2", 2));
         assert_eq!(check(&told(told(bad, 5, "p1"), 9, "p2").done()).broken.len(), 1);
+    }
+
+    #[test]
+    fn permits_are_compared_with_the_limit_that_the_lock_was_given() {
+        let findings = |first: Option<u32>, second: Option<u32>| {
+            let wish = |token, owner, limit| owned(token, owner).with(|op| (op.permits, op.limit) = (Some(1), limit));
+            let both = Planted::new().op(wish(5, "p1", first)).op(wish(9, "p2", second));
+            check(&told(told(both, 5, "p1"), 9, "p2").done()).broken.len()
+        };
+        assert_eq!((findings(Some(2), Some(2)), findings(Some(2), None)), (0, 0));
+        assert_eq!((findings(Some(1), Some(1)), findings(None, None)), (1, 1));
+        assert_eq!(findings(Some(3), Some(2)), 1, "another limit than the lock has");
+    }
+
+    #[test]
+    fn a_second_token_or_a_downgrade_that_nobody_asked_for_is_found() {
+        let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
+        assert_eq!(check(&ended(granted_again(held()), 4, 20).done()).broken.len(), 1);
+        let downgraded = || held().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
+        assert_eq!(check(&downgraded().done()).broken.len(), 1);
+        let asked = |outcome| op(Call::Downgrade, "a").with(|op| (op.grant, op.outcome) = (Some(0), outcome));
+        let findings = |outcome| check(&downgraded().op(asked(outcome)).done()).broken.len();
+        assert_eq!((findings(Outcome::Ok), findings(Outcome::Unknown), findings(Outcome::Fail)), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_change_of_mode_that_was_acknowledged_and_never_came_is_found() {
+        let asked = |call, revision| op(call, "a").at(50, 60).with(|op| (op.grant, op.revision) = (Some(0), Some(revision)));
+        let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
+        let later = |planted: Planted| planted.event(0, 20, json!({"type": "set", "lock": "b", "number": 1, "by": "x"}));
+        let shared = || held().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
+        let findings = |planted: Planted| check(&later(planted).done()).broken.len();
+        assert_eq!((findings(shared().op(asked(Call::Downgrade, 9))), findings(held().op(asked(Call::Downgrade, 9)))), (0, 1));
+        assert_eq!(findings(shared().op(asked(Call::Downgrade, 8))), 1, "it came later");
+        assert_eq!(findings(ended(held(), 4, 7).op(asked(Call::Downgrade, 9))), 0, "it had ended");
+        let unknown = asked(Call::Upgrade, 9).with(|op| op.outcome = Outcome::Unknown);
+        assert_eq!(findings(shared().op(unknown).op(asked(Call::Downgrade, 8))), 0, "perhaps it was upgraded meanwhile");
+    }
+
+    #[test]
+    fn a_grant_that_nobody_asked_for_is_found() {
+        assert_eq!(check(&told(Planted::new(), 5, "p1").done()).broken.len(), 1);
+        for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
+            let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
+            assert_eq!(check(&told(Planted::new().op(again), 5, "p1").done()).broken.len(), findings);
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ enum Line<'a> {
     Found(&'a super::Found),
     Fault(&'a super::FaultSpan),
     Leads(&'a super::Leadership),
+    Rest(&'a super::Rest),
 }
 
 /// Writes `history.ndjson` and `history.edn` into a folder.
@@ -49,7 +50,9 @@ fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
     let found = history.found.iter().map(Line::Found);
     let faults = history.faults.iter().map(Line::Fault);
     let leaders = history.leaders.iter().map(Line::Leads);
-    for line in ops.chain(resource).chain(told).chain(found).chain(faults).chain(leaders) {
+    for line in
+        ops.chain(resource).chain(told).chain(found).chain(faults).chain(leaders).chain(history.rest.iter().map(Line::Rest))
+    {
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;
     }

@@ -1,8 +1,8 @@
 //! Writes the history down while it happens.
 
-use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, pair};
+use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, Rest, pair};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -68,6 +68,7 @@ impl Recorder {
             grant: None,
             shared: false,
             permits: None,
+            limit: None,
             ttl: None,
             number: None,
             token: None,
@@ -152,6 +153,27 @@ impl Recorder {
         let history = self.history();
         let since = history.leaders.partition_point(|leader| leader.at <= time).saturating_sub(1);
         history.leaders[since..].iter().any(|leader| nodes.contains(&leader.node))
+    }
+
+    /// How many sessions and grants have not ended, as the watch tells it that told most.
+    pub(crate) fn living(&self) -> usize {
+        let history = self.history();
+        let mut living: HashSet<(bool, u64)> = HashSet::new();
+        for event in history.longest_told() {
+            let (lock, number, session) = (event.text("lock"), event.number("number"), event.number("session"));
+            let Some(id) = number.filter(|_| lock.is_some()).or(session) else { continue };
+            match event.kind() {
+                "opened" | "queued" => drop(living.insert((lock.is_some(), id))),
+                "ended" => drop(living.remove(&(lock.is_some(), id))),
+                _other => {}
+            }
+        }
+        living.len()
+    }
+
+    /// All has come to rest.
+    pub(crate) fn rests(&self, rest: Rest) {
+        self.history().rest = Some(rest);
     }
 
     /// How many operations have succeeded since that time.

@@ -35,10 +35,11 @@ fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
     }
     writeln!(out, "\nchecks ({} ms)", report.check_millis)?;
     for check in report.checks {
-        let verdict = match (check.broken.len(), check.undecided.len()) {
-            (0, 0) => "holds",
-            (0, _) => "UNDECIDED",
-            (_, _) => "BROKEN",
+        let verdict = match (check.broken.len(), check.undecided.len(), check.looked_at) {
+            (0, 0, 0) => "-",
+            (0, 0, _) => "holds",
+            (0, _, _) => "UNDECIDED",
+            (_, _, _) => "BROKEN",
         };
         writeln!(out, "{verdict:<10} {:<28} {:>8} looked at: {}", check.name, check.looked_at, check.promise)?;
         for finding in check.broken.iter().chain(&check.undecided) {

@@ -5,8 +5,8 @@ use crate::client::{Client, Held, TTL, Wish};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
-/// Permits of a semaphore, all together.
-pub(crate) const PERMITS: u32 = 3;
+/// The fewest permits of a semaphore, all together: as many as one client may want.
+const PERMITS_MIN: u32 = 2;
 /// How long somebody waits for a lock.
 pub(super) const WAIT: Duration = Duration::from_millis(1_500);
 /// How long an impatient client waits.
@@ -70,15 +70,21 @@ fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
     } else {
         WAIT
     };
+    let key = keys.next();
     Wish {
-        key: keys.next(),
         election: workload == Workload::Election,
         shared: workload == Workload::RwLock && client.random.random_range(0..10) < 6,
-        permits: (workload == Workload::Semaphore).then(|| client.random.random_range(1..=2)),
-        limit: (workload == Workload::Semaphore).then_some(PERMITS),
+        permits: (workload == Workload::Semaphore).then(|| client.random.random_range(1..=PERMITS_MIN)),
+        limit: (workload == Workload::Semaphore).then(|| permits_of(&key)),
+        key,
         wait,
         session: None,
     }
+}
+
+/// How many permits a semaphore has: not all have the same number.
+fn permits_of(key: &str) -> u32 {
+    PERMITS_MIN + key.bytes().map(u32::from).sum::<u32>() % 3
 }
 
 async fn write_under_fence(client: &mut Client, held: &mut Held) {

@@ -30,8 +30,9 @@ pub(super) async fn run(mut client: Client, number: u64) {
             }
             lost = client.keepalive(&key, &session).await == Outcome::Fail;
         }
-        if lost || client.random.random_range(0..2) == 0 {
-            // Forgotten: it has to end by itself, and what it owned with it. Looked at from another place.
+        // The last one is forgotten in any case, so that each run sees one that ends by itself.
+        if lost || client.is_over() || client.random.random_range(0..2) == 0 {
+            // Forgotten: it has to end by itself, and what it owned with it. What is read meanwhile is judged.
             look_until_gone(&mut client, &key).await;
         } else {
             if let Some(held) = &held {
@@ -42,7 +43,7 @@ pub(super) async fn run(mut client: Client, number: u64) {
     }
 }
 
-/// Until its node is gone, or for long enough that the checker can say that it should be.
+/// Until its node is gone, or for long enough that it should be.
 async fn look_until_gone(client: &mut Client, key: &str) {
     for _ in 0..12 {
         if client.is_over() {

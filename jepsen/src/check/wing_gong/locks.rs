@@ -5,7 +5,7 @@ use super::{Answer, Item, Model, search};
 use crate::{
     check::{Check, leases::surely_until},
     history::{Call, History, Op, Outcome},
-    workload::{PERMITS, is_administered},
+    workload::is_administered,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,8 @@ type Holder = (usize, bool, Option<u32>);
 
 #[derive(Debug, Clone)]
 enum Action {
-    Grant(Holder),
+    /// With the limit that it names.
+    Grant(Holder, u32),
     Upgrade(usize),
     Downgrade(usize),
     End(usize),
@@ -33,10 +34,10 @@ impl Model for Lock {
     fn step(state: &Vec<Holder>, action: &Action) -> Option<Vec<Holder>> {
         let mut after = state.clone();
         match action {
-            Action::Grant(holder) => {
+            Action::Grant(holder, limit) => {
                 let (_, shared, permits) = holder;
                 let fits = match permits {
-                    Some(permits) => permits + state.iter().filter_map(|(_, _, permits)| *permits).sum::<u32>() <= PERMITS,
+                    Some(permits) => permits + state.iter().filter_map(|(_, _, permits)| *permits).sum::<u32>() <= *limit,
                     None => state.iter().all(|(_, other, _)| *shared && *other),
                 };
                 fits.then(|| {
@@ -80,9 +81,11 @@ pub(crate) fn check(history: &History) -> Check {
         if op.ttl.is_none() || is_administered(&op.key) {
             continue;
         }
-        check.looked_at += 1;
+        check.look(&op.key);
         let items = keys.entry(&op.key).or_default();
-        items.push(Item { start: op.start, end: Some(op.end), action: Action::Grant((op.index, op.shared, op.permits)) });
+        // A lock has one permit until somebody names a limit.
+        let action = Action::Grant((op.index, op.shared, op.permits), op.limit.unwrap_or(1));
+        items.push(Item { start: op.start, end: Some(op.end), action });
         let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
         items.extend(later.iter().filter_map(|later| change(later)));
         let (mut start, mut end) = end_of(op, later);
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn permits_are_counted() {
-        let some = |count| held(0, 10).with(|op| op.permits = Some(count));
+        let some = |count| held(0, 10).with(|op| (op.permits, op.limit) = (Some(count), Some(3)));
         assert_eq!(check(&Planted::new().op(some(1)).op(some(2)).done()).broken, Vec::<String>::new());
         assert_eq!(check(&Planted::new().op(some(2)).op(some(2)).done()).broken.len(), 1);
     }

@@ -46,7 +46,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
     for op in &history.ops {
         if let Some(action) = action(op) {
-            check.looked_at += 1;
+            check.look(&op.key);
             let end = op.is_ok().then_some(op.end);
             keys.entry(register(&op.key)).or_default().push(Item { start: op.start, end, action });
         }

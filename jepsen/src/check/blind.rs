@@ -1,0 +1,100 @@
+//! A checker that saw nothing proves nothing. Each workload names the checkers that must look at something of its own, and at how
+//! much: as much as ten seconds without faults give on a busy machine.
+
+use super::Check;
+use crate::workload::Workload;
+
+/// What every use of locks gives much of.
+const MUCH: usize = 10;
+/// What only some of the operations give.
+const SOME: usize = 3;
+
+type Wanted = (&'static str, usize);
+
+/// Of every workload.
+const ALL: &[Wanted] = &[("order", MUCH), ("watches", MUCH)];
+/// Of locks that clients hold for a lease of their own.
+const HOLDS: &[Wanted] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
+/// Of locks that clients wait for.
+const LINE: &[Wanted] = &[("fair order", 1)];
+/// Of writes under a fence, with the token of a lock.
+const FENCED: &[Wanted] = &[("fences", SOME), ("durability", SOME)];
+
+/// What a checker must have looked at for a run to prove anything, by its name.
+fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
+    let own: &[&[Wanted]] = match workload {
+        Workload::Mutex | Workload::RwLock | Workload::Semaphore | Workload::Election => &[HOLDS, LINE],
+        Workload::FairOrder => &[HOLDS, &[("fair order", MUCH)]],
+        Workload::TryLock | Workload::OwnLock => &[HOLDS],
+        Workload::FencedMutex => &[HOLDS, LINE, FENCED, &[("fencing", MUCH)]],
+        Workload::Convert => &[HOLDS, FENCED],
+        Workload::Txn => &[HOLDS, &[("transactions", MUCH), ("fences", SOME), ("registers, without revisions", SOME)]],
+        Workload::Batch => &[&[("exclusion", MUCH), ("batches", MUCH)]],
+        Workload::Administer => &[FENCED, &[("exclusion", MUCH), ("administration", SOME)]],
+        Workload::SessionExpiry => &[&[("exclusion", SOME), ("leases", 1), ("ends", 1), ("sessions' nodes", 1)]],
+        Workload::Registers => &[&[("durability", MUCH), ("registers, without revisions", MUCH)]],
+        Workload::Watches => &[&[("durability", MUCH)]],
+    };
+    ALL.iter().chain(own.iter().copied().flatten()).copied()
+}
+
+/// The checkers that looked at too little of a workload, each in a sentence.
+pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
+    let mut lacks = Vec::new();
+    for workload in workloads {
+        for (name, least) in wanted(*workload) {
+            let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.looked_at_of(*workload));
+            if seen < least {
+                lacks.push(format!(
+                    "the checker `{name}` looked at {seen} things of {}, and {least} are the least: run longer (--seconds), or \
+                     with more clients (--clients)",
+                    workload.name(),
+                ));
+            }
+        }
+    }
+    lacks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::{
+        all,
+        plant::{Planted, op},
+    };
+    use crate::history::{Call, History};
+    use clap::ValueEnum;
+
+    #[test]
+    fn a_checker_that_saw_nothing_is_named_with_its_workload_and_what_to_do() {
+        let lacks = blind(&[Workload::SessionExpiry], &all(&History::default()));
+        assert_eq!(lacks.len(), wanted(Workload::SessionExpiry).count());
+        let leases = lacks.iter().find(|lack| lack.contains("`leases`")).unwrap();
+        assert!(leases.contains("session-expiry") && leases.contains("--seconds") && leases.contains("--clients"), "{leases}");
+    }
+
+    #[test]
+    fn what_one_workload_shows_says_nothing_of_another() {
+        let write = |number: u64| op(Call::Write, "chaos/registers-0-0").with(|op| op.version = i64::try_from(number).ok());
+        let history = (0..10).fold(Planted::new(), |planted, number| planted.op(write(number))).done();
+        let names = |workload| {
+            let lacks = blind(&[workload], &all(&history));
+            lacks.iter().filter(|lack| lack.contains("`durability`")).count()
+        };
+        assert_eq!((names(Workload::Registers), names(Workload::Watches)), (0, 1));
+    }
+
+    #[test]
+    fn every_checker_is_wanted_by_a_workload_and_every_name_is_one_of_a_checker() {
+        let checks = all(&History::default());
+        let wanted: Vec<&str> =
+            Workload::value_variants().iter().flat_map(|workload| wanted(*workload)).map(|(name, _)| name).collect();
+        for name in &wanted {
+            assert!(checks.iter().any(|check| check.name == *name), "there is no checker {name}");
+        }
+        for check in &checks {
+            assert!(wanted.contains(&check.name), "no workload wants {}", check.name);
+        }
+    }
+}
