@@ -39,7 +39,8 @@ const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 /// It is called while the state is locked for writing, so that who registers and then reads the state misses nothing: it must
 /// be quick, and must not read the state through the replica.
 pub trait Audience: Send + Sync + 'static {
-    /// A command changed something. `state` is already the state after it.
+    /// A command changed something, and the revision with it. `state` is already the state after it. No event tells of some
+    /// changes, such as an id that is remembered or forgotten: `events` is empty then.
     fn applied(&self, state: &State, revision: Revision, events: &[Event]);
 
     /// A snapshot took the place of the state: what happened in between is not known here.
@@ -145,9 +146,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let mut state = self.shared.write();
             while done < SLICE_STEPS && !noted.contains(&(answers.len() as u64)) {
                 let Some(command) = commands.next() else { break };
+                let before = state.revision();
                 match caught(|| state.apply(command)) {
                     Ok(Applied { answer, events, steps }) => {
-                        if !events.is_empty() {
+                        // Some changes have no events, such as what is forgotten.
+                        if answer.revision != before {
                             self.audience.applied(&state, answer.revision, &events);
                         }
                         done += steps;

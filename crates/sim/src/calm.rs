@@ -1,6 +1,10 @@
 //! How long the world has been without faults. From then on each call is answered soon, and no new term begins.
 
-use crate::{host::TRUE_RATE, plan::Plan, trace};
+use crate::{
+    host::TRUE_RATE,
+    plan::{Plan, ROUND_TRIP_MAX},
+    trace,
+};
 use fairhold_types::limits::PIECE_STEPS;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,6 +19,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// the leader, and there for a place in the log, each until two flushes on two nodes are done. A piece of the machine's work may
 /// come before each of them.
 const FLUSHES: u32 = 12;
+/// How many messages and answers may follow one another: one of the client; one to the leader, for which a forwarded command may
+/// wait for a place as above, so two more; one to the followers, with two more for a place there; and one to connect.
+const ROUND_TRIPS: u32 = 8;
 /// If flushes make calls slower than this, the nodes' own timeouts end them first, so there is nothing to judge.
 const SOON_MAX: Duration = Duration::from_millis(2_500);
 
@@ -37,8 +44,8 @@ impl Calm {
     pub(crate) fn new(plan: &Plan) -> Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.weather.break_one_in == 0;
         let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
-        let soon = SOON + (plan.flushes.at_least + work) * FLUSHES;
-        let fair = fair && soon <= SOON_MAX;
+        let soon = SOON + (plan.flushes.at_least + work) * FLUSHES + plan.round_trip * ROUND_TRIPS;
+        let fair = fair && soon <= SOON_MAX && plan.round_trip < ROUND_TRIP_MAX;
         #[cfg(feature = "failpoints")]
         let fair = fair && plan.points.is_empty();
         let inner = Arc::new(Mutex::new(Inner { troubles: 0, since: Duration::ZERO }));

@@ -152,7 +152,7 @@ impl Disk {
         if !pending.is_empty() {
             let kept = self.draw(|chance| chance.random_range(0..=pending.len()));
             self.tally.probe(if kept < pending.len() { Probe::UnflushedLost } else { Probe::UnflushedKept });
-            pending[..kept].iter().for_each(|write| platter.durable.apply(write));
+            pending[..kept].iter().filter(|write| write.is_kept()).for_each(|write| platter.durable.apply(write));
         }
         platter.life += 1;
         platter.slow = Duration::ZERO;
@@ -193,6 +193,13 @@ impl Disk {
     /// Whether a vote is.
     pub(crate) fn has_unflushed_vote(&self) -> bool {
         self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Vote(_)))
+    }
+
+    /// Whether a cut of the log is, and an entry after it.
+    pub(crate) fn has_unflushed_cut(&self) -> bool {
+        let platter = self.locked();
+        let mut writes = platter.pending.iter().flat_map(|(writes, _)| writes);
+        writes.any(|write| matches!(write, Write::Truncate(_))) && writes.any(|write| matches!(write, Write::Entry(_)))
     }
 
     /// How often a cut of the log was flushed.

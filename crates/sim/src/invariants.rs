@@ -1,4 +1,4 @@
-//! What must always hold, one file each. Each is shown a planted violation by a test: one that cannot fail is none.
+//! What must always hold, one file each. `plants` shows each of them a violation: one that cannot fail is none.
 
 mod agreement;
 mod beliefs;
@@ -15,6 +15,8 @@ mod leases;
 mod liveness;
 mod machine;
 mod order;
+#[cfg(test)]
+mod plants;
 mod registers;
 mod tokens;
 mod watches;

@@ -67,6 +67,8 @@ struct Inner {
     lanes: BTreeMap<(NodeId, u64, NodeId, Lane), mpsc::UnboundedSender<Message>>,
     /// Machines to which answers about log entries are held, and what is held.
     gates: BTreeMap<NodeId, Vec<HeldAnswer>>,
+    /// Every message takes so long at least.
+    distance: Duration,
     weather: Weather,
     chance: SmallRng,
 }
@@ -86,7 +88,8 @@ impl Net {
     pub(crate) fn new(weather: Weather, seed: u64, tally: Tally) -> Net {
         let chance = SmallRng::seed_from_u64(seed);
         let (plugged, cuts, lanes, gates) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, gates, weather, chance })), tally)
+        let distance = Duration::ZERO;
+        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, gates, distance, weather, chance })), tally)
     }
 
     /// The sending side of one machine.
@@ -127,6 +130,11 @@ impl Net {
     /// All passes from one to the other.
     pub(crate) fn mend(&self, from: NodeId, to: NodeId) {
         self.locked().cuts.remove(&(from, to));
+    }
+
+    /// From now on every message takes so long at least, and what the weather adds.
+    pub(crate) fn stretch(&self, distance: Duration) {
+        self.locked().distance = distance;
     }
 
     /// From now on answers about log entries are held at a machine's door.
@@ -207,7 +215,7 @@ impl Net {
         let most = inner.weather.delay_micros.max(2);
         let micros = inner.chance.random_range(most / 10..most);
         let factor = if inner.chance.random_range(0..STRAGGLER_ONE_IN) == 0 { 20 } else { 1 };
-        Duration::from_micros(micros * factor)
+        inner.distance + Duration::from_micros(micros * factor)
     }
 
     fn is_cut(&self, from: NodeId, to: NodeId) -> bool {

@@ -74,6 +74,8 @@ pub(crate) enum Fact {
     Term { term: u64, calm: bool },
     /// The time during which a client could believe, by its own clock, that it held a grant.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
+    /// The same of permits of a semaphore that has so many.
+    Permits { lock: LockName, token: FencingToken, permits: u32, limit: u32, from: Duration, until: Duration },
     /// A machine was paused for `slept`, until `until`. Its node was the leader before the pause, and after it until `led_until`.
     Slept { until: Duration, slept: Duration, led_until: Duration },
     /// A watch began with this, as what is there at a revision.

@@ -1,5 +1,7 @@
 //! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
 
+mod additions;
+
 use crate::{clients::Trade, disk::Flushes, host::TRUE_RATE, net::Weather};
 use fairhold_types::{NodeId, limits::EVENT_RING_BYTES};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -9,13 +11,10 @@ use std::{fmt, time::Duration};
 /// meet hardly happens among all.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
-/// What the clients are drawn by that come in addition, and how many trades they have in one story.
-const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
-const MORE_TRADES: usize = 3;
-/// What decides whether the machine has to work hard.
-const HARD_WORK: u64 = 0x6861_7264_2077_6f72;
 /// In one story of so many every disk is slow, from the beginning to the end.
 const SLOW_DISKS_ONE_IN: usize = 8;
+/// From here on no leader lasts: nothing is promised then, but that all is well again when the machines are near.
+pub(crate) const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
 /// In one story of so many the nodes can hold a small state only.
 const SMALL_STATE_ONE_IN: usize = 4;
 /// So small.
@@ -41,7 +40,7 @@ pub(crate) enum Kind {
     CrashWriting,
     /// While a new leader is elected, a machine loses its power before a vote that it gives is flushed.
     CrashVoting,
-    /// A leader that was cut off for a while loses its power right after its log was cut.
+    /// A leader that was cut off with entries of its own loses its power while its log is cut, or right after.
     CrashTruncating,
     /// All machines do, at the same moment.
     CrashAll,
@@ -86,7 +85,7 @@ impl Kind {
             Kind::Crash => "crash",
             Kind::CrashWriting => "crash in the middle of a flush",
             Kind::CrashVoting => "crash in the middle of a vote",
-            Kind::CrashTruncating => "crash after a cut of the log",
+            Kind::CrashTruncating => "crash at a cut of the log",
             Kind::CrashAll => "crash of all",
             Kind::Stop => "stop in good order",
             Kind::Pause => "pause",
@@ -170,8 +169,12 @@ pub(crate) struct Plan {
     pub(crate) ring_bytes: u64,
     /// How large a state the nodes can hold, where they say so: some stories have room for a few grants only.
     pub(crate) state_bytes: Option<u64>,
-    /// How long a flush takes, on every disk.
+    /// How long a flush takes, on slow disks.
     pub(crate) flushes: Flushes,
+    /// Which disks are slow. The others have the same chance of a longer flush, but no least time.
+    pub(crate) slow_disks: Vec<bool>,
+    /// How long a message and its answer take at least, once the cluster has formed.
+    pub(crate) round_trip: Duration,
     /// How long a step of the machine takes, at every node.
     pub(crate) pace: Duration,
     /// Commands between two snapshots: few, so that short runs have many.
@@ -197,6 +200,8 @@ impl Plan {
             ring_bytes: EVENT_RING_BYTES,
             state_bytes: None,
             flushes: Flushes { at_least: Duration::ZERO, micros: 1_500 },
+            slow_disks: vec![true; size],
+            round_trip: Duration::ZERO,
             pace: Duration::ZERO,
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
@@ -227,6 +232,7 @@ impl Plan {
             fault.kind != Kind::WrongDisk || wrong_disks == 1
         });
         let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
+        let (round_trip, weather) = additions::far_apart(seed, weather);
         let trades = [
             Trade::Locker,
             Trade::Locker,
@@ -243,8 +249,8 @@ impl Plan {
             let rounds = chance.random_range(2..7);
             ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
         });
-        let (pace, hoarders) = hard_work(seed);
-        let clients = clients.chain(more_clients(seed)).chain(hoarders).collect();
+        let (pace, hoarders) = additions::hard_work(seed);
+        let clients = clients.chain(additions::more_clients(seed)).chain(hoarders).collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
@@ -252,6 +258,7 @@ impl Plan {
         let at_least = [120, 250, 500].get(chance.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
         let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
         let state_bytes = (chance.random_range(0..SMALL_STATE_ONE_IN) == 0).then_some(SMALL_STATE_BYTES);
+        let slow_disks = additions::slow_disks(seed, rates.len());
         Plan {
             seed,
             rates,
@@ -262,6 +269,8 @@ impl Plan {
             ring_bytes,
             state_bytes,
             flushes,
+            slow_disks,
+            round_trip,
             pace,
             snapshot_every,
             #[cfg(feature = "failpoints")]
@@ -273,7 +282,10 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
-        writeln!(f, "{} bytes of events, {:?}", self.ring_bytes, self.flushes)?;
+        writeln!(f, "{} bytes of events, {:?}, slow disks {:?}", self.ring_bytes, self.flushes, self.slow_disks)?;
+        if !self.round_trip.is_zero() {
+            writeln!(f, "a message and its answer take {:?} at least", self.round_trip)?;
+        }
         if let Some(bytes) = self.state_bytes {
             writeln!(f, "a state of {bytes} bytes at most")?;
         }
@@ -293,47 +305,6 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
-}
-
-/// In half of the stories some clients more, of a few trades.
-fn more_clients(seed: u64) -> Vec<ClientPlan> {
-    let mut chance = SmallRng::seed_from_u64(seed ^ MORE_CLIENTS);
-    if chance.random_range(0..2) == 0 {
-        return Vec::new();
-    }
-    let all = [
-        Trade::Converter,
-        Trade::Converter,
-        Trade::Batcher,
-        Trade::Several,
-        Trade::Administrator,
-        Trade::Candidate,
-        Trade::Asker,
-        Trade::Chain,
-    ];
-    let trades = some_of(&mut chance, &all, MORE_TRADES);
-    let client = |number: u32| {
-        let trade = trades[chance.random_range(0..trades.len())];
-        let rounds = chance.random_range(2..7);
-        ClientPlan { trade, name: format!("d{number}"), seed: chance.random(), rounds }
-    };
-    let count = SmallRng::seed_from_u64(seed.wrapping_add(MORE_CLIENTS)).random_range(2..7);
-    (0..count).map(client).collect()
-}
-
-/// In one story of eight each step of the machine takes time, and clients make it work hard.
-fn hard_work(seed: u64) -> (Duration, Vec<ClientPlan>) {
-    let mut chance = SmallRng::seed_from_u64(seed ^ HARD_WORK);
-    if chance.random_range(0..8) > 0 {
-        return (Duration::ZERO, Vec::new());
-    }
-    // As long as on a common machine, and as on one that is twenty times slower.
-    let pace = [1, 20][chance.random_range(0..2_usize)];
-    let hoarder = |number: u32| {
-        let (trade, name, seed) = (Trade::Hoarder, format!("h{number}"), chance.random());
-        ClientPlan { trade, name, seed, rounds: 1 }
-    };
-    (Duration::from_micros(pace), (0..2).map(hoarder).collect())
 }
 
 /// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could

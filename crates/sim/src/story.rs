@@ -1,6 +1,15 @@
 //! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
 
-use crate::{client::Client, clients, host::HostRuntime, plan::Plan, strike::strike, tally::Tally, trace, world::World};
+use crate::{
+    client::Client,
+    clients,
+    host::HostRuntime,
+    plan::{Plan, ROUND_TRIP_MAX},
+    strike::strike,
+    tally::Tally,
+    trace,
+    world::World,
+};
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -75,6 +84,8 @@ async fn play(world: &World, plan: &Plan) {
     if !within(FORMS_WITHIN, || world.leader().is_some()).await {
         return world.oracle.violation(format!("no leader after {FORMS_WITHIN:?} in good weather"));
     }
+    world.net.stretch(plan.round_trip / 2);
+    world.calm.disturb();
     let clients = plan.clients.iter().map(|client| {
         let (trade, rounds) = (client.trade, client.rounds);
         SimRuntime::spawn(clients::work(trade, Client::new(world.clone(), client.name.clone(), client.seed), rounds))
@@ -87,6 +98,9 @@ async fn play(world: &World, plan: &Plan) {
         SimRuntime::sleep(rest).await;
     }
     heal(world);
+    if plan.round_trip >= ROUND_TRIP_MAX {
+        world.net.stretch(Duration::ZERO);
+    }
     if !within(ELECTED_WITHIN, || world.leader().is_some()).await {
         return world.oracle.violation(format!("no leader {ELECTED_WITHIN:?} after everything was healed"));
     }

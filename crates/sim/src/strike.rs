@@ -1,5 +1,6 @@
 //! A fault, from its beginning to its end.
 
+mod cut_log;
 mod late_answers;
 mod older_disk;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// For how long a write that is not flushed is looked for, and how often.
 const DIRTY_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_OFTEN: Duration = Duration::from_micros(150);
-/// How long an election is waited for, and how long a leader is cut off so that another one is elected.
+/// How long an election is waited for, and after it the first cut of a log.
 const ELECTED_WITHIN: Duration = Duration::from_secs(3);
 /// For how long a leader is watched after it was paused, and how often.
 const AWAKE_FOR: Duration = Duration::from_secs(6);
@@ -55,7 +56,7 @@ async fn strike_now(world: &World, fault: Fault, id: NodeId) {
         Kind::Pause => return pause(world, fault.kind, &[id], fault.lasts).await,
         Kind::PauseAll => return pause(world, fault.kind, &world.ids(), fault.lasts).await,
         Kind::CrashVoting => return crash_voting(world, id, fault.lasts).await,
-        Kind::CrashTruncating => return crash_truncating(world, id, fault.lasts).await,
+        Kind::CrashTruncating => return cut_log::strike(world, fault).await,
         Kind::LateAnswers => return late_answers::strike(world, fault).await,
         Kind::OlderDisk => return older_disk::strike(world, fault, id).await,
         Kind::Crash
@@ -237,22 +238,4 @@ async fn crash_voting(world: &World, id: NodeId, lasts: Duration) {
     }
     SimRuntime::sleep(lasts / 2).await;
     leader.iter().for_each(|host| host.resume());
-}
-
-/// Cuts a leader off, so that it has entries which nobody else has, and takes its power as soon as they were cut from its log.
-async fn crash_truncating(world: &World, id: NodeId, lasts: Duration) {
-    let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != id).collect();
-    let ways: Vec<(NodeId, NodeId)> = others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect();
-    ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
-    SimRuntime::sleep(ELECTED_WITHIN / 2).await;
-    let Some(disk) = world.disk(id) else { return };
-    let before = disk.cuts();
-    ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
-    if becomes(ELECTED_WITHIN, || disk.cuts() > before).await {
-        if world.crash(id) {
-            world.tally.fault(Kind::CrashTruncating.name());
-        }
-        SimRuntime::sleep(lasts).await;
-        world.start(id);
-    }
 }

@@ -96,13 +96,15 @@ pub(crate) enum Probe {
     /// A second copy of a request arrived: before its outcome was known, and after it was done.
     Echo,
     EchoOfSettled,
+    /// A read and a keepalive were asked of a node that believed it led, when another one had acknowledged a write.
+    DeposedAsked,
     /// A session that had hundreds of grants and nodes has ended.
     HoardEnded,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 47] = [
+    pub(crate) const ALL: [Probe; 48] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -149,6 +151,7 @@ impl Probe {
         Probe::QueueFull,
         Probe::Echo,
         Probe::EchoOfSettled,
+        Probe::DeposedAsked,
         Probe::HoardEnded,
     ];
 }

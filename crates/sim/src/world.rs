@@ -106,8 +106,9 @@ impl World {
         let net = Net::new(plan.weather, chance.random(), tally.clone());
         let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(TRUE_RATE) };
         let oracle = Oracle::new(physics, tally.clone());
-        let slots = (1..).zip(&plan.rates).map(|(id, rate)| {
-            let disk = Disk::new(Incarnation(u128::from(id) * 100), plan.flushes, chance.random(), tally.clone());
+        let slots = (1..).zip(&plan.rates).zip(&plan.slow_disks).map(|((id, rate), is_slow)| {
+            let flushes = if *is_slow { plan.flushes } else { Flushes { at_least: Duration::ZERO, ..plan.flushes } };
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), flushes, chance.random(), tally.clone());
             (id, Slot { disk, own: None, is_backup: false, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();

@@ -21,7 +21,7 @@ use fairhold_state::{
     State,
     command::{Answer, Command, Event, Meta, OpenSession, Outcome},
 };
-use fairhold_types::{ClusterId, Incarnation, NodeId, Revision, SessionId, time::WallMillis};
+use fairhold_types::{ClusterId, GrantId, Incarnation, NodeId, Revision, SessionId, time::WallMillis};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, join_all},
@@ -93,12 +93,15 @@ impl ImageStore for MemorySnapshots {
 #[derive(Default)]
 struct Listener {
     heard: Mutex<Vec<(Revision, Event)>>,
+    /// The revisions of all changes, also of those without events.
+    changes: Mutex<Vec<Revision>>,
     replaced: AtomicUsize,
 }
 
 impl Audience for Listener {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         assert_eq!(state.revision(), revision, "the state is already the one after the change");
+        self.changes.lock().unwrap().push(revision);
         self.heard.lock().unwrap().extend(events.iter().map(|event| (revision, event.clone())));
     }
 
@@ -306,6 +309,19 @@ async fn every_node_tells_the_same_events_at_the_same_revisions() {
     let heard: Vec<_> = cluster.listeners.values().map(|listener| listener.heard.lock().unwrap().clone()).collect();
     assert_eq!(heard[0].len(), 60);
     assert!(heard[0] == heard[1] && heard[1] == heard[2]);
+}
+
+/// The simulator looks at the state whenever it changes, so it must hear of changes that no event tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_without_an_event_is_told_and_a_command_that_changes_nothing_is_not() {
+    let cluster = Cluster::form(1, 1_000).await;
+    let told = |revision| cluster.listeners[&1].changes.lock().unwrap().iter().filter(|told| **told == revision).count();
+    let release = Command::Release { grant: GrantId::from_ulid(7), session: None, at: WallMillis(0) };
+    let heard = cluster.listeners[&1].heard.lock().unwrap().len();
+    let remembered = cluster.node(1).propose(release.clone(), soon()).await.unwrap().revision;
+    assert_eq!((told(remembered), cluster.listeners[&1].heard.lock().unwrap().len()), (1, heard));
+    let again = cluster.node(1).propose(release, soon()).await.unwrap().revision;
+    assert_eq!((again, told(remembered)), (remembered, 1), "it was remembered already");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

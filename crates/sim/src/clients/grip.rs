@@ -17,11 +17,15 @@ use std::time::Duration;
 pub(super) const TRIES: u32 = 8;
 /// How often a release is tried: until long after every lease is over.
 const RELEASE_TRIES: u32 = 40;
+/// How many permits a semaphore has, as its clients say.
+pub(super) const LIMIT: u32 = 3;
 
 /// One acquisition.
 pub(super) struct Wish {
     pub(super) lock: LockName,
     pub(super) mode: Mode,
+    /// How many permits, of a semaphore.
+    pub(super) permits: u32,
     pub(super) key: String,
     pub(super) ttl: Duration,
     pub(super) ask: Ask,
@@ -31,6 +35,7 @@ pub(super) struct Wish {
 pub(super) struct Grip {
     pub(super) lock: LockName,
     pub(super) mode: Mode,
+    permits: u32,
     pub(super) id: String,
     pub(super) number: u64,
     pub(super) session: SessionNumber,
@@ -53,7 +58,7 @@ impl Wish {
         let (wait_ms, ttl_ms) = (wait.as_millis(), ttl.as_millis());
         let uri = format!("{route}?wait={wait_ms}ms&ttl={ttl_ms}ms&owner={}{more}", client.name);
         let ask = Ask::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
-        Wish { lock: lock(held.0), mode: held.1, key, ttl, ask }
+        Wish { lock: lock(held.0), mode: held.1, permits: 1, key, ttl, ask }
     }
 
     /// Now and then the client does not wait as long as it said.
@@ -116,7 +121,8 @@ impl Grip {
         oracle.told(&Fact::Renewed { session, sent: told.asked, ttl: wish.ttl });
         let believed = (told.came, told.asked + wish.ttl);
         let (lock, mode, id, ttl) = (wish.lock.clone(), wish.mode, wish.key.clone(), wish.ttl);
-        Some(Grip { lock, mode, id, number, session, token, ttl, believed })
+        let permits = wish.permits;
+        Some(Grip { lock, mode, permits, id, number, session, token, ttl, believed })
     }
 
     /// What an answer to a look says that is held, which promises nothing new.
@@ -133,8 +139,8 @@ impl Grip {
     /// The same grant in another of its locks.
     pub(super) fn beside(&self, lock: LockName, mode: Mode) -> Grip {
         let id = self.id.clone();
-        let Grip { number, session, token, ttl, believed, .. } = *self;
-        Grip { lock, mode, id, number, session, token, ttl, believed }
+        let Grip { permits, number, session, token, ttl, believed, .. } = *self;
+        Grip { lock, mode, permits, id, number, session, token, ttl, believed }
     }
 
     /// Renews it. Says whether it is still held, as far as is known.
@@ -193,10 +199,14 @@ impl Grip {
     fn tell_belief(&self, client: &Client, until: Duration) {
         let (lock, mode, token) = (self.lock.clone(), self.mode, self.token);
         let (from, until) = (self.believed.0, self.believed.1.min(until));
-        // Permits of a semaphore do not exclude one another.
-        if from < until && !is_semaphore(&lock) {
-            client.world.oracle.told(&Fact::Believed { lock, mode, token, from, until });
+        if from >= until {
+            return;
         }
+        client.world.oracle.told(&if is_semaphore(&lock) {
+            Fact::Permits { lock, token, permits: self.permits, limit: LIMIT, from, until }
+        } else {
+            Fact::Believed { lock, mode, token, from, until }
+        });
     }
 
     /// Its client is about to give it back, and does not believe in it any more.

@@ -2,7 +2,7 @@
 
 use super::{
     Trade,
-    grip::{Wish, give_back},
+    grip::{LIMIT, Wish, give_back},
 };
 use crate::client::Client;
 use fairhold_types::Mode;
@@ -29,17 +29,18 @@ pub(super) async fn work(trade: Trade, mut client: Client, rounds: u32) {
 fn wish(trade: Trade, client: &mut Client) -> Wish {
     let wait = Duration::from_millis(client.chance.random_range(0..4_000));
     let number: u32 = client.chance.random_range(1..=2);
+    let permits: u32 = if trade == Trade::Permits { client.chance.random_range(1..=2) } else { 1 };
     let (name, mode, more) = if trade == Trade::Reader {
         let reads = client.chance.random_range(0..3) > 0;
         let (mode, more) = if reads { (Mode::Shared, "&mode=shared") } else { (Mode::Exclusive, "") };
         (format!("book-{number}"), mode, more.to_owned())
     } else if trade == Trade::Permits {
-        let permits: u32 = client.chance.random_range(1..=2);
-        (format!("pool-{number}"), Mode::Exclusive, format!("&limit=3&permits={permits}"))
+        (format!("pool-{number}"), Mode::Exclusive, format!("&limit={LIMIT}&permits={permits}"))
     } else {
         let priority: i32 = client.chance.random_range(0..PRIORITIES);
         (format!("door-{number}"), Mode::Exclusive, format!("&priority={priority}"))
     };
     let more = if client.chance.random_range(0..8) == 0 { format!("{more}&max_hold=1s") } else { more };
-    Wish::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more).in_a_hurry_sometimes(client)
+    let wish = Wish::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more);
+    Wish { permits, ..wish }.in_a_hurry_sometimes(client)
 }

@@ -1,5 +1,6 @@
 //! Two clients never both believe, each by its own clock and from its own renewals, that they hold a lock which excludes the
-//! other. It holds only where clocks run at their true rate; where they do not, the fence protects.
+//! other; and no more permits of a semaphore are believed to be held than it has. It holds only where clocks run at their true
+//! rate; where they do not, the fence protects.
 
 use super::{Invariant, bounds::ended_by_a_bound};
 use crate::{
@@ -20,9 +21,19 @@ struct Belief {
     until: Duration,
 }
 
+struct Permits {
+    token: FencingToken,
+    permits: u32,
+    from: Duration,
+    until: Duration,
+}
+
 pub(crate) struct Beliefs {
     judge: bool,
     beliefs: BTreeMap<LockName, Vec<Belief>>,
+    permits: BTreeMap<LockName, Vec<Permits>>,
+    /// The semaphores of which an administrator set the number of permits: its clients do not know it.
+    set: BTreeSet<LockName>,
     tokens: BTreeMap<(LockName, GrantNumber), FencingToken>,
     /// When a break or `max_hold` ended a grant. The holder cannot know of it in advance.
     cut: BTreeMap<(LockName, FencingToken), Duration>,
@@ -30,7 +41,31 @@ pub(crate) struct Beliefs {
 
 impl Beliefs {
     pub(crate) fn new(physics: Physics) -> Beliefs {
-        Beliefs { judge: physics.rate_max == TRUE_RATE, beliefs: BTreeMap::new(), tokens: BTreeMap::new(), cut: BTreeMap::new() }
+        let (judge, beliefs, permits) = (physics.rate_max == TRUE_RATE, BTreeMap::new(), BTreeMap::new());
+        Beliefs { judge, beliefs, permits, set: BTreeSet::new(), tokens: BTreeMap::new(), cut: BTreeMap::new() }
+    }
+
+    /// When a belief ends that would last so long: earlier where the grant was taken away.
+    fn end(&self, lock: &LockName, token: FencingToken, until: Duration) -> Duration {
+        self.cut.get(&(lock.clone(), token)).map_or(until, |cut| until.min(*cut))
+    }
+
+    /// The most permits are out at a moment at which somebody begins to believe.
+    fn believed(&mut self, lock: &LockName, new: Permits, limit: u32) -> Result<(), String> {
+        let all = self.permits.entry(lock.clone()).or_default();
+        all.push(new);
+        if self.set.contains(lock) {
+            return Ok(());
+        }
+        let all = self.permits.get(lock).map(Vec::as_slice).unwrap_or_default();
+        let out = |at: Duration| {
+            let at_that_time = all.iter().filter(|one| one.from <= at && at < self.end(lock, one.token, one.until));
+            at_that_time.map(|one| one.permits).sum::<u32>()
+        };
+        match all.iter().find(|one| out(one.from) > limit) {
+            Some(one) => Err(format!("{lock}: {} permits of {limit} at {:?}", out(one.from), one.from)),
+            None => Ok(()),
+        }
     }
 
     fn ended(&mut self, lock: &LockName, grant: GrantNumber, at: Duration) {
@@ -54,6 +89,9 @@ impl Invariant for Beliefs {
             if let Event::Granted { lock, grant, token } = event {
                 self.tokens.insert((lock.clone(), *grant), *token);
             }
+            if let Event::LockSet { lock, .. } = event {
+                self.set.insert(lock.clone());
+            }
             if let Event::Ended { lock, grant, reason: EndReason::Broken, .. } = event {
                 self.ended(lock, *grant, applied.at);
             }
@@ -67,24 +105,26 @@ impl Invariant for Beliefs {
     }
 
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        let Fact::Believed { lock, mode, token, from, until } = fact else { return Ok(()) };
         if !self.judge {
             return Ok(());
         }
-        let beliefs = self.beliefs.entry(lock.clone()).or_default();
+        if let Fact::Permits { lock, token, permits, limit, from, until } = fact {
+            let new = Permits { token: *token, permits: *permits, from: *from, until: *until };
+            return self.believed(lock, new, *limit);
+        }
+        let Fact::Believed { lock, mode, token, from, until } = fact else { return Ok(()) };
+        let until = &self.end(lock, *token, *until);
         let excludes = |other: &&Belief| *mode == Mode::Exclusive || other.mode == Mode::Exclusive;
-        let ends =
-            |token: FencingToken, until: Duration| self.cut.get(&(lock.clone(), token)).map_or(until, |cut| until.min(*cut));
-        let until = &ends(*token, *until);
-        let overlaps = |other: &&Belief| other.token != *token && other.from < *until && *from < ends(other.token, other.until);
-        let clash = beliefs.iter().filter(excludes).find(overlaps);
+        let ends = |other: &Belief| self.end(lock, other.token, other.until);
+        let overlaps = |other: &&Belief| other.token != *token && other.from < *until && *from < ends(other);
+        let clash = self.beliefs.get(lock).into_iter().flatten().filter(excludes).find(overlaps);
         let clash = clash.map(|other| {
             format!(
                 "{lock}: with token {token} from {from:?} to {until:?}, and with token {} from {:?} to {:?}",
                 other.token, other.from, other.until
             )
         });
-        beliefs.push(Belief { mode: *mode, token: *token, from: *from, until: *until });
+        self.beliefs.entry(lock.clone()).or_default().push(Belief { mode: *mode, token: *token, from: *from, until: *until });
         clash.map_or(Ok(()), Err)
     }
 }
@@ -108,6 +148,21 @@ mod tests {
         assert!(beliefs.told(&believed(2, 5, 8, Mode::Shared)).is_ok());
         assert!(beliefs.told(&believed(3, 6, 7, Mode::Shared)).is_ok());
         assert!(beliefs.told(&believed(4, 7, 9, Mode::Exclusive)).is_err());
+    }
+
+    #[test]
+    fn more_permits_than_there_are_at_one_time_are_found() {
+        let second = Duration::from_secs(1);
+        let believed = |token, permits, from: u32, until: u32| {
+            let (lock, token) = (LockName::parse("pool").unwrap(), FencingToken(token));
+            Fact::Permits { lock, token, permits, limit: 3, from: second * from, until: second * until }
+        };
+        let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });
+        assert!(beliefs.told(&believed(1, 2, 0, 5)).is_ok() && beliefs.told(&believed(2, 1, 1, 9)).is_ok());
+        assert!(beliefs.told(&believed(3, 2, 5, 8)).is_ok(), "the first has ended");
+        assert!(beliefs.told(&believed(4, 1, 6, 7)).is_err());
+        beliefs.set.insert(LockName::parse("pool").unwrap());
+        assert!(beliefs.told(&believed(5, 2, 6, 7)).is_ok(), "its clients do not know the limit");
     }
 
     #[test]

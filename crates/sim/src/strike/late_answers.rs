@@ -8,6 +8,7 @@ use crate::{
     client::{Ask, Client, Told},
     oracle::Fact,
     plan::{Fault, Kind},
+    tally::Probe,
     world::World,
 };
 use fairhold_types::{NodeId, SessionNumber};
@@ -68,6 +69,9 @@ pub(super) async fn strike(world: &World, fault: Fault) {
 async fn release(client: &mut Client, old: NodeId, session: &Session) {
     loop {
         for _ in 0..client.chance.random_range(1..=ASKED_MAX) {
+            if client.world.running(old).is_some_and(|running| running.node.is_leader()) {
+                client.world.tally.probe(Probe::DeposedAsked);
+            }
             drop(SimRuntime::spawn(read(client.world.clone(), old, client.key())));
             drop(SimRuntime::spawn(renew(client.world.clone(), old, session.id.clone(), session.number)));
             client.idle(PAUSE_MAX_MS).await;
@@ -82,11 +86,12 @@ async fn release(client: &mut Client, old: NodeId, session: &Session) {
 }
 
 /// When it strikes is drawn from the story's seed, so this is too.
-fn seed(fault: Fault) -> u64 {
+pub(super) fn seed(fault: Fault) -> u64 {
     u64::try_from(fault.at.as_micros()).unwrap_or(u64::MAX)
 }
 
-async fn next_leader(world: &World, others: &[NodeId]) -> Option<NodeId> {
+/// One of these nodes that leads, as soon as one does.
+pub(super) async fn next_leader(world: &World, others: &[NodeId]) -> Option<NodeId> {
     let leads = |id: &NodeId| world.running(*id).is_some_and(|running| running.node.is_leader());
     becomes(ELECTED_WITHIN, || others.iter().any(leads)).await;
     others.iter().copied().find(leads)
@@ -100,7 +105,7 @@ async fn open_session(client: &mut Client, at: NodeId) -> Option<Session> {
 }
 
 /// Whether it was acknowledged.
-async fn write(world: World, at: NodeId, value: String) -> bool {
+pub(super) async fn write(world: World, at: NodeId, value: String) -> bool {
     let client = Client::new(world, format!("write-{value}"), 0);
     let ask = Ask::new(Method::PUT, "/v1/nodes/late").header("idempotency-key", value.clone()).body(value);
     is_acknowledged(client.once_at(at, &ask).await)

@@ -1,0 +1,326 @@
+//! Each invariant hears a history that is right, as the simulator tells it, and then a violation of it.
+
+use super::{Invariant, all};
+use crate::{
+    host::TRUE_RATE,
+    oracle::{Applied, Fact, Physics},
+    tidings::Watched,
+};
+use fairhold_state::{
+    State,
+    command::{
+        Acquire, Claimant, Command, Event, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner, SetLock, Transact,
+        Want,
+    },
+};
+use fairhold_types::{
+    ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Path, Revision, SessionId, SessionNumber,
+    time::WallMillis,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+const AT: WallMillis = WallMillis(1_000);
+const SECOND: Duration = Duration::from_secs(1);
+/// A value that fills a block of a snapshot.
+const BLOCK: usize = 600 * 1024;
+
+type Judged = Result<(), String>;
+
+/// An invariant, and the state of which it hears.
+struct Stage {
+    state: State,
+    invariant: Box<dyn Invariant>,
+    /// When the next change is applied.
+    at: Duration,
+}
+
+impl Stage {
+    /// Applies a command, and tells of it as of any change.
+    fn apply(&mut self, command: Command) -> Judged {
+        let events = self.state.apply(command).events;
+        self.show(&events)
+    }
+
+    /// Applies one that must be right.
+    fn right(&mut self, command: Command) {
+        self.apply(command).unwrap();
+    }
+
+    /// Tells that these events brought the state about in which it is.
+    fn show(&mut self, events: &[Event]) -> Judged {
+        let state = self.state.clone();
+        self.show_as(1, true, &state, state.revision(), events)
+    }
+
+    fn show_as(&mut self, node: NodeId, first: bool, state: &State, revision: Revision, events: &[Event]) -> Judged {
+        self.invariant.applied(&Applied { node, at: self.at, first, state, revision, events, whole: true })
+    }
+
+    /// Takes a lock or queues for it, with an id of that number, and returns the number of the grant.
+    fn acquire(&mut self, id: u128, change: impl FnOnce(&mut Acquire)) -> GrantNumber {
+        let mut acquire = acquire(id);
+        change(&mut acquire);
+        let applied = self.state.apply(Command::Acquire(acquire));
+        self.show(&applied.events).unwrap();
+        match applied.answer.result.unwrap() {
+            Outcome::Held(held) => held.number,
+            Outcome::Queued(queued) => queued.number,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn lock() -> LockName {
+    LockName::parse("a").unwrap()
+}
+
+fn id(number: u128) -> GrantId {
+    GrantId::from_ulid(number << 64)
+}
+
+fn acquire(number: u128) -> Acquire {
+    Acquire {
+        grant: id(number),
+        id_given: true,
+        wants: vec![Want { lock: lock(), mode: Mode::Exclusive }],
+        claimant: Claimant::Anonymous { timeout_ms: 2_000 },
+        if_busy: IfBusy::Queue,
+        limit: None,
+        permits: 1,
+        priority: 0,
+        owner: Owner { text: format!("o{number}"), given: true },
+        meta: Meta::new(),
+        lock_delay_ms: 0,
+        reentrant: false,
+        max_hold_ms: None,
+        value: None,
+        at: AT,
+    }
+}
+
+fn release(number: u128) -> Command {
+    Command::Release { grant: id(number), session: None, at: AT }
+}
+
+fn open_session() -> Command {
+    let (name, meta) = (String::new(), Meta::new());
+    Command::OpenSession(OpenSession { key: None, id: SessionId(1), timeout_ms: 3_000, name, meta, at: AT })
+}
+
+fn create(path: &str, bytes: usize, lifetime: Lifetime) -> Command {
+    let (path, value) = (Path::parse(path).unwrap(), vec![b'x'; bytes].into());
+    let then = vec![Operation::Create { path, value, parents: false, lifetime }];
+    Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: AT })
+}
+
+fn granted(grant: GrantNumber, token: u64) -> Event {
+    Event::Granted { lock: lock(), grant, token: FencingToken(token) }
+}
+
+/// A state in which an ephemeral node belongs to a session that is not there. No command leads to it, so it is put together from
+/// the snapshots of two states.
+fn unsound() -> State {
+    let blocks = |first: [Command; 2]| {
+        let (mut state, ephemeral) = (State::new(), Lifetime::Ephemeral { session: SessionId(1) });
+        let nodes = [create("/a-block", BLOCK, Lifetime::Persistent), create("/z", 1, ephemeral)];
+        first.into_iter().chain(nodes).for_each(|command| drop(state.apply(command).answer.result.unwrap()));
+        state.check().unwrap();
+        let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
+        assert_eq!(blocks.len(), 2, "the sessions are in the first, and the ephemeral node is in the second");
+        blocks
+    };
+    let form = Command::FormCluster { cluster: ClusterId(1) };
+    // The session's number is the revision at which it was opened.
+    let (late, early) = (blocks([form.clone(), open_session()]), blocks([open_session(), form]));
+    State::from_snapshot_blocks([&late[0], &early[1]].into_iter()).unwrap()
+}
+
+fn machine(stage: &mut Stage) -> Judged {
+    stage.right(open_session());
+    let state = unsound();
+    stage.show_as(1, true, &state, state.revision(), &[])
+}
+
+fn holders(stage: &mut Stage) -> Judged {
+    let [first, second] = [1, 2].map(|id| stage.acquire(id, |acquire| acquire.limit = Some(2)));
+    // The invariant does not hear that an administrator set the limit: for it, two hold a lock of one.
+    let (key, by) = (None, "an administrator".to_owned());
+    let set = SetLock { key, lock: lock(), limit: Some(1), max_waiters: None, max_hold_ms: None, by, at: AT };
+    stage.state.apply(Command::SetLock(set)).answer.result.unwrap();
+    assert_eq!(stage.state.lock(&lock()).holders.len(), 2);
+    let silent = Event::Holds { lock: lock(), grant: first, holds: 1 };
+    stage.show(&[silent]).unwrap_err();
+    stage.show(&[granted(second, second.0)])
+}
+
+fn order(stage: &mut Stage) -> Judged {
+    let grants = [1, 2, 3].map(|id| stage.acquire(id, |_| ()));
+    stage.show(&[granted(grants[1], 8)]).unwrap();
+    stage.show(&[granted(grants[2], 8)])
+}
+
+fn tokens(stage: &mut Stage) -> Judged {
+    stage.right(open_session());
+    let grant = stage.acquire(1, |_| ());
+    let state = stage.state.clone();
+    stage.show_as(1, true, &state, Revision(grant.0 - 1), &[granted(grant, grant.0 - 1)])
+}
+
+fn agreement(stage: &mut Stage) -> Judged {
+    let before = stage.state.clone();
+    let events = stage.state.apply(Command::Acquire(acquire(1))).events;
+    stage.show(&events).unwrap();
+    let state = stage.state.clone();
+    stage.show_as(2, false, &state, state.revision(), &events).unwrap();
+    stage.show_as(3, false, &state, state.revision(), &events[..1]).unwrap_err();
+    stage.show_as(3, false, &before, state.revision(), &events)
+}
+
+fn durability(stage: &mut Stage) -> Judged {
+    let grant = stage.acquire(1, |_| ());
+    let held = |number| Fact::Held { lock: lock(), number, token: FencingToken(grant.0) };
+    stage.invariant.told(&held(grant.0)).unwrap();
+    stage.invariant.told(&held(grant.0 + 1))
+}
+
+fn freshness(stage: &mut Stage) -> Judged {
+    let answered = |floor| Fact::Answered { what: "GET".to_owned(), floor: Revision(floor), revision: Revision(4) };
+    stage.invariant.told(&answered(4)).unwrap();
+    stage.invariant.told(&answered(5))
+}
+
+fn registers(stage: &mut Stage) -> Judged {
+    stage.right(create("/x", 1, Lifetime::Persistent));
+    let read = |value: &str| {
+        let (path, value) = ("/x".to_owned(), value.to_owned());
+        Fact::Read { path, version: 0, value, revision: Revision(1) }
+    };
+    stage.invariant.told(&read("x")).unwrap();
+    stage.invariant.told(&read("y"))
+}
+
+fn fences(stage: &mut Stage) -> Judged {
+    let token = FencingToken(stage.acquire(1, |_| ()).0);
+    let fenced = |revision| Fact::Fenced { lock: lock(), token, alone: true, revision };
+    stage.invariant.told(&fenced(stage.state.revision())).unwrap();
+    stage.right(release(1));
+    stage.invariant.told(&fenced(stage.state.revision().next()))
+}
+
+fn leases(stage: &mut Stage) -> Judged {
+    stage.right(open_session());
+    let session = SessionNumber(stage.state.revision().0);
+    stage.invariant.told(&Fact::Renewed { session, sent: stage.at, ttl: SECOND * 3 }).unwrap();
+    stage.at += SECOND * 2;
+    stage.apply(Command::ExpireSession { session, at: AT })
+}
+
+fn beliefs(stage: &mut Stage) -> Judged {
+    let first = stage.acquire(1, |_| ());
+    stage.right(release(1));
+    let second = stage.acquire(2, |_| ());
+    let believed = |grant: GrantNumber, from: u32| {
+        let (token, mode) = (FencingToken(grant.0), Mode::Exclusive);
+        Fact::Believed { lock: lock(), mode, token, from: SECOND * from, until: SECOND * (from + 2) }
+    };
+    stage.invariant.told(&believed(first, 0)).unwrap();
+    stage.invariant.told(&believed(second, 1))
+}
+
+fn delays(stage: &mut Stage) -> Judged {
+    let grant = stage.acquire(1, |acquire| acquire.lock_delay_ms = 2_000);
+    let session = stage.state.contender(grant).unwrap().session;
+    stage.right(Command::ExpireSession { session, at: AT });
+    stage.at += SECOND;
+    stage.apply(Command::EndCooling { grants: vec![grant], at: AT })
+}
+
+fn watches(stage: &mut Stage) -> Judged {
+    stage.right(create("/x", 1, Lifetime::Persistent));
+    stage.right(create("/y", 1, Lifetime::Persistent));
+    let told = |names: &[(u64, &str)]| {
+        let told = names.iter().map(|(at, name)| (Revision(*at), format!("created path={name}"))).collect();
+        Fact::WatchTold { watched: Watched::Node("/y".to_owned()), after: Revision(0), told, through: Revision(2) }
+    };
+    stage.invariant.told(&told(&[(2, "/y")])).unwrap();
+    stage.invariant.told(&told(&[]))
+}
+
+fn elections(stage: &mut Stage) -> Judged {
+    let grant = stage.acquire(1, |acquire| acquire.value = Some(b"x".to_vec()));
+    let led = |value: &str| Fact::Led { election: lock(), token: FencingToken(grant.0), version: 0, value: value.to_owned() };
+    stage.invariant.told(&led("x")).unwrap();
+    stage.invariant.told(&led("y"))
+}
+
+fn bounds(stage: &mut Stage) -> Judged {
+    let grant = stage.acquire(1, |acquire| acquire.max_hold_ms = Some(5_000));
+    stage.at += SECOND * 4;
+    stage.apply(Command::EndHolds { holds: vec![(grant, FencingToken(grant.0))], at: AT })
+}
+
+fn echoes(stage: &mut Stage) -> Judged {
+    stage.acquire(1, |_| ());
+    stage.apply(Command::Downgrade { grant: id(1), key: None, at: AT })
+}
+
+fn liveness(stage: &mut Stage) -> Judged {
+    stage.at = SECOND * 10;
+    let token = FencingToken(stage.acquire(1, |_| ()).0);
+    let handed = |came| Fact::Handed { lock: lock(), token, sent: SECOND, came: SECOND * came, within: SECOND };
+    stage.invariant.told(&handed(11)).unwrap();
+    stage.invariant.told(&handed(12))
+}
+
+fn endings(stage: &mut Stage) -> Judged {
+    stage.acquire(1, |_| ());
+    let held = stage.state.clone();
+    stage.right(release(1));
+    stage.invariant.finished(&stage.state).unwrap();
+    stage.invariant.finished(&held)
+}
+
+type Plant = (&'static str, fn(&mut Stage) -> Judged);
+
+const PLANTS: [Plant; 18] = [
+    ("the state is sound", machine),
+    ("holders are compatible", holders),
+    ("nobody is overtaken", order),
+    ("tokens grow", tokens),
+    ("nodes agree", agreement),
+    ("nothing acknowledged is lost", durability),
+    ("answers are fresh", freshness),
+    ("a version has one value", registers),
+    ("fences hold", fences),
+    ("sessions live as long as they were told", leases),
+    ("two never believe that they hold", beliefs),
+    ("delays last", delays),
+    ("a watch tells everything once", watches),
+    ("a leader's value is told once", elections),
+    ("holds last as long as they may", bounds),
+    ("a request acts once", echoes),
+    ("nobody waits in good weather", liveness),
+    ("every grant ends", endings),
+];
+
+fn everything() -> Vec<Box<dyn Invariant>> {
+    all(Physics { rate_max: TRUE_RATE })
+}
+
+fn fresh(name: &str) -> Box<dyn Invariant> {
+    everything().into_iter().find(|invariant| invariant.name() == name).unwrap()
+}
+
+#[test]
+fn each_invariant_holds_until_its_violation_is_planted() {
+    for (name, plant) in PLANTS {
+        let mut stage = Stage { state: State::new(), invariant: fresh(name), at: SECOND };
+        assert!(plant(&mut stage).is_err(), "{name}: the violation is not seen");
+    }
+}
+
+#[test]
+fn each_invariant_has_a_plant() {
+    let names: BTreeSet<&str> = everything().iter().map(|invariant| invariant.name()).collect();
+    assert_eq!(names, PLANTS.map(|(name, _)| name).into_iter().collect());
+}
