@@ -1,13 +1,13 @@
 //! A checker that saw nothing proves nothing. Each workload names the checkers that must look at something of its own, and at how
-//! much: as much as ten seconds without faults give on a busy machine.
+//! much: less than what six seconds with a fault give on a machine with ten times too much to do.
 
 use super::Check;
 use crate::workload::Workload;
 
 /// What every use of locks gives much of.
-const MUCH: usize = 10;
+const MUCH: usize = 5;
 /// What only some of the operations give.
-const SOME: usize = 3;
+const SOME: usize = 2;
 
 type Wanted = (&'static str, usize);
 
