@@ -30,8 +30,8 @@ type C = Types<TokioRuntime>;
 /// The one node.
 const ALONE: NodeId = 1;
 
-/// Starts the node, and waits until it leads.
-pub(crate) async fn start_node() -> Node<TokioRuntime> {
+/// Starts the node and its replica, and waits until it leads.
+pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) {
     let address = MemberAddress { url: "http://127.0.0.1:7171".to_owned(), address: "127.0.0.1:7271".to_owned() };
     let config = ReplicaConfig::new(ALONE, BTreeMap::from([(ALONE, address)]), Incarnation(1));
     let reception = Reception::new(&config);
@@ -41,7 +41,7 @@ pub(crate) async fn start_node() -> Node<TokioRuntime> {
         .await
         .expect("a node without a disk and without others can start");
     replica.formed().await.expect("a cluster of one forms itself");
-    Node::start(prelude, replica)
+    (Node::start(prelude, replica.clone()), replica)
 }
 
 /// Nobody else is there.

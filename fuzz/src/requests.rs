@@ -1,13 +1,20 @@
-//! HTTP requests to a whole node, from the router to the machine: any request gets an answer that the contract knows.
+//! HTTP requests to a whole node, from the router to the machine: any request gets an answer that the contract knows, and the
+//! node serves as before after it.
+//!
+//! A `$` and a letter stand for something that an answer told before, `$a` for the newest: requests name what is there.
 
 use crate::memory::start_node;
 use axum::{Router, body::Body, response::Response};
 use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
+use fairhold_raft::Replica;
 use fairhold_types::dto::Host;
-use http::{Request, StatusCode, header::CONTENT_TYPE};
+use http::{Method, Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Limited};
+use openraft_rt_tokio::TokioRuntime;
+use serde_json::Value;
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
@@ -18,13 +25,24 @@ use tower::ServiceExt;
 const REQUESTS_PER_NODE: usize = 2_000;
 /// A request that waits is given up after this, as by a client that goes away.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// A problem is shorter.
-const PROBLEM_BYTES_MAX: usize = 64 * 1024;
+/// Any other request is answered within this time, however busy the machine is.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
+/// What a request has in its target, its headers or its body if its answer may wait, or may go on for ever.
+const WAITS: [&str; 6] = ["wait", "stream", "watch", "after", "min-revision", "leader"];
+/// An answer is shorter, unless it goes on.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How much of what answers told is kept.
+const TOLD_MAX: usize = 26;
+/// Longer texts are explanations.
+const TOLD_BYTES_MAX: usize = 200;
 
 struct Server {
     runtime: Runtime,
     router: Router,
+    replica: Replica<TokioRuntime>,
     served: usize,
+    /// Ids, names, paths and numbers from answers, the newest first.
+    told: VecDeque<String>,
 }
 
 thread_local! {
@@ -33,32 +51,103 @@ thread_local! {
 
 /// The bytes are a request as HTTP/1.1 writes it, more or less: `POST /v1/locks/a?wait=1s`, header lines, an empty line, a body.
 pub fn run(bytes: &[u8]) {
-    let Some(request) = request(bytes) else { return };
-    let shown = format!("{} {}", request.method(), request.uri());
     SERVER.with_borrow_mut(|slot| {
-        if slot.as_ref().is_some_and(|server| server.served >= REQUESTS_PER_NODE)
-            && let Some(server) = slot.take()
-        {
+        // A server whose request has failed is not used again.
+        let mut server = slot.take().unwrap_or_else(Server::start);
+        server.take(bytes);
+        if server.served < REQUESTS_PER_NODE {
+            *slot = Some(server);
+        } else {
             server.runtime.shutdown_background();
-        }
-        let server = slot.get_or_insert_with(start);
-        server.served += 1;
-        let answered = server.router.clone().oneshot(request);
-        let answer = server.runtime.block_on(async { tokio::time::timeout(PATIENCE, answered).await });
-        match answer {
-            Ok(Ok(answer)) => server.runtime.block_on(check(&shown, answer)),
-            Ok(Err(never)) => match never {},
-            // It waits, as it may have asked to.
-            Err(_) => {}
         }
     });
 }
 
-fn start() -> Server {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
-    let node = runtime.block_on(start_node());
-    let info = ServerInfo { version: "fuzz", host: Host::default };
-    Server { router: router(node, info, Admin::open(), Exposition::default()), runtime, served: 0 }
+impl Server {
+    fn start() -> Server {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime can be had");
+        let (node, replica) = runtime.block_on(start_node());
+        let info = ServerInfo { version: "fuzz", host: Host::default };
+        let router = router(node, info, Admin::open(), Exposition::default());
+        Server { runtime, router, replica, served: 0, told: VecDeque::new() }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let bytes = self.named(bytes);
+        let Some(request) = request(&bytes) else { return };
+        self.served += 1;
+        let shown = format!("{} {}", request.method(), request.uri());
+        let patience = if may_wait(&bytes) { PATIENCE } else { ANSWERED_WITHIN };
+        let answered = self.router.clone().oneshot(request);
+        let answer = self.runtime.block_on(async { tokio::time::timeout(patience, answered).await });
+        match answer {
+            Ok(Ok(answer)) => {
+                let body = self.runtime.block_on(check(&shown, answer));
+                self.remember(&body);
+            }
+            Ok(Err(never)) => match never {},
+            Err(_) => assert_eq!(patience, PATIENCE, "{shown} was not answered"),
+        }
+        self.probe(&shown);
+    }
+
+    /// The bytes with what was told in the place of each `$` and its letter.
+    fn named(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut named = Vec::with_capacity(bytes.len());
+        let mut rest = bytes.iter();
+        while let Some(byte) = rest.next() {
+            match rest.as_slice().first().filter(|letter| *byte == b'$' && letter.is_ascii_lowercase()) {
+                Some(letter) if !self.told.is_empty() => {
+                    named.extend_from_slice(self.told[usize::from(letter - b'a') % self.told.len()].as_bytes());
+                    rest.next();
+                }
+                Some(_) | None => named.push(*byte),
+            }
+        }
+        named
+    }
+
+    fn remember(&mut self, told: &Value) {
+        let text = match told {
+            Value::Array(all) => return all.iter().for_each(|one| self.remember(one)),
+            Value::Object(all) => return all.values().for_each(|one| self.remember(one)),
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Null | Value::Bool(_) => return,
+        };
+        if text.len() <= TOLD_BYTES_MAX && !self.told.contains(&text) {
+            self.told.truncate(TOLD_MAX - 1);
+            self.told.push_front(text);
+        }
+    }
+
+    /// The node lives, writes and reads what it wrote, and its state is sound.
+    fn probe(&self, after: &str) {
+        let ask = |method: Method, target: &str| {
+            let request = Request::builder().method(method).uri(target).extension(from_here());
+            let answered = self.router.clone().oneshot(request.body(Body::from("here")).expect("a fixed request"));
+            let answer = self.runtime.block_on(async { tokio::time::timeout(ANSWERED_WITHIN, answered).await });
+            let status = answer.map(|answer| answer.map_or_else(|never| match never {}, |answer| answer.status()));
+            assert!(status.as_ref().is_ok_and(StatusCode::is_success), "after {after}: {target} was answered with {status:?}");
+        };
+        ask(Method::GET, "/livez");
+        ask(Method::PUT, "/v1/nodes/probe");
+        ask(Method::GET, "/v1/nodes/probe");
+        if let Err(wrong) = self.replica.read(fairhold_state::State::check) {
+            panic!("after {after}: {wrong}");
+        }
+    }
+}
+
+fn from_here() -> PeerAddress {
+    PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// Whether there may be no answer soon, or one that goes on. A word that means nothing where it stands makes this true as well.
+fn may_wait(bytes: &[u8]) -> bool {
+    // As the router reads a target.
+    let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+    WAITS.iter().any(|word| text.contains(word)) || text.contains('%') || text.contains("\\u")
 }
 
 /// A head that is none of HTTP's never gets as far as the router: `None`.
@@ -75,27 +164,63 @@ fn request(bytes: &[u8]) -> Option<Request<Body>> {
         let colon = line.iter().position(|byte| *byte == b':')?;
         request = request.header(&line[..colon], line.get(colon + 1..)?.trim_ascii());
     }
-    let request = request.extension(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    request.body(Body::from(body.to_vec())).ok()
+    request.extension(from_here()).body(Body::from(body.to_vec())).ok()
 }
 
-async fn check(request: &str, answer: Response) {
+/// Looks at an answer, and returns its body if it is JSON.
+async fn check(request: &str, answer: Response) -> Value {
     let status = answer.status();
     assert!(answer.headers().contains_key("fairhold-request-id"), "{request}: {status} without a request id");
-    if !(status.is_client_error() || status.is_server_error()) {
-        return;
-    }
+    let failed = status.is_client_error() || status.is_server_error();
     assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "{request}");
-    if request.starts_with("HEAD ") {
-        return;
-    }
     let kind = answer.headers().get(CONTENT_TYPE).cloned();
-    let body = Limited::new(answer.into_body(), PROBLEM_BYTES_MAX).collect().await.expect("a problem is short").to_bytes();
-    assert_eq!(kind.expect("a problem has a type"), "application/problem+json", "{request}: {status} {body:?}");
-    let problem: serde_json::Value = serde_json::from_slice(&body).expect("a problem is JSON");
-    assert_eq!(problem["status"], status.as_u16(), "{request}: {problem}");
-    for text in ["code", "title", "detail"] {
-        assert!(problem[text].as_str().is_some_and(|text| !text.is_empty()), "{request}: no {text} in {problem}");
+    let is_json = kind.as_ref().is_some_and(|kind| kind == "application/json");
+    if request.starts_with("HEAD ") || !(failed || is_json) {
+        return Value::Null;
     }
-    assert!(problem["retryable"].is_boolean(), "{request}: {problem}");
+    let read = tokio::time::timeout(ANSWERED_WITHIN, Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect());
+    let body = read.await.expect("an answer ends").expect("an answer is short").to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{request}: {status} {body:?}: {error}"));
+    if failed {
+        assert_eq!(kind.expect("a problem has a type"), "application/problem+json", "{request}: {status} {body}");
+        assert_eq!(body["status"], status.as_u16(), "{request}: {body}");
+        for text in ["code", "title", "detail"] {
+            assert!(body[text].as_str().is_some_and(|text| !text.is_empty()), "{request}: no {text} in {body}");
+        }
+        assert!(body["retryable"].is_boolean(), "{request}: {body}");
+        return Value::Null;
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_node_that_serves_no_more_is_found_after_any_request() {
+        let mut server = Server::start();
+        server.take(b"GET /version");
+        server.runtime.block_on(server.replica.shutdown());
+        assert!(catch_unwind(AssertUnwindSafe(|| server.take(b"GET /version"))).is_err());
+    }
+
+    #[test]
+    fn a_request_names_what_an_answer_told() {
+        let mut server = Server::start();
+        server.take(b"POST /v1/locks/a?ttl=1m");
+        assert!(server.told.iter().any(|told| told == "a"), "{:?}", server.told);
+        server.take(b"POST /v1/sessions");
+        let is_session = |told: &String| told.len() == 32 && told.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(server.told.iter().any(is_session), "{:?}", server.told);
+        server.told = VecDeque::from(["/v1/nodes/b".to_owned(), "b".to_owned()]);
+        assert_eq!(server.named(b"PUT $a $b $ $1 $c"), b"PUT /v1/nodes/b b $ $1 /v1/nodes/b");
+    }
+
+    #[test]
+    fn only_a_request_that_says_so_may_wait() {
+        assert!(may_wait(b"POST /v1/locks/a?Wait=1s") && may_wait(b"GET /v1/locks/a\nFairhold-Min-Revision: 9\n"));
+        assert!(!may_wait(b"POST /v1/locks/a") && !may_wait(b"PATCH /v1/locks/a\n\n{\"limit\":3}"));
+    }
 }

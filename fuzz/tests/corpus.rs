@@ -66,12 +66,12 @@ fn paths() {
 
 #[test]
 fn requests() {
-    replay("requests", 500, fairhold_fuzz::requests::run);
+    replay("requests", 2_000, fairhold_fuzz::requests::run);
 }
 
 #[test]
 fn machine() {
-    replay("machine", 500, fairhold_fuzz::machine::run);
+    replay("machine", 20_000, fairhold_fuzz::machine::run);
 }
 
 #[test]
