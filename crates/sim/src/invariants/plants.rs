@@ -62,11 +62,12 @@ impl Stage {
         change(&mut acquire);
         let applied = self.state.apply(Command::Acquire(acquire));
         self.show(&applied.events).unwrap();
-        match applied.answer.result.unwrap() {
-            Outcome::Held(held) => held.number,
-            Outcome::Queued(queued) => queued.number,
-            other => panic!("{other:?}"),
+        let outcome = applied.answer.result.unwrap();
+        if let Outcome::Held(held) = &outcome {
+            return held.number;
         }
+        let Outcome::Queued(queued) = outcome else { panic!("{outcome:?}") };
+        queued.number
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn strike(world: &World, fault: Fault) {
     next_leader(world, &others).await;
     let before = disk.cuts();
     ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
-    let is_in_the_middle = fault.at.as_millis() % 2 == 0;
+    let is_in_the_middle = fault.at.as_millis().is_multiple_of(2);
     let cut = || if is_in_the_middle { disk.has_unflushed_cut() } else { disk.cuts() > before };
     if becomes(ELECTED_WITHIN, cut).await {
         if world.crash(old) {
