@@ -1,10 +1,6 @@
 //! How long the world has been without faults. From then on each call is answered soon, and no new term begins.
 
-use crate::{
-    host::TRUE_RATE,
-    plan::{Plan, ROUND_TRIP_MAX},
-    trace,
-};
+use crate::{host::TRUE_RATE, plan::Plan, trace};
 use fairhold_types::limits::PIECE_STEPS;
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -45,7 +41,7 @@ impl Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.weather.break_one_in == 0;
         let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
         let soon = SOON + (plan.flushes.at_least + work) * FLUSHES + plan.round_trip * ROUND_TRIPS;
-        let fair = fair && soon <= SOON_MAX && plan.round_trip < ROUND_TRIP_MAX;
+        let fair = fair && soon <= SOON_MAX && !plan.is_too_far_apart();
         #[cfg(feature = "failpoints")]
         let fair = fair && plan.points.is_empty();
         let inner = Arc::new(Mutex::new(Inner { troubles: 0, since: Duration::ZERO }));

@@ -13,8 +13,8 @@ const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
 /// In one story of so many every disk is slow, from the beginning to the end.
 const SLOW_DISKS_ONE_IN: usize = 8;
-/// From here on no leader lasts: nothing is promised then, but that all is well again when the machines are near.
-pub(crate) const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
+/// If a message and its answer take so long by a node's own clock, no leader lasts.
+const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
 /// In one story of so many the nodes can hold a small state only.
 const SMALL_STATE_ONE_IN: usize = 4;
 /// So small.
@@ -207,6 +207,13 @@ impl Plan {
             #[cfg(feature = "failpoints")]
             points: Vec::new(),
         }
+    }
+
+    /// Whether the machines are so far apart that no leader lasts. Then the story promises only that all is well again once they
+    /// are near. By a fast clock they are further apart.
+    pub(crate) fn is_too_far_apart(&self) -> bool {
+        let rate_max = self.rates.iter().copied().max().unwrap_or(TRUE_RATE);
+        self.round_trip.as_millis() * u128::from(rate_max) >= ROUND_TRIP_MAX.as_millis() * u128::from(TRUE_RATE)
     }
 
     /// The story that a seed tells.

@@ -1,15 +1,6 @@
 //! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
 
-use crate::{
-    client::Client,
-    clients,
-    host::HostRuntime,
-    plan::{Plan, ROUND_TRIP_MAX},
-    strike::strike,
-    tally::Tally,
-    trace,
-    world::World,
-};
+use crate::{client::Client, clients, host::HostRuntime, plan::Plan, strike::strike, tally::Tally, trace, world::World};
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -98,7 +89,7 @@ async fn play(world: &World, plan: &Plan) {
         SimRuntime::sleep(rest).await;
     }
     heal(world);
-    if plan.round_trip >= ROUND_TRIP_MAX {
+    if plan.is_too_far_apart() {
         world.net.stretch(Duration::ZERO);
     }
     if !within(ELECTED_WITHIN, || world.leader().is_some()).await {

@@ -4,12 +4,18 @@ use super::Invariant;
 use crate::oracle::{Applied, Physics};
 use fairhold_state::{State, command::Event};
 use fairhold_types::{EndReason, GrantNumber, SessionNumber};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 pub(crate) struct Bounds {
     rate_max: u64,
     /// Until when each may be held at least.
     bounded: BTreeMap<GrantNumber, (SessionNumber, Duration)>,
+    /// Whose grant each is, and which sessions have expired. What much a session had ends later than the session, in pieces.
+    sessions: BTreeMap<GrantNumber, SessionNumber>,
+    expired: BTreeSet<SessionNumber>,
 }
 
 /// The grants among these events that a bound ended, which have expired and their session has not.
@@ -27,11 +33,13 @@ pub(super) fn ended_by_a_bound(events: &[Event]) -> impl Iterator<Item = GrantNu
 
 impl Bounds {
     pub(crate) fn new(physics: Physics) -> Bounds {
-        Bounds { rate_max: physics.rate_max, bounded: BTreeMap::new() }
+        let (bounded, sessions, expired) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Bounds { rate_max: physics.rate_max, bounded, sessions, expired }
     }
 
     fn granted(&mut self, grant: GrantNumber, at: Duration, state: &State) {
         if let Some(contender) = state.contender(grant) {
+            self.sessions.insert(grant, contender.session);
             // An upgrade begins anew.
             match contender.hold_ms {
                 Some(hold_ms) => {
@@ -44,6 +52,9 @@ impl Bounds {
     }
 
     fn ended(&self, grant: GrantNumber, at: Duration) -> Result<(), String> {
+        if self.sessions.get(&grant).is_some_and(|session| self.expired.contains(session)) {
+            return Ok(());
+        }
         match self.bounded.get(&grant) {
             Some((_, until)) if at >= *until => Ok(()),
             Some((_, until)) => Err(format!("#{grant} was ended at {at:?}, and may hold until {until:?}")),
@@ -63,6 +74,9 @@ impl Invariant for Bounds {
         }
         ended_by_a_bound(applied.events).try_for_each(|grant| self.ended(grant, applied.at))?;
         for event in applied.events {
+            if let Event::SessionExpired { session } = event {
+                self.expired.insert(*session);
+            }
             if let Event::Granted { grant, .. } = event {
                 self.granted(*grant, applied.at, applied.state);
             }
@@ -83,6 +97,15 @@ mod tests {
         assert!(bounds.ended(GrantNumber(3), Duration::from_secs(5)).is_ok());
         assert!(bounds.ended(GrantNumber(3), Duration::from_secs(4)).is_err());
         assert!(bounds.ended(GrantNumber(4), Duration::from_secs(5)).is_err());
+    }
+
+    #[test]
+    fn what_ends_later_than_its_session_is_ended_by_no_bound() {
+        let mut bounds = Bounds::new(Physics { rate_max: 1_000 });
+        bounds.sessions.insert(GrantNumber(3), SessionNumber(2));
+        assert!(bounds.ended(GrantNumber(3), Duration::from_secs(4)).is_err());
+        bounds.expired.insert(SessionNumber(2));
+        assert!(bounds.ended(GrantNumber(3), Duration::from_secs(4)).is_ok());
     }
 
     #[test]

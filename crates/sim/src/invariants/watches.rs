@@ -7,12 +7,19 @@ use crate::{
     tidings::{Line, Subject, Watched},
 };
 use fairhold_state::command::Event;
-use fairhold_types::{Revision, duration};
+use fairhold_types::{Revision, SessionNumber, duration};
 use std::{collections::BTreeMap, time::Duration};
+
+/// What it is and, in a lock, its number.
+type Key = (Subject, u64);
+/// What is there, as it is told, and the session that owns it.
+type There = BTreeMap<Key, (String, Option<SessionNumber>)>;
 
 #[derive(Default)]
 pub(crate) struct Watches {
     events: BTreeMap<Revision, Vec<Event>>,
+    /// Which session owns an ephemeral node that came at a revision.
+    owners: BTreeMap<(Revision, Key), SessionNumber>,
 }
 
 impl Watches {
@@ -42,12 +49,13 @@ impl Watches {
     }
 
     fn there(&self, watched: &Watched, revision: Revision, there: &[String]) -> Result<(), String> {
-        let mut wanted = BTreeMap::from([((Subject::Node("/".to_owned()), 0), "initial path=/ version=0".to_owned())]);
-        for event in self.events.range(..=revision).flat_map(|(_, events)| events) {
-            follow(&mut wanted, event);
+        let root = ("initial path=/ version=0".to_owned(), None);
+        let mut wanted = There::from([((Subject::Node("/".to_owned()), 0), root)]);
+        for (at, events) in self.events.range(..=revision) {
+            events.iter().for_each(|event| self.follow(&mut wanted, *at, event));
         }
         let mut wanted: Vec<String> =
-            wanted.into_iter().filter(|((subject, _), _)| watched.covers(subject)).map(|(_, text)| text).collect();
+            wanted.into_iter().filter(|((subject, _), _)| watched.covers(subject)).map(|(_, (text, _))| text).collect();
         let mut there = there.to_vec();
         wanted.sort_unstable();
         there.sort_unstable();
@@ -56,12 +64,36 @@ impl Watches {
         }
         Ok(())
     }
+
+    fn follow(&self, there: &mut There, at: Revision, event: &Event) {
+        // From then on nobody sees the nodes of the session. If it had many, their events follow in pieces.
+        if let Event::SessionClosed { session } | Event::SessionExpired { session } = event {
+            there.retain(|_, (_, owner)| *owner != Some(*session));
+        }
+        let (Some(Line { subject, .. }), Some((number, text))) = (Line::of(event), shown(event)) else { return };
+        let key = (subject, number);
+        let known = there.get(&key).and_then(|(_, owner)| *owner);
+        let owner = self.owners.get(&(at, key.clone())).copied().or(known);
+        match text {
+            Some(text) => drop(there.insert(key, (text, owner))),
+            None => drop(there.remove(&key)),
+        }
+    }
+
+    /// Notes who owns a node that came.
+    fn came(&mut self, event: &Event, applied: &Applied<'_>) {
+        let (state, Some(Line { subject, .. })) = (applied.state, Line::of(event)) else { return };
+        if let Event::NodeCreated { path } = event
+            && let Some(node) = state.node(path).filter(|node| node.ephemeral_owner.0 > 0)
+        {
+            self.owners.insert((applied.revision, (subject, 0)), node.ephemeral_owner);
+        }
+    }
 }
 
-/// Keeps what is there, by what it is and, in a lock, by its number.
-fn follow(there: &mut BTreeMap<(Subject, u64), String>, event: &Event) {
-    let Some(Line { subject, .. }) = Line::of(event) else { return };
-    let (key, text) = match event {
+/// The number of what an event is about, in a lock, and how it is told that it is there. `None`: an event that changes neither.
+fn shown(event: &Event) -> Option<(u64, Option<String>)> {
+    Some(match event {
         Event::NodeCreated { path } => (0, Some(format!("initial path={path} version=0"))),
         Event::NodeChanged { path, version } => (0, Some(format!("initial path={path} version={version}"))),
         Event::SessionOpened { session, timeout_ms } | Event::SessionRetimed { session, timeout_ms } => {
@@ -86,12 +118,8 @@ fn follow(there: &mut BTreeMap<(Subject, u64), String>, event: &Event) {
         | Event::Upgrading { .. }
         | Event::UpgradeEnded { .. }
         | Event::Proclaimed { .. }
-        | Event::Vacated { .. } => return,
-    };
-    match text {
-        Some(text) => drop(there.insert((subject, key), text)),
-        None => drop(there.remove(&(subject, key))),
-    }
+        | Event::Vacated { .. } => return None,
+    })
 }
 
 impl Invariant for Watches {
@@ -101,6 +129,7 @@ impl Invariant for Watches {
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
         if applied.first {
+            applied.events.iter().for_each(|event| self.came(event, applied));
             self.events.insert(applied.revision, applied.events.to_vec());
         }
         Ok(())
@@ -124,7 +153,8 @@ mod tests {
         let created = |path: &str| Event::NodeCreated { path: Path::parse(path).unwrap() };
         let changed = |path: &str| Event::NodeChanged { path: Path::parse(path).unwrap(), version: 1 };
         let events = [(1, created("/a")), (2, created("/b")), (3, changed("/a"))];
-        Watches { events: events.into_iter().map(|(at, event)| (Revision(at), vec![event])).collect() }
+        let events = events.into_iter().map(|(at, event)| (Revision(at), vec![event])).collect();
+        Watches { events, owners: BTreeMap::new() }
     }
 
     fn line(revision: u64, text: &str) -> (Revision, String) {
@@ -155,5 +185,18 @@ mod tests {
         };
         assert!(there(&["initial path=/a version=1"]).is_ok());
         assert!(there(&["initial path=/a version=0"]).is_err() && there(&[]).is_err());
+    }
+
+    #[test]
+    fn what_a_session_had_is_not_there_from_its_end_on_also_before_the_events_of_it() {
+        let (mut watches, session) = (watches(), SessionNumber(7));
+        watches.events.insert(Revision(4), vec![Event::SessionClosed { session }]);
+        watches.owners.insert((Revision(2), (Subject::Node("/b".to_owned()), 0)), session);
+        let there = |revision, lines: &[&str]| {
+            let lines: Vec<String> = lines.iter().copied().map(str::to_owned).collect();
+            watches.there(&Watched::Node("/b".to_owned()), Revision(revision), &lines).is_ok()
+        };
+        assert!(there(3, &["initial path=/b version=0"]) && there(4, &[]));
+        assert!(!there(3, &[]) && !there(4, &["initial path=/b version=0"]));
     }
 }
