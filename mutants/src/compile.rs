@@ -68,10 +68,11 @@ fn take_compiled(target: &Path, own: &Path) -> Result<(), String> {
     if own.exists() {
         return Ok(());
     }
-    let script = r#"mkdir -p "$2.new/release" && for part in build deps .fingerprint; do
-        [ -d "$1/release/$part" ] || continue
-        mkdir -p "$2.new/release/$part"
-        find "$1/release/$part" -mindepth 1 -maxdepth 1 -not -name '*fairhold*' -exec cp -a --reflink=auto -t "$2.new/release/$part" {} +
+    let script = r#"for part in build deps .fingerprint; do
+        from=$1/release/$part into=$2.new/release/$part
+        [ -d "$from" ] || continue
+        mkdir -p "$into" || exit
+        find "$from" -mindepth 1 -maxdepth 1 -not -name '*fairhold*' -exec cp -a --reflink=auto -t "$into" {} + || exit
     done && mv "$2.new" "$2""#;
     let status = Command::new("sh").args(["-c", script, "sh"]).arg(target).arg(own).status();
     match status {

@@ -37,8 +37,8 @@ const CLEANERS: usize = 16;
 const P99_MAX: Duration = Duration::from_secs(1);
 /// How often an honest client calls.
 const EVERY: Duration = Duration::from_millis(200);
-/// How much of the budget may stay in use, in percent, once everything is deleted: an eighth is the history, and up to another one
-/// the names of unused locks. Remembered ids go after a minute.
+/// How much of the budget may stay in use, in percent, once everything is deleted: an eighth is the history, and up to another
+/// one the names of unused locks. Remembered ids go after a minute.
 const LEFT_MAX: (u64, u64) = (75, 30);
 
 /// What undoes the work of the attackers.

@@ -1,8 +1,8 @@
 //! Locks that nobody uses, and when the cluster forgets them, as a pure structure.
 //!
-//! A lock is forgotten when nobody has used it for `LOCK_IDLE_MAX`. Unused locks take at most a part of the state's budget: beyond
-//! it, the locks that were unused for longest go first, once nobody has used them for `LOCK_IDLE_MIN`. Otherwise, clients that take
-//! and release ever new names would fill the state for all others.
+//! A lock is forgotten when nobody has used it for `LOCK_IDLE_MAX`. Unused locks take at most a part of the state's budget:
+//! beyond it, the locks that were unused for longest go first, once nobody has used them for `LOCK_IDLE_MIN`. Otherwise, clients
+//! that take and release ever new names would fill the state for all others.
 
 use crate::deadlines::Deadlines;
 use fairhold_state::weight::unused_lock_bytes;
