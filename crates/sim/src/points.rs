@@ -165,6 +165,8 @@ fn short_story(seed: u64, point: Point, act: Act) -> Plan {
         pace: Duration::ZERO,
         state_bytes: None,
         flushes: Flushes { at_least: Duration::ZERO, micros: 5_000 },
+        slow_disks: vec![true; 3],
+        round_trip: Duration::ZERO,
         snapshot_every: 12,
         points: vec![armed],
     }
