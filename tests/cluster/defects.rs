@@ -19,6 +19,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
             node.start();
         }
         cluster.ready().await;
+        cluster.expects_elections(2 * NODES, "each node panics twice at the command, and starts again both times");
         let client = cluster.client(0);
         let held = client.acquire("before", "ttl=10m").await;
         let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.pid()).collect();
