@@ -133,7 +133,7 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 
 #[test]
 fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() {
-    alone(LONG, async {
+    alone(LONG * 2, async {
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
         // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies there are to look through.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
