@@ -94,10 +94,9 @@ impl Echoes {
                 let view = applied.state.lock(lock);
                 self.set(lock, (view.limit, view.max_waiters, view.max_hold_ms))
             }
-            // The first to come sets the limit that it names.
-            Event::Queued { lock, .. } if !self.settings.contains_key(lock) => {
-                let limit = applied.state.lock(lock).limit;
-                self.settings.insert(lock.clone(), (limit, None, None));
+            // The first to come sets the limit that it names, also where an administrator has set something else before.
+            Event::Queued { lock, .. } if self.settings.get(lock).is_none_or(|(limit, ..)| limit.is_none()) => {
+                self.settings.entry(lock.clone()).or_default().0 = applied.state.lock(lock).limit;
                 self.comes(event, applied)
             }
             Event::Broken { reason, .. } | Event::Revoked { reason, .. } => self.reason(reason, applied.revision),
