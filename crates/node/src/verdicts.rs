@@ -289,5 +289,4 @@ impl Due {
 }
 
 #[cfg(test)]
-#[path = "verdicts_tests.rs"]
 mod tests;
