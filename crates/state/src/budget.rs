@@ -258,3 +258,28 @@ fn of_transaction(transact: &Transact) -> u64 {
     let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
     operations.fold(GROWTH_AT_ONCE, |sum, operation| sum + GROWTH_AT_ONCE + operation.weight() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Lifetime, Operation};
+    use fairhold_types::{Path, time::WallMillis};
+
+    #[test]
+    fn each_operation_of_a_transaction_may_make_a_node() {
+        let put = |name: &str| Operation::Put {
+            path: Path::root().child(name),
+            value: Vec::new().into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
+        let growth = |then: Vec<Operation>, otherwise: Option<Vec<Operation>>| {
+            let at = WallMillis(0);
+            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_at_most()
+        };
+        let one = growth(vec![put("a")], None);
+        assert!(one >= 2 * GROWTH_AT_ONCE, "{one}");
+        let paths = "/a".len() as u64;
+        assert_eq!(growth(vec![put("a"), put("b")], Some(vec![put("c")])), one + 2 * (GROWTH_AT_ONCE + paths));
+    }
+}

@@ -352,6 +352,15 @@ mod tests {
     }
 
     #[test]
+    fn where_there_is_no_room_in_bytes_a_few_go_at_a_time() {
+        let mut history = History::default();
+        (2..12).for_each(|ended| history.insert(past("a", ended)));
+        let a = LockName::parse("a").unwrap();
+        assert_eq!((history.trim(&a, 0).len(), history.len()), (TRIMMED_MAX, 10 - TRIMMED_MAX));
+        assert_eq!((history.trim(&a, history.bytes()).len(), history.len()), (0, 10 - TRIMMED_MAX));
+    }
+
+    #[test]
     fn one_verdict_forgets_no_more_than_it_may() {
         let mut history = History::default();
         for ended in 2..=HISTORY_FORGOTTEN_MAX as u64 + 3 {

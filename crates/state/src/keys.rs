@@ -201,3 +201,21 @@ impl Change<'_> {
 pub(crate) fn other_request() -> Rejection {
     Rejection::IdempotencyMismatch { field: "request".to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Command, Transact};
+    use fairhold_types::time::WallMillis;
+
+    #[test]
+    fn a_write_is_known_by_its_key_and_by_what_it_asked_for() {
+        let mut state = State::new();
+        let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
+        let (then, at) = (Vec::new(), WallMillis(1));
+        let write = Transact { key: Some(key(1, 1)), conditions: Vec::new(), then, otherwise: None, at };
+        state.apply(Command::Transact(write)).answer.result.unwrap();
+        assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
+        assert!(state.was_written(key(1, 2)).is_err());
+    }
+}

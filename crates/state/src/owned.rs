@@ -59,12 +59,16 @@ mod tests {
     }
 
     fn acquire(state: &mut State, id: u128, locks: &[&str]) {
+        acquire_of(state, Claimant::Session(ID), id, locks);
+    }
+
+    fn acquire_of(state: &mut State, claimant: Claimant, id: u128, locks: &[&str]) {
         let want = |name: &&str| Want { lock: LockName::parse(name).unwrap(), mode: Mode::Exclusive };
         let acquire = Acquire {
             grant: GrantId::from_ulid(id),
             id_given: true,
             wants: locks.iter().map(want).collect(),
-            claimant: Claimant::Session(ID),
+            claimant,
             if_busy: IfBusy::Queue,
             limit: None,
             permits: 1,
@@ -110,6 +114,7 @@ mod tests {
             assert_eq!(rest, all[index + 1..]);
         }
         assert_eq!((state.grant_count(session), state.grant_count(SessionNumber(99))), (3, 0));
+        assert_eq!((state.ephemeral_count(session), state.ephemeral_count(SessionNumber(99))), (3, 0));
         let nodes = |after: Option<&str>| {
             let after = after.map(|path| Path::parse(path).unwrap());
             state.ephemerals_after(session, after.as_ref()).map(Path::as_str).collect::<Vec<_>>()
@@ -118,6 +123,14 @@ mod tests {
             (nodes(None), nodes(Some("/x")), nodes(Some("/xx"))),
             (vec!["/x", "/y", "/z"], vec!["/y", "/z"], vec!["/y", "/z"])
         );
+    }
+
+    #[test]
+    fn a_grant_that_was_the_first_command_of_all_is_on_the_first_page() {
+        let mut state = State::new();
+        acquire_of(&mut state, Claimant::Anonymous { timeout_ms: 10_000 }, 1, &["a"]);
+        let first: Vec<_> = state.grants_after(SessionNumber(1), None).map(|(key, _, lock)| (key, lock.as_str())).collect();
+        assert_eq!(first, [(OwnedKey { number: GrantNumber(1), lock: 0 }, "a")]);
     }
 
     #[test]

@@ -358,6 +358,22 @@ mod tests {
         assert!(State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap() == state);
     }
 
+    /// Half of the items are remembered keys. A node asks for so much room on its disk before it writes a snapshot.
+    #[test]
+    fn a_snapshot_has_about_as_many_bytes_as_was_said() {
+        let mut state = State::new();
+        for number in 0..200 {
+            let Command::Transact(mut write) = writes(1, 10) else { panic!("no transaction") };
+            write.key = Some(WriteKey { key: GrantId::from_ulid(number), fingerprint: [0; 16] });
+            let Operation::Put { path, .. } = &mut write.then[0] else { panic!("no put") };
+            *path = Path::root().child(&format!("{number}"));
+            state.apply(Command::Transact(write)).answer.result.unwrap();
+        }
+        let has: usize = state.snapshot_blocks().map(|block| block.len()).sum();
+        let said = state.snapshot_bytes();
+        assert!((has as u64..10 * has as u64).contains(&said), "{said} bytes were said, and it has {has}");
+    }
+
     #[test]
     fn a_command_weighs_what_it_writes() {
         assert_eq!(Command::Forget { through: Revision(1) }.snapshot_weight(), ITEM_WEIGHT);

@@ -303,6 +303,19 @@ mod tests {
     }
 
     #[test]
+    fn an_administrators_order_keeps_to_every_limit() {
+        let end = |by: &str, reason: &str| {
+            let (by, reason) = (by.to_owned(), reason.to_owned());
+            Command::EndSession { session: fairhold_types::SessionNumber(1), by, reason, at: AT }
+        };
+        let longest = ("x".repeat(limits::OWNER_BYTES_MAX), "x".repeat(limits::REASON_BYTES_MAX));
+        assert_eq!(end(&longest.0, &longest.1).validate(), Ok(()));
+        assert!(refused(&end(&format!("{}x", longest.0), "")).contains("an administrator's name"));
+        assert!(refused(&end("", &format!("{}x", longest.1))).contains("a reason"));
+        assert!(refused(&end("", "\u{1b}[31m")).contains("a reason with U+001B"));
+    }
+
+    #[test]
     fn the_leaders_verdicts_are_its_own() {
         let verdict = Command::Forget { through: fairhold_types::Revision(7) };
         assert!(verdict.is_the_leaders_own() && !Command::Acquire(proper()).is_the_leaders_own());

@@ -67,7 +67,7 @@ impl Search<'_> {
             followed.waiting = followed.waiting.max(own);
         }
         let holders = || line.holders.iter().chain(line.waiting.iter().take(line.granted)).copied().filter(left);
-        if stand.upgrading || stand.mode == Mode::Exclusive || line.limit > 1 {
+        if stand.upgrading || stand.mode == Mode::Exclusive {
             if !std::mem::replace(&mut followed.holders, true) {
                 found.extend(holders());
             }
