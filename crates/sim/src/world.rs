@@ -91,6 +91,8 @@ pub(crate) struct World {
     snapshot_every: u64,
     /// Whether one of the clients sets and ends what belongs to others.
     pub(crate) has_administrator: bool,
+    /// Whether the machines are so far apart that no leader lasts.
+    pub(crate) is_too_far_apart: bool,
     /// How late a request may arrive once more, in milliseconds.
     pub(crate) echo_ms_max: u64,
     pub(crate) calm: Calm,
@@ -119,6 +121,7 @@ impl World {
             state_bytes: plan.state_bytes,
             snapshot_every: plan.snapshot_every,
             has_administrator: plan.clients.iter().any(|client| client.trade == Trade::Administrator),
+            is_too_far_apart: plan.is_too_far_apart(),
             echo_ms_max: ECHO_MS_MAX * TRUE_RATE / physics.rate_max,
             calm: Calm::new(plan),
             net,

@@ -34,10 +34,21 @@ impl Change<'_> {
     pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
         match self.state.use_of(&grant) {
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
-            KeyUse::Free => self.release_unknown(grant, session),
-            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
-                Ok(Effect::Unchanged(Outcome::Nothing))
+            KeyUse::Free => {
+                if session.is_none() {
+                    self.require_memory()?;
+                }
+                Ok(self.remember_released(grant, session, Remembered::Grant(EndReason::Released)))
             }
+            // It is remembered from now on: a caller whose acquire may still arrive can ask again for as long as that lasts.
+            KeyUse::Remembered(_, what @ (Remembered::Grant(_) | Remembered::Broken { .. })) => {
+                let what = what.clone();
+                Ok(self.remember_released(grant, session, what))
+            }
+            KeyUse::Session(_)
+            | KeyUse::Change(_)
+            | KeyUse::Ended(_)
+            | KeyUse::Remembered(_, Remembered::Session | Remembered::Write { .. }) => Ok(Effect::Unchanged(Outcome::Nothing)),
         }
     }
 
@@ -56,20 +67,21 @@ impl Change<'_> {
         Effect::Changed(Outcome::Done)
     }
 
-    fn release_unknown(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
+    /// Remembers that an id without a live grant was given back.
+    fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Remembered) -> Effect {
         let Some(session) = session else {
-            self.require_memory()?;
-            self.state.memory.remember(grant, self.revision, Remembered::Grant(EndReason::Released));
-            return Ok(Effect::Changed(Outcome::Done));
+            self.state.memory.remember(grant, self.revision, what);
+            return Effect::Changed(Outcome::Done);
         };
         let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
         match open {
             // Whatever arrives for it later is refused by the floor, or because the session is gone.
-            None => Ok(Effect::Unchanged(Outcome::Nothing)),
-            Some((_, floor)) if Some(grant) <= floor => Ok(Effect::Unchanged(Outcome::Nothing)),
+            None => Effect::Unchanged(Outcome::Nothing),
+            Some((_, floor)) if Some(grant) <= floor => Effect::Unchanged(Outcome::Nothing),
             Some((number, _)) => {
-                self.remember_in_session(number, grant, EndReason::Released);
-                Ok(Effect::Changed(Outcome::Done))
+                let reason = if let Remembered::Grant(reason) = what { reason } else { EndReason::Broken };
+                self.remember_in_session(number, grant, reason);
+                Effect::Changed(Outcome::Done)
             }
         }
     }

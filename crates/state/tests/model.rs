@@ -564,6 +564,7 @@ fn each_mistake_is_found() {
         Mistake::NothingCools,
         Mistake::CoolingTokenPasses,
         Mistake::UnknownReleaseNotRemembered,
+        Mistake::SecondReleaseChangesNothing,
         Mistake::ReaderTokenForAnyReader,
         Mistake::LimitForgottenWhenIdle,
         Mistake::ExpiryIsRelease,

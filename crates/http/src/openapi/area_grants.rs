@@ -258,7 +258,7 @@ fn release(describe: &mut Describer) -> Operation {
         .about(
             "A repeated release, or one with an unknown id, is `204` too, and ends the id: an acquire with it that arrives late \
              takes nothing. With `session` the id stays ended for as long as the session lives, otherwise for at least 60 \
-             seconds.",
+             seconds after the last release.",
         )
         .in_path("id", "The grant's secret id.", grant_id())
         .query(&RELEASE, vec![released_session()])

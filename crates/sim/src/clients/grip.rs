@@ -6,7 +6,7 @@ use crate::{
     tally::Probe,
     trace,
 };
-use fairhold_types::{FencingToken, LockName, Mode, Revision, SessionNumber, duration};
+use fairhold_types::{FencingToken, LockName, Mode, Revision, SessionNumber, duration, limits::REMEMBERED_FOR};
 use http::{Method, StatusCode};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(super) const TRIES: u32 = 8;
 /// How often a release is tried: until long after every lease is over.
 const RELEASE_TRIES: u32 = 40;
+/// For how long an ended grant is remembered at least, where the servers' clocks run fastest.
+const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.as_secs() / 5);
 /// How many permits a semaphore has, as its clients say.
 pub(super) const LIMIT: u32 = 3;
 
@@ -181,6 +183,8 @@ impl Grip {
                 true
             }
             StatusCode::GONE => false,
+            // Nobody remembers it any more.
+            StatusCode::NOT_FOUND if trace::since_start() + self.ttl >= self.believed.1 + REMEMBERED_MIN => false,
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => true,
             _ => {
                 client.unexpected("a renewal", told);

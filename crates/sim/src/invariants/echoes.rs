@@ -27,8 +27,9 @@ pub(crate) struct Echoes {
     /// By what it is asked of.
     asked: Vec<(String, Change, Asked)>,
     settings: BTreeMap<LockName, Settings>,
-    /// At which revision each administrator's reason was told. No two requests have the same one.
-    reasons: BTreeMap<String, Revision>,
+    /// At which revision each administrator's reason was told of each lock. No two requests have the same reason; the end of a
+    /// session may come in pieces.
+    reasons: BTreeMap<(String, LockName), Revision>,
     /// Ids that were given back.
     back: BTreeSet<String>,
 }
@@ -63,10 +64,10 @@ impl Echoes {
         self.acted(lock.as_str(), Change::Limited(limit, most, held))
     }
 
-    fn reason(&mut self, reason: &str, revision: Revision) -> Result<(), String> {
-        match self.reasons.insert(reason.to_owned(), revision) {
+    fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
+        match self.reasons.insert((reason.to_owned(), lock.clone()), revision) {
             Some(before) if before != revision => {
-                Err(format!("an administrator's order {reason:?} took effect at revisions {before} and {revision}"))
+                Err(format!("an administrator's order {reason:?} took effect on {lock} at revisions {before} and {revision}"))
             }
             Some(_) | None => Ok(()),
         }
@@ -99,7 +100,9 @@ impl Echoes {
                 self.settings.entry(lock.clone()).or_default().0 = applied.state.lock(lock).limit;
                 self.comes(event, applied)
             }
-            Event::Broken { reason, .. } | Event::Revoked { reason, .. } => self.reason(reason, applied.revision),
+            Event::Broken { lock, reason, .. } | Event::Revoked { lock, reason, .. } => {
+                self.reason(reason, lock, applied.revision)
+            }
             Event::Queued { .. } | Event::Granted { .. } => self.comes(event, applied),
             Event::LockForgotten { lock } => {
                 self.settings.remove(lock);

@@ -30,6 +30,7 @@ pub(crate) enum Mistake {
     NothingCools,
     CoolingTokenPasses,
     UnknownReleaseNotRemembered,
+    SecondReleaseChangesNothing,
     NoFloor,
     ReaderTokenForAnyReader,
     LimitForgottenWhenIdle,
@@ -1328,20 +1329,31 @@ impl Naive {
             let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             return self.end(&stand, reason);
         }
-        if self.is_used(id) {
+        // Given back before: it is remembered from now on.
+        let noted = self.past.iter().position(|(known, _, past)| known == id && matches!(past, Past::Grant(_) | Past::Broken(_)));
+        let in_session = self.sessions.iter().any(|open| open.ended.iter().any(|(known, _)| known == id));
+        let noted = noted.filter(|_| !in_session && !self.errs(Mistake::SecondReleaseChangesNothing));
+        if noted.is_none() && self.is_used(id) {
             return Outcome::Nothing;
         }
+        let reason = match noted.map(|at| &self.past[at].2) {
+            Some(Past::Grant(reason)) => *reason,
+            Some(_) => EndReason::Broken,
+            None => EndReason::Released,
+        };
         if let Some(session) = session.filter(|_| !self.errs(Mistake::ReleaseForgetsTheSession)) {
             let open = self.sessions.iter().find(|open| open.id == Some(*session)).map(|open| (open.number, open.floor));
             return match open {
                 Some((number, floor)) if Some(*id) > floor => {
-                    self.remember_in_session(number, *id, EndReason::Released);
+                    self.remember_in_session(number, *id, reason);
                     self.done()
                 }
                 Some(_) | None => Outcome::Nothing,
             };
         }
-        if !self.errs(Mistake::UnknownReleaseNotRemembered) {
+        if let Some(at) = noted {
+            self.past[at].1 = self.now();
+        } else if !self.errs(Mistake::UnknownReleaseNotRemembered) {
             self.past.push((*id, self.now(), Past::Grant(EndReason::Released)));
         }
         self.done()
