@@ -7,6 +7,7 @@ use crate::{
 };
 use std::{
     io::{BufRead as _, BufReader},
+    os::unix::process::ExitStatusExt as _,
     process::{Child, Command, Stdio},
     sync::{
         Mutex, PoisonError,
@@ -33,6 +34,9 @@ struct Patience {
     cpu: Duration,
     wait: Duration,
 }
+
+/// The number of that signal, on every Unix.
+const SIGKILL: i32 = 9;
 
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -118,6 +122,10 @@ fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<S
     Ok(match failed {
         Some(what) => Some(format!("{}: {what}", program.name)),
         None if status.success() => None,
+        // Nothing else ends it so: the limit on its processor time is one that it cannot catch.
+        None if status.signal() == Some(SIGKILL) => {
+            Some(format!("{}: does not end within {:.0?} of processor time", program.name, patience.cpu))
+        }
         None => Some(format!("{}: {status}", program.name)),
     })
 }
