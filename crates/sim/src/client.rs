@@ -44,6 +44,14 @@ impl Ask {
         Ask { method, uri: uri.into(), headers, body, wait: Duration::ZERO, hang_up_after: None, local: false }
     }
 
+    /// Method and path, without what names one thing: all names of clients have digits.
+    fn route(&self) -> String {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        let is_name = |segment: &str| segment != "v1" && segment.contains(|letter: char| letter.is_ascii_digit());
+        let general = path.split('/').map(|segment| if is_name(segment) { "*" } else { segment });
+        format!("{} {}", self.method, general.collect::<Vec<_>>().join("/"))
+    }
+
     /// With a header.
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Ask {
         self.headers.push((name, value.into()));
@@ -202,7 +210,7 @@ impl Client {
         }
         let Some(Reply { status, headers, body }) = reply else {
             trace::event(&format!("{what}: no answer"));
-            self.world.tally.call(format!("{} no answer", ask.method));
+            self.world.tally.call(format!("{} no answer", ask.route()));
             return None;
         };
         let text = String::from_utf8_lossy(&body).into_owned();
@@ -210,7 +218,7 @@ impl Client {
         let revision = self.revision_of(&headers);
         let told = Told { status, revision, text, json, asked: sent, sent, came: trace::since_start(), headers };
         trace::event(&format!("{what}: {status} {}", told.field("code")));
-        self.world.tally.call(format!("{} {} {}", ask.method, status.as_u16(), told.field("code")));
+        self.world.tally.call(format!("{} {} {}", ask.route(), status.as_u16(), told.field("code")).trim_end().to_owned());
         if status.is_success() {
             let floor = if ask.local { Revision(0) } else { floor };
             self.world.oracle.told(&Fact::Answered { what, floor, revision });
@@ -229,7 +237,7 @@ impl Client {
         let status = opened.as_ref().map(|stream| stream.status.as_u16().to_string());
         let status = status.unwrap_or_else(|| "no answer".to_owned());
         trace::event(&format!("{} {} {} at n{to}: {status}", self.name, ask.method, ask.uri));
-        self.world.tally.call(format!("{} {status} of a stream", ask.method));
+        self.world.tally.call(format!("{} {status} of a stream", ask.route()));
         opened
     }
 

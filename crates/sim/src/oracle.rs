@@ -194,6 +194,7 @@ impl Oracle {
 
     fn count(&self, events: &[Event]) {
         for event in events {
+            self.1.event(&format!("{event:?}"));
             if let Event::SessionExpired { .. } = event {
                 self.1.probe(Probe::SessionExpired);
             }

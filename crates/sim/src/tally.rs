@@ -165,6 +165,7 @@ struct Counts {
     faults: BTreeMap<&'static str, u64>,
     probes: BTreeMap<Probe, u64>,
     calls: BTreeMap<String, u64>,
+    events: BTreeMap<String, u64>,
     /// How often a point was reached, and how often it failed.
     points: BTreeMap<&'static str, (u64, u64)>,
 }
@@ -195,6 +196,12 @@ impl Tally {
         self.with(|counts| counts.points.get(name).map_or(0, |count| count.1))
     }
 
+    /// A change was told of. Only its kind is counted, the first word.
+    pub(crate) fn event(&self, event: &str) {
+        let kind = event.split(' ').next().unwrap_or_default();
+        self.with(|counts| *counts.events.entry(kind.to_owned()).or_default() += 1);
+    }
+
     /// A client's call was answered.
     pub(crate) fn call(&self, what: String) {
         self.with(|counts| *counts.calls.entry(what).or_default() += 1);
@@ -211,6 +218,7 @@ impl Tally {
                 *count = (count.0 + reached, count.1 + failed);
             }
             other.calls.into_iter().for_each(|(what, count)| *counts.calls.entry(what).or_default() += count);
+            other.events.into_iter().for_each(|(kind, count)| *counts.events.entry(kind).or_default() += count);
         });
     }
 
@@ -245,6 +253,9 @@ impl fmt::Display for Tally {
         }
         for (name, (reached, failed)) in counts.points {
             writeln!(f, "failpoint {name}: {failed} of {reached}")?;
+        }
+        for (kind, count) in counts.events {
+            writeln!(f, "event {kind}: {count}")?;
         }
         for (what, count) in counts.calls {
             writeln!(f, "calls {what}: {count}")?;

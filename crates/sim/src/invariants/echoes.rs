@@ -196,8 +196,10 @@ mod tests {
     #[test]
     fn an_order_of_an_administrator_that_takes_effect_twice_is_found() {
         let mut echoes = Echoes::default();
-        assert!(echoes.reason("wedged", Revision(4)).is_ok() && echoes.reason("wedged", Revision(4)).is_ok());
-        assert!(echoes.reason("wedged", Revision(5)).is_err());
+        let [one, other] = ["door-1", "door-2"].map(|name| LockName::parse(name).unwrap());
+        let mut told = |lock: &LockName, revision| echoes.reason("wedged", lock, Revision(revision)).is_ok();
+        assert!(told(&one, 4) && told(&one, 4) && told(&other, 5));
+        assert!(!told(&one, 5));
     }
 
     #[test]
