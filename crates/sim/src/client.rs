@@ -28,7 +28,7 @@ pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     method: Method,
-    uri: String,
+    pub(crate) uri: String,
     headers: Vec<(&'static str, String)>,
     body: String,
     wait: Duration,

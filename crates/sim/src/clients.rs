@@ -6,11 +6,13 @@ mod batcher;
 mod candidate;
 mod chain;
 mod converter;
+mod gardener;
 mod grip;
 mod hoarder;
 mod locker;
 mod owner;
 mod several;
+mod visitor;
 mod watcher;
 mod writer;
 
@@ -45,6 +47,10 @@ pub(crate) enum Trade {
     Asker,
     /// Writes in transactions under two locks.
     Chain,
+    /// Makes nodes with numbers in their names, lists them, removes them.
+    Gardener,
+    /// Looks at locks, queues, histories, sessions and nodes.
+    Visitor,
     /// Takes very many locks and nodes with one session, and ends it.
     Hoarder,
 }
@@ -63,6 +69,8 @@ pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
         Trade::Candidate => candidate::work(client, rounds).await,
         Trade::Asker => asker::work(client, rounds).await,
         Trade::Chain => chain::work(client, rounds).await,
+        Trade::Gardener => gardener::work(client, rounds).await,
+        Trade::Visitor => visitor::work(client, rounds).await,
         Trade::Hoarder => hoarder::work(client, rounds).await,
     }
 }

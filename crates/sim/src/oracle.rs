@@ -46,6 +46,8 @@ pub(crate) enum Fact {
     Answered { what: String, floor: Revision, revision: Revision },
     /// A write of a value to a node was acknowledged.
     Wrote { path: String, version: i64, value: String, revision: Revision },
+    /// A node with this value is asked for, once.
+    Sowing { value: String },
     /// A value was read in the state of a revision.
     Read { path: String, version: i64, value: String, revision: Revision },
     /// A grant was acknowledged as held.

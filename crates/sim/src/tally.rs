@@ -100,11 +100,15 @@ pub(crate) enum Probe {
     DeposedAsked,
     /// A session that had hundreds of grants and nodes has ended.
     HoardEnded,
+    /// A node with a number in its name was made.
+    Sown,
+    /// It was removed again.
+    Pulled,
 }
 
 impl Probe {
     /// All of them.
-    pub(crate) const ALL: [Probe; 48] = [
+    pub(crate) const ALL: [Probe; 50] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,
         Probe::LogTruncated,
@@ -153,6 +157,8 @@ impl Probe {
         Probe::EchoOfSettled,
         Probe::DeposedAsked,
         Probe::HoardEnded,
+        Probe::Sown,
+        Probe::Pulled,
     ];
 }
 

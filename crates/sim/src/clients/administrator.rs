@@ -28,12 +28,19 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
                 set(&mut client, &lock, &format!("max_hold={most}ms"), change, Probe::HoldBounded).await;
             }
             3 => {
+                let lock = one_that_is_held(&mut client).await.unwrap_or(lock);
                 let most = [1, 100][client.chance.random_range(0..2_usize)];
                 let change = Change::Limited(None, Some(most), None);
                 set(&mut client, &lock, &format!("max_waiters={most}"), change, Probe::WaitersBounded).await;
             }
-            4 => take_away(&mut client, &lock).await,
-            5 => revoke(&mut client, &lock).await,
+            4 => {
+                let lock = one_that_is_held(&mut client).await.unwrap_or(lock);
+                take_away(&mut client, &lock).await;
+            }
+            5 => {
+                let lock = one_that_is_held(&mut client).await.unwrap_or(lock);
+                revoke(&mut client, &lock).await;
+            }
             _ => end_session(&mut client).await,
         }
     }
@@ -48,6 +55,14 @@ async fn set(client: &mut Client, lock: &str, what: &str, change: Change, probe:
         StatusCode::OK => client.world.tally.probe(probe),
         _ => client.unexpected("a lock's setting", &told),
     }
+}
+
+/// A lock that somebody holds, where one is known.
+async fn one_that_is_held(client: &mut Client) -> Option<String> {
+    let told = client.once(&Ask::new(Method::GET, "/v1/locks?state=held")).await?;
+    let names = told.json["items"].as_array().into_iter().flatten().filter_map(|lock| lock["lock"].as_str().map(str::to_owned));
+    let names: Vec<String> = names.collect();
+    names.get(client.chance.random_range(0..names.len().max(1))).cloned()
 }
 
 /// The reason is the key: what is done twice is told twice with one reason.

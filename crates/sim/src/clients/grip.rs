@@ -18,7 +18,7 @@ pub(super) const TRIES: u32 = 8;
 /// How often a release is tried: until long after every lease is over.
 const RELEASE_TRIES: u32 = 40;
 /// For how long an ended grant is remembered at least, where the servers' clocks run fastest.
-const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.as_secs() / 5);
+pub(super) const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.as_secs() / 5);
 /// How many permits a semaphore has, as its clients say.
 pub(super) const LIMIT: u32 = 3;
 

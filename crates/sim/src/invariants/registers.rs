@@ -15,14 +15,16 @@ pub(crate) struct Registers {
     /// At which version each value stands. No two requests write the same one.
     versions: BTreeMap<(String, String), i64>,
     history: BTreeMap<String, BTreeMap<Revision, (i64, String)>>,
+    /// Values of nodes that are made once, with the node that has it.
+    sown: BTreeMap<String, Option<String>>,
     /// Under a fast clock a node may forget a key sooner than its client gives up repeating it.
     keys_last: bool,
 }
 
 impl Registers {
     pub(crate) fn new(physics: Physics) -> Registers {
-        let (values, versions, history) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Registers { values, versions, history, keys_last: physics.rate_max == TRUE_RATE }
+        let (values, versions, history, sown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Registers { values, versions, history, sown, keys_last: physics.rate_max == TRUE_RATE }
     }
 
     fn stands(&mut self, path: &str, version: i64, value: &str) -> Result<(), String> {
@@ -31,6 +33,18 @@ impl Registers {
             return Err(format!("version {version} of {path} is {known:?} and {value:?}"));
         }
         Ok(())
+    }
+
+    /// One request makes one node, also where it arrives twice, and after that node was removed.
+    fn made(&mut self, path: &str, value: &str) -> Result<(), String> {
+        match self.sown.get_mut(value) {
+            Some(Some(first)) if self.keys_last => Err(format!("one request made {first} and {path}")),
+            Some(first) => {
+                *first = Some(path.to_owned());
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn written(&mut self, path: &str, version: i64, value: &str, revision: Revision) -> Result<(), String> {
@@ -72,6 +86,9 @@ impl Invariant for Registers {
                 && let Ok(value) = std::str::from_utf8(node.value.as_ref())
                 && node.ephemeral_owner.0 == 0
             {
+                if let Event::NodeCreated { .. } = event {
+                    self.made(path.as_str(), value)?;
+                }
                 self.written(path.as_str(), i64::from(node.version), value, applied.revision)?;
             }
         }
@@ -81,6 +98,9 @@ impl Invariant for Registers {
     fn told(&mut self, fact: &Fact) -> Result<(), String> {
         if let Fact::Wrote { path, version, value, .. } = fact {
             return self.stands(path, *version, value);
+        }
+        if let Fact::Sowing { value } = fact {
+            self.sown.insert(value.clone(), None);
         }
         let Fact::Read { path, version, value, revision } = fact else { return Ok(()) };
         self.read(path, *version, value, *revision)
@@ -104,6 +124,14 @@ mod tests {
             |value: &str| Fact::Wrote { path: "/x".to_owned(), version: 1, value: value.to_owned(), revision: Revision(7) };
         assert!(registers().told(&wrote("b")).is_ok());
         assert!(registers().told(&wrote("c")).is_err());
+    }
+
+    #[test]
+    fn a_request_that_makes_two_nodes_is_found() {
+        let mut registers = registers();
+        registers.told(&Fact::Sowing { value: "k".to_owned() }).unwrap();
+        assert!(registers.made("/bed/1", "k").is_ok() && registers.made("/bed/2", "unknown").is_ok());
+        assert!(registers.made("/bed/3", "k").is_err());
     }
 
     #[test]

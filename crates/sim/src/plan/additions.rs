@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// What the clients are drawn by that come in addition, and how many trades they have in one story.
 const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
-const MORE_TRADES: usize = 3;
+const MORE_TRADES: usize = 4;
 /// What decides whether the machine has to work hard.
 const HARD_WORK: u64 = 0x6861_7264_2077_6f72;
 /// What decides which disks are slow, where not all are.
@@ -33,6 +33,8 @@ pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
         Trade::Candidate,
         Trade::Asker,
         Trade::Chain,
+        Trade::Gardener,
+        Trade::Visitor,
     ];
     let trades = some_of(&mut chance, &all, MORE_TRADES);
     let client = |number: u32| {
