@@ -52,3 +52,39 @@ impl<I: Instant> BoundedHolds<I> {
         due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    const HOLD: Duration = Duration::from_secs(3);
+
+    fn holds(now: Instant) -> BoundedHolds<Instant> {
+        let (mut deadlines, grant) = (Deadlines::new(), GrantNumber(7));
+        deadlines.insert(grant, HOLD, now);
+        BoundedHolds { deadlines, tokens: BTreeMap::from([(grant, FencingToken(7))]) }
+    }
+
+    #[test]
+    fn a_hold_is_due_until_its_verdict_is_answered() {
+        let (now, due) = (Instant::now(), vec![(GrantNumber(7), FencingToken(7))]);
+        let mut holds = holds(now);
+        assert_eq!(holds.due_at_most(now + HOLD / 2, 9), []);
+        assert_eq!(holds.due_at_most(now + HOLD, 9), due);
+        holds.judged(GrantNumber(7), FencingToken(6));
+        assert_eq!(holds.due_at_most(now + HOLD, 9), due, "that verdict was on an earlier hold");
+        holds.judged(GrantNumber(7), FencingToken(7));
+        assert_eq!(holds.due_at_most(now + HOLD, 9), []);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_hold_that_has_ended() {
+        let now = Instant::now();
+        let mut holds = holds(now);
+        holds.remove(GrantNumber(8));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now + HOLD, 9).len()), (1, 1));
+        holds.remove(GrantNumber(7));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now + HOLD, 9).len()), (0, 0));
+    }
+}

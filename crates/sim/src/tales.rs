@@ -2,6 +2,7 @@
 
 #[cfg(feature = "failpoints")]
 mod failpoints;
+mod one_node;
 mod untold;
 
 use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};

@@ -1,0 +1,320 @@
+//! What one node does for its callers, with nothing in the way: how long each thing takes, and what is told of it.
+
+use super::{
+    on_one_node, put,
+    untold::{TIMEOUT, TTL, call, lock},
+};
+use crate::host::HostRuntime;
+use fairhold_node::{
+    Node,
+    api::{
+        AcquireCall, Acquired, CallError, Freshness, GrantLookup, Hold, HoldEvent, OpenSessionCall, OwnedAfter, PageQuery,
+        ReadOptions, RevokeCall, SessionRef,
+    },
+    elections::{Observation, ProclaimCall, Sight},
+};
+use fairhold_state::{
+    command::{Claimant, Meta, Want},
+    value::Value,
+};
+use fairhold_types::{EndReason, GrantId, Mode, Path, SessionId, SessionNumber};
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// What an answer may take that waits for nothing.
+const SOON: Duration = Duration::from_millis(200);
+
+fn fresh() -> ReadOptions {
+    ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT }
+}
+
+fn id(number: u128) -> GrantId {
+    GrantId::from_ulid(number)
+}
+
+async fn take(node: &Node<HostRuntime>, number: u128, name: &str) {
+    let answer = node.acquire(call(number, name, Duration::ZERO)).await.unwrap();
+    assert!(matches!(answer.value, Acquired::Held(_)), "{answer:?}");
+}
+
+async fn is_live(node: &Node<HostRuntime>, number: u128) -> bool {
+    let found = node.grant(id(number), Duration::ZERO, fresh()).await.unwrap();
+    matches!(found.value, GrantLookup::Live(_))
+}
+
+/// How long it takes until a grant has ended, as those see it that wait for the lock.
+async fn until_ended(node: &Node<HostRuntime>, number: u128) -> Duration {
+    let begun = SimInstant::now();
+    while is_live(node, number).await {
+        assert!(since(begun) < 30 * SECOND, "grant {number} does not end");
+        SimRuntime::sleep(Duration::from_millis(10)).await;
+    }
+    since(begun)
+}
+
+fn since(begun: SimInstant) -> Duration {
+    SimInstant::now() - begun
+}
+
+/// What a stream tells next, without its signs of life.
+async fn next(hold: &mut Hold) -> HoldEvent {
+    loop {
+        match hold.events.recv().await.expect("it tells how it ends").value {
+            HoldEvent::Alive => {}
+            told => return told,
+        }
+    }
+}
+
+async fn revoke(node: &Node<HostRuntime>, name: &str, reason: &str) {
+    let (by, reason) = ("admin".to_owned(), reason.to_owned());
+    node.revoke(RevokeCall { key: None, lock: lock(name), by, reason, timeout: TIMEOUT }).await.unwrap();
+}
+
+#[test]
+fn a_stream_tells_what_becomes_of_its_grant() {
+    on_one_node(async |node| {
+        let mut first = node.hold(call(1, "a", Duration::ZERO)).await.unwrap();
+        assert!(matches!(&first.first.value, HoldEvent::Held(view) if view.token.is_some()));
+        let mut second = node.hold(call(2, "a", 60 * SECOND)).await.unwrap();
+        let HoldEvent::Queued { view } = &second.first.value else { panic!("{:?}", second.first) };
+        assert_eq!(view.in_the_way.as_ref().map(|in_the_way| in_the_way.position), Some(2), "behind the holder");
+        for reason in ["please", "please!"] {
+            revoke(&node, "a", reason).await;
+            let told = next(&mut first).await;
+            assert!(matches!(&told, HoldEvent::Revoke(word) if word.reason == reason), "{told:?}");
+        }
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        assert!(matches!(next(&mut first).await, HoldEvent::Lost(EndReason::Released)));
+        assert!(first.events.recv().await.is_none(), "that was the last");
+        assert!(matches!(next(&mut second).await, HoldEvent::Held(_)));
+        // The connection is the session: where it closes, the lock is free at once.
+        drop(second);
+        assert!(until_ended(&node, 2).await < SOON);
+    });
+}
+
+#[test]
+fn a_stream_gives_signs_of_life_for_as_long_as_it_holds() {
+    on_one_node(async |node| {
+        let mut short = call(1, "a", Duration::ZERO);
+        short.acquire.claimant = Claimant::Anonymous { timeout_ms: 3_000 };
+        let mut hold = node.hold(short).await.unwrap();
+        let begun = SimInstant::now();
+        for sign in 1..=9 {
+            assert!(matches!(hold.events.recv().await.unwrap().value, HoldEvent::Alive));
+            assert!(since(begun) <= sign * SECOND + SOON, "sign {sign} came after {:?}", since(begun));
+        }
+        assert!(since(begun) >= 8 * SECOND, "nine signs in {:?}", since(begun));
+        assert!(is_live(&node, 1).await, "the stream keeps it alive");
+    });
+}
+
+#[test]
+fn a_stream_that_waits_for_too_long_has_left_the_queue() {
+    on_one_node(async |node| {
+        take(&node, 1, "a").await;
+        let begun = SimInstant::now();
+        let mut hold = node.hold(call(2, "a", 2 * SECOND)).await.unwrap();
+        assert!(matches!(hold.first.value, HoldEvent::Queued { .. }));
+        let told = next(&mut hold).await;
+        assert!(matches!(told, HoldEvent::Failed(CallError::WaitTimeout { .. })), "{told:?}");
+        assert!((2 * SECOND..2 * SECOND + SOON).contains(&since(begun)), "{:?}", since(begun));
+        assert!(!is_live(&node, 2).await && is_live(&node, 1).await);
+        // A stream that does not wait.
+        let refused = node.hold(call(3, "a", Duration::ZERO)).await;
+        assert!(matches!(refused, Err(CallError::LockHeld { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_waiter_that_goes_away_leaves_the_queue_and_a_holder_that_was_not_told_loses_the_lock() {
+    on_one_node(async |node| {
+        take(&node, 1, "a").await;
+        let gone = SimRuntime::timeout(SECOND, node.acquire(call(2, "a", 60 * SECOND))).await;
+        assert!(gone.is_err());
+        let left = until_ended(&node, 2).await;
+        assert!(left < SECOND, "it left after {left:?}");
+        // The listener could not deliver the answer.
+        take(&node, 3, "b").await;
+        node.abandon_soon(id(3), 1);
+        let ended = until_ended(&node, 3).await;
+        assert!(ended < SECOND, "it ended after {ended:?}");
+        // Nobody knows whether it was given: it ends, and does not begin either.
+        take(&node, 4, "c").await;
+        node.release_unknown_soon(id(4));
+        assert!(until_ended(&node, 4).await < SOON);
+        node.release_unknown_soon(id(5));
+        SimRuntime::sleep(SOON).await;
+        let refused = node.acquire(call(5, "c", Duration::ZERO)).await;
+        assert!(refused.is_err(), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_waiter_waits_for_as_long_as_it_said_and_one_that_asks_later_is_told_its_place() {
+    on_one_node(async |node| {
+        take(&node, 1, "a").await;
+        let begun = SimInstant::now();
+        let answer = node.acquire(call(2, "a", 2 * SECOND)).await;
+        assert!(matches!(answer, Err(CallError::WaitTimeout { .. })), "{answer:?}");
+        assert!((2 * SECOND..2 * SECOND + SOON).contains(&since(begun)), "{:?}", since(begun));
+        for number in 3..6 {
+            let later = AcquireCall { respond_async: true, ..call(number, "a", Duration::ZERO) };
+            let begun = SimInstant::now();
+            let answer = node.acquire(later).await.unwrap().value;
+            let Acquired::Queued(view) = answer else { panic!("{answer:?}") };
+            assert_eq!(view.in_the_way.map(|in_the_way| u128::from(in_the_way.position)), Some(number - 1));
+            assert!(since(begun) < SOON);
+        }
+        // A look at a grant that waits is answered when it is granted.
+        let (begun, node_too) = (SimInstant::now(), node.clone());
+        let looking = SimRuntime::spawn(async move { node_too.grant(id(3), 60 * SECOND, fresh()).await.unwrap() });
+        SimRuntime::sleep(SECOND).await;
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        let found = looking.await.unwrap();
+        assert!(matches!(found.value, GrantLookup::Live(view) if view.token.is_some()));
+        assert!((SECOND..SECOND + SOON).contains(&since(begun)));
+        // And one that waits in vain, after its time.
+        let begun = SimInstant::now();
+        let found = node.grant(id(5), SECOND, fresh()).await.unwrap();
+        assert!(matches!(found.value, GrantLookup::Live(view) if view.token.is_none()));
+        assert!((SECOND..SECOND + SOON).contains(&since(begun)));
+    });
+}
+
+#[test]
+fn a_bounded_hold_ends_in_time_and_not_one_that_was_released_before() {
+    on_one_node(async |node| {
+        let bounded = async |number| {
+            let mut bounded = call(number, "a", Duration::ZERO);
+            bounded.acquire.max_hold_ms = Some(3_000);
+            node.acquire(bounded).await.unwrap();
+        };
+        bounded(1).await;
+        SimRuntime::sleep(2 * SECOND).await;
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        bounded(2).await;
+        let ended = until_ended(&node, 2).await;
+        assert!((3 * SECOND - SOON..4 * SECOND).contains(&ended), "it held for {ended:?}");
+        take(&node, 3, "a").await;
+    });
+}
+
+#[test]
+fn an_observer_sees_each_leader_each_value_and_that_nobody_leads() {
+    on_one_node(async |node| {
+        let name = lock("chief");
+        let mut observed = node.observe(&name, None, fresh()).await.unwrap();
+        assert_eq!(sight(&mut observed).await, Sight::There(None));
+        let mut candidate = call(1, "chief", Duration::ZERO);
+        candidate.acquire.value = Some(b"first".to_vec());
+        node.acquire(candidate).await.unwrap();
+        let Sight::Elected(leader) = sight(&mut observed).await else { panic!("nobody was elected") };
+        assert_eq!((leader.value.as_ref(), leader.version), (&b"first"[..], 0));
+        let (key, value) = (id(90), Value::from(b"second".to_vec()));
+        let order = ProclaimCall { key, election: name.clone(), grant: id(1), value, timeout: TIMEOUT };
+        assert_eq!(node.proclaim(order).await.unwrap().value, 1);
+        let Sight::Proclaimed(leader) = sight(&mut observed).await else { panic!("nothing was proclaimed") };
+        assert_eq!((leader.value.as_ref(), leader.version), (&b"second"[..], 1));
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        assert_eq!(sight(&mut observed).await, Sight::Vacant);
+        assert_eq!(node.leader(&name, fresh()).await.unwrap().value, None);
+    });
+}
+
+/// What an observer sees next, without bookmarks.
+async fn sight(observed: &mut Observation<HostRuntime>) -> Sight {
+    loop {
+        match observed.next().await.expect("it goes on").value {
+            Sight::Bookmark => {}
+            seen => return seen,
+        }
+    }
+}
+
+#[test]
+fn lists_come_in_pages_and_each_page_goes_on_behind_the_one_before() {
+    on_one_node(async |node| {
+        for name in ["/a", "/a/b", "/a/c", "/a/c/d", "/e"] {
+            put(&node, name).await;
+        }
+        let list = async |path: &str, recursive, after: Option<&str>, limit| {
+            let found = node.list_nodes(&Path::parse(path).unwrap(), recursive, after, limit, fresh()).await.unwrap().value;
+            (found.rows.iter().map(|row| row.path.to_string()).collect::<Vec<_>>().join(" "), found.more)
+        };
+        assert_eq!(list("/a", false, None, usize::MAX).await, ("/a/b /a/c".to_owned(), false));
+        assert_eq!(list("/a", true, None, 2).await, ("/a/b /a/c".to_owned(), true));
+        assert_eq!(list("/a", true, None, 3).await, ("/a/b /a/c /a/c/d".to_owned(), false));
+        let mut numbers = Vec::new();
+        for number in 0..5 {
+            take(&node, 100 + number, &format!("lock-{number}")).await;
+        }
+        let mut after = None;
+        loop {
+            let page = PageQuery { after, limit: 2 };
+            let (sessions, next) = node.sessions(page, fresh()).await.unwrap().value;
+            numbers.extend(sessions.iter().map(|session| session.number));
+            assert_eq!(next, (numbers.len() < 5).then(|| *numbers.last().unwrap()));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert!(numbers.len() == 5 && numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+    });
+}
+
+async fn open(node: &Node<HostRuntime>, key: u128, timeout: Duration) -> (SessionId, SessionNumber) {
+    let (name, meta) = ("s".to_owned(), Meta::new());
+    let call = OpenSessionCall { key: id(key), key_given: true, timeout, name, meta, work_timeout: TIMEOUT };
+    let opened = node.open_session(call).await.unwrap().value;
+    (opened.id, opened.number)
+}
+
+#[test]
+fn a_session_ends_with_all_that_it_owns_when_its_answer_comes() {
+    on_one_node(async |node| {
+        let (session, number) = open(&node, 1, TTL).await;
+        for number in 0..300 {
+            let mut of_session = call(100 + number, &format!("lock-{number}"), Duration::ZERO);
+            of_session.acquire.claimant = Claimant::Session(session);
+            node.acquire(of_session).await.unwrap();
+        }
+        let free = async |name: &str| node.lock(&lock(name), PageQuery::first(), fresh()).await.unwrap().value.holder_count == 0;
+        assert!(!free("lock-0").await && !free("lock-299").await);
+        node.close_session(session, TIMEOUT).await.unwrap();
+        assert!(free("lock-0").await && free("lock-299").await);
+        let page = PageQuery { after: None::<OwnedAfter>, limit: 10 };
+        assert_eq!(node.session(SessionRef::Number(number), &page, fresh()).await.unwrap().value, None);
+        // An administrator ends another one by its number.
+        let (other, number) = open(&node, 2, TTL).await;
+        let mut of_other = call(500, "lock-0", Duration::ZERO);
+        of_other.acquire.claimant = Claimant::Session(other);
+        of_other.acquire.wants.push(Want { lock: lock("lock-1"), mode: Mode::Exclusive });
+        node.acquire(of_other).await.unwrap();
+        node.end_session(number, "admin".to_owned(), "stuck".to_owned(), TIMEOUT).await.unwrap();
+        assert!(free("lock-0").await && free("lock-1").await);
+    });
+}
+
+#[test]
+fn a_session_that_is_not_kept_alive_ends_after_its_timeout_and_one_that_is_does_not() {
+    on_one_node(async |node| {
+        let (kept, _) = open(&node, 1, 2 * SECOND).await;
+        let begun = SimInstant::now();
+        let (lost, _) = open(&node, 2, 2 * SECOND).await;
+        let mut of_lost = call(100, "a", Duration::ZERO);
+        of_lost.acquire.claimant = Claimant::Session(lost);
+        node.acquire(of_lost).await.unwrap();
+        while is_live(&node, 100).await {
+            let answers = node.keepalive(vec![kept], TIMEOUT).await.unwrap().value;
+            assert_eq!(answers, [Some(2 * SECOND)], "after {:?}", since(begun));
+            SimRuntime::sleep(SOON).await;
+        }
+        assert!((2 * SECOND..3 * SECOND).contains(&since(begun)), "it ended after {:?}", since(begun));
+        assert_eq!(node.keepalive(vec![lost, kept], TIMEOUT).await.unwrap().value, [None, Some(2 * SECOND)]);
+    });
+}
