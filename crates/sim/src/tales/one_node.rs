@@ -318,3 +318,58 @@ fn a_session_that_is_not_kept_alive_ends_after_its_timeout_and_one_that_is_does_
         assert_eq!(node.keepalive(vec![lost, kept], TIMEOUT).await.unwrap().value, [None, Some(2 * SECOND)]);
     });
 }
+
+#[test]
+fn a_node_counts_what_it_does() {
+    on_one_node(async |node| {
+        let mut registry = fairhold_metrics::registry();
+        node.register_metrics(&mut registry);
+        take(&node, 1, "a").await;
+        let mut waits = node.hold(call(2, "a", 60 * SECOND)).await.unwrap();
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        assert!(matches!(next(&mut waits).await, HoldEvent::Held(_)));
+        assert!(node.acquire(call(3, "a", Duration::ZERO)).await.is_err());
+        open(&node, 4, TTL).await;
+        put(&node, "/x").await;
+        let text = fairhold_metrics::text(&registry, fairhold_metrics::Format::accepted(None)).unwrap();
+        let shown: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("fairhold_")).collect();
+        for line in [
+            r#"acquires_total{outcome="held"} 1"#,
+            r#"acquires_total{outcome="queued"} 1"#,
+            r#"acquires_total{outcome="lock_held"} 1"#,
+            r#"acquires_total{outcome="refused"} 0"#,
+            "grants_queued_total 2",
+            "grants_attached_total 0",
+            "grants_given_total 2",
+            "grants_handed_over_total 1",
+            r#"grants_ended_total{reason="released"} 1"#,
+            r#"grants_ended_total{reason="expired"} 0"#,
+            "grants_cooled_total 0",
+            "grant_wait_seconds_count 2",
+            "grant_hold_seconds_count 1",
+            "sessions_opened_total 3",
+            "sessions_expired_total 0",
+            "sessions_closed_total 1",
+            "keepalives_total 1",
+            "keepalive_batches_total 1",
+            "waiters_woken_total 1",
+            "streams_open 1",
+            "watchers_cut_total 0",
+            "locks 1",
+            r#"grants{state="held"} 1"#,
+            r#"grants{state="queued"} 0"#,
+            "history_entries 1",
+            "sessions 2",
+            "tree_nodes 5",
+            "tree_value_bytes 0",
+            "history_grants_lost_total 0",
+            "history_hand_overs_total 1",
+            "waiters_parked 1",
+            "watchers_open 0",
+            "watch_ring_revisions 5",
+        ] {
+            assert!(shown.contains(&line), "{line} is missing:\n{}", shown.join("\n"));
+        }
+        assert!(shown.iter().any(|line| line.starts_with("state_bytes ") && !line.ends_with(" 0")));
+    });
+}
