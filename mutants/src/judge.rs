@@ -5,9 +5,10 @@ use crate::{
     plan::Plan,
     plant::VARIABLE,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     io::{BufRead as _, BufReader},
-    os::unix::process::ExitStatusExt as _,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
     process::{Child, Command, Stdio},
     sync::{
         Mutex, PoisonError,
@@ -111,12 +112,14 @@ fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<S
         .arg(&program.path)
         .arg("--test-threads=1")
         .current_dir(&program.folder);
+    // Programs that it starts end with it.
+    command.process_group(0);
     command.env(VARIABLE, number.to_string()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("prlimit (package util-linux): {error}"))?;
     let failed = follow(&mut child, patience.wait);
     if failed.is_some() {
         // It may have ended already.
-        child.kill().ok();
+        kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
     }
     let status = child.wait().map_err(|error| format!("{}: {error}", program.name))?;
     Ok(match failed {
