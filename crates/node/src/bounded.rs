@@ -3,15 +3,14 @@
 use crate::deadlines::Deadlines;
 use fairhold_state::{State, record::Contender};
 use fairhold_types::{FencingToken, GrantNumber};
-use openraft_rt::Instant;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::Add, time::Duration};
 
 pub(crate) struct BoundedHolds<I> {
     deadlines: Deadlines<GrantNumber, I>,
     tokens: BTreeMap<GrantNumber, FencingToken>,
 }
 
-impl<I: Instant> BoundedHolds<I> {
+impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
     /// A new leader gives each its full time again: nobody is ended early.
     pub(crate) fn load(state: &State, now: I) -> BoundedHolds<I> {
         let mut holds = BoundedHolds { deadlines: Deadlines::new(), tokens: BTreeMap::new() };
@@ -56,35 +55,34 @@ impl<I: Instant> BoundedHolds<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
+    use crate::test_clock::At;
 
     const HOLD: Duration = Duration::from_secs(3);
 
-    fn holds(now: Instant) -> BoundedHolds<Instant> {
+    fn holds() -> BoundedHolds<At> {
         let (mut deadlines, grant) = (Deadlines::new(), GrantNumber(7));
-        deadlines.insert(grant, HOLD, now);
+        deadlines.insert(grant, HOLD, At(0));
         BoundedHolds { deadlines, tokens: BTreeMap::from([(grant, FencingToken(7))]) }
     }
 
     #[test]
     fn a_hold_is_due_until_its_verdict_is_answered() {
-        let (now, due) = (Instant::now(), vec![(GrantNumber(7), FencingToken(7))]);
-        let mut holds = holds(now);
-        assert_eq!(holds.due_at_most(now + HOLD / 2, 9), []);
-        assert_eq!(holds.due_at_most(now + HOLD, 9), due);
+        let (now, due) = (At(3), vec![(GrantNumber(7), FencingToken(7))]);
+        let mut holds = holds();
+        assert_eq!(holds.due_at_most(At(2), 9), []);
+        assert_eq!(holds.due_at_most(now, 9), due);
         holds.judged(GrantNumber(7), FencingToken(6));
-        assert_eq!(holds.due_at_most(now + HOLD, 9), due, "that verdict was on an earlier hold");
+        assert_eq!(holds.due_at_most(now, 9), due, "that verdict was on an earlier hold");
         holds.judged(GrantNumber(7), FencingToken(7));
-        assert_eq!(holds.due_at_most(now + HOLD, 9), []);
+        assert_eq!(holds.due_at_most(now, 9), []);
     }
 
     #[test]
     fn nothing_is_kept_of_a_hold_that_has_ended() {
-        let now = Instant::now();
-        let mut holds = holds(now);
+        let (now, mut holds) = (At(3), holds());
         holds.remove(GrantNumber(8));
-        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now + HOLD, 9).len()), (1, 1));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (1, 1));
         holds.remove(GrantNumber(7));
-        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now + HOLD, 9).len()), (0, 0));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (0, 0));
     }
 }

@@ -61,9 +61,9 @@ fn since(begun: SimInstant) -> Duration {
 /// What a stream tells next, without its signs of life.
 async fn next(hold: &mut Hold) -> HoldEvent {
     loop {
-        match hold.events.recv().await.expect("it tells how it ends").value {
-            HoldEvent::Alive => {}
-            told => return told,
+        let told = hold.events.recv().await.expect("it tells how it ends").value;
+        if !matches!(told, HoldEvent::Alive) {
+            return told;
         }
     }
 }
@@ -228,9 +228,9 @@ fn an_observer_sees_each_leader_each_value_and_that_nobody_leads() {
 /// What an observer sees next, without bookmarks.
 async fn sight(observed: &mut Observation<HostRuntime>) -> Sight {
     loop {
-        match observed.next().await.expect("it goes on").value {
-            Sight::Bookmark => {}
-            seen => return seen,
+        let seen = observed.next().await.expect("it goes on").value;
+        if seen != Sight::Bookmark {
+            return seen;
         }
     }
 }
