@@ -3,6 +3,7 @@
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod one_node;
+mod streams;
 mod untold;
 
 use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};

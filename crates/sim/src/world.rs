@@ -91,7 +91,6 @@ pub(crate) struct World {
     snapshot_every: u64,
     /// Whether one of the clients sets and ends what belongs to others.
     pub(crate) has_administrator: bool,
-    /// Whether the machines are so far apart that no leader lasts.
     pub(crate) is_too_far_apart: bool,
     /// How late a request may arrive once more, in milliseconds.
     pub(crate) echo_ms_max: u64,

@@ -9,7 +9,7 @@ use fairhold_node::{
     Node,
     api::{
         AcquireCall, Acquired, CallError, Freshness, GrantLookup, Hold, HoldEvent, OpenSessionCall, OwnedAfter, PageQuery,
-        ReadOptions, RevokeCall, SessionRef,
+        ReadOptions, SessionRef,
     },
     elections::{Observation, ProclaimCall, Sight},
 };
@@ -17,35 +17,35 @@ use fairhold_state::{
     command::{Claimant, Meta, Want},
     value::Value,
 };
-use fairhold_types::{EndReason, GrantId, Mode, Path, SessionId, SessionNumber};
+use fairhold_types::{GrantId, Mode, Path, SessionId, SessionNumber};
 use openraft_rt::{AsyncRuntime, Instant as _};
 use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// What an answer may take that waits for nothing.
-const SOON: Duration = Duration::from_millis(200);
+pub(super) const SOON: Duration = Duration::from_millis(200);
 
-fn fresh() -> ReadOptions {
+pub(super) fn fresh() -> ReadOptions {
     ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT }
 }
 
-fn id(number: u128) -> GrantId {
+pub(super) fn id(number: u128) -> GrantId {
     GrantId::from_ulid(number)
 }
 
-async fn take(node: &Node<HostRuntime>, number: u128, name: &str) {
+pub(super) async fn take(node: &Node<HostRuntime>, number: u128, name: &str) {
     let answer = node.acquire(call(number, name, Duration::ZERO)).await.unwrap();
     assert!(matches!(answer.value, Acquired::Held(_)), "{answer:?}");
 }
 
-async fn is_live(node: &Node<HostRuntime>, number: u128) -> bool {
+pub(super) async fn is_live(node: &Node<HostRuntime>, number: u128) -> bool {
     let found = node.grant(id(number), Duration::ZERO, fresh()).await.unwrap();
     matches!(found.value, GrantLookup::Live(_))
 }
 
 /// How long it takes until a grant has ended, as those see it that wait for the lock.
-async fn until_ended(node: &Node<HostRuntime>, number: u128) -> Duration {
+pub(super) async fn until_ended(node: &Node<HostRuntime>, number: u128) -> Duration {
     let begun = SimInstant::now();
     while is_live(node, number).await {
         assert!(since(begun) < 30 * SECOND, "grant {number} does not end");
@@ -54,79 +54,18 @@ async fn until_ended(node: &Node<HostRuntime>, number: u128) -> Duration {
     since(begun)
 }
 
-fn since(begun: SimInstant) -> Duration {
+pub(super) fn since(begun: SimInstant) -> Duration {
     SimInstant::now() - begun
 }
 
 /// What a stream tells next, without its signs of life.
-async fn next(hold: &mut Hold) -> HoldEvent {
+pub(super) async fn next(hold: &mut Hold) -> HoldEvent {
     loop {
         let told = hold.events.recv().await.expect("it tells how it ends").value;
         if !matches!(told, HoldEvent::Alive) {
             return told;
         }
     }
-}
-
-async fn revoke(node: &Node<HostRuntime>, name: &str, reason: &str) {
-    let (by, reason) = ("admin".to_owned(), reason.to_owned());
-    node.revoke(RevokeCall { key: None, lock: lock(name), by, reason, timeout: TIMEOUT }).await.unwrap();
-}
-
-#[test]
-fn a_stream_tells_what_becomes_of_its_grant() {
-    on_one_node(async |node| {
-        let mut first = node.hold(call(1, "a", Duration::ZERO)).await.unwrap();
-        assert!(matches!(&first.first.value, HoldEvent::Held(view) if view.token.is_some()));
-        let mut second = node.hold(call(2, "a", 60 * SECOND)).await.unwrap();
-        let HoldEvent::Queued { view } = &second.first.value else { panic!("{:?}", second.first) };
-        assert_eq!(view.in_the_way.as_ref().map(|in_the_way| in_the_way.position), Some(2), "behind the holder");
-        for reason in ["please", "please!"] {
-            revoke(&node, "a", reason).await;
-            let told = next(&mut first).await;
-            assert!(matches!(&told, HoldEvent::Revoke(word) if word.reason == reason), "{told:?}");
-        }
-        node.release(id(1), None, TIMEOUT).await.unwrap();
-        assert!(matches!(next(&mut first).await, HoldEvent::Lost(EndReason::Released)));
-        assert!(first.events.recv().await.is_none(), "that was the last");
-        assert!(matches!(next(&mut second).await, HoldEvent::Held(_)));
-        // The connection is the session: where it closes, the lock is free at once.
-        drop(second);
-        assert!(until_ended(&node, 2).await < SOON);
-    });
-}
-
-#[test]
-fn a_stream_gives_signs_of_life_for_as_long_as_it_holds() {
-    on_one_node(async |node| {
-        let mut short = call(1, "a", Duration::ZERO);
-        short.acquire.claimant = Claimant::Anonymous { timeout_ms: 3_000 };
-        let mut hold = node.hold(short).await.unwrap();
-        let begun = SimInstant::now();
-        for sign in 1..=9 {
-            assert!(matches!(hold.events.recv().await.unwrap().value, HoldEvent::Alive));
-            assert!(since(begun) <= sign * SECOND + SOON, "sign {sign} came after {:?}", since(begun));
-        }
-        assert!(since(begun) >= 8 * SECOND, "nine signs in {:?}", since(begun));
-        assert!(is_live(&node, 1).await, "the stream keeps it alive");
-    });
-}
-
-#[test]
-fn a_stream_that_waits_for_too_long_has_left_the_queue() {
-    on_one_node(async |node| {
-        take(&node, 1, "a").await;
-        let begun = SimInstant::now();
-        let mut hold = node.hold(call(2, "a", 2 * SECOND)).await.unwrap();
-        assert!(matches!(hold.first.value, HoldEvent::Queued { .. }));
-        let told = next(&mut hold).await;
-        assert!(matches!(told, HoldEvent::Failed(CallError::WaitTimeout { .. })), "{told:?}");
-        assert!((2 * SECOND..2 * SECOND + SOON).contains(&since(begun)), "{:?}", since(begun));
-        assert!(!is_live(&node, 2).await && is_live(&node, 1).await);
-        // A stream that does not wait.
-        let refused = node.hold(call(3, "a", Duration::ZERO)).await;
-        assert!(matches!(refused, Err(CallError::LockHeld { .. })), "{refused:?}");
-    });
 }
 
 #[test]
@@ -150,6 +89,57 @@ fn a_waiter_that_goes_away_leaves_the_queue_and_a_holder_that_was_not_told_loses
         SimRuntime::sleep(SOON).await;
         let refused = node.acquire(call(5, "c", Duration::ZERO)).await;
         assert!(refused.is_err(), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_caller_that_goes_away_before_its_answer_comes_keeps_nothing() {
+    on_one_node(async |node| {
+        // At which moment it is found to have gone depends on the disk: so it is tried at each.
+        let mut gone = 0;
+        for moment in 0..80 {
+            let (id, name) = (1_000 + u128::from(moment), format!("held/{moment}"));
+            let patience = Duration::from_micros(100 * moment);
+            let answer = SimRuntime::timeout(patience, node.acquire(call(id, &name, Duration::ZERO))).await;
+            if answer.is_err() {
+                gone += 1;
+                let ended = until_ended(&node, id).await;
+                assert!(ended < SECOND, "it ended after {ended:?}, where its caller left after {patience:?}");
+            }
+        }
+        assert!(gone > 5, "{gone} callers went away");
+    });
+}
+
+#[test]
+fn a_duplicate_whose_caller_went_away_before_it_was_committed_ends_nothing() {
+    on_one_node(async |node| {
+        take(&node, 1, "a").await;
+        let (first, waits) = (node.clone(), call(2, "a", 60 * SECOND));
+        let waiter = SimRuntime::spawn(async move { first.acquire(waits).await });
+        SimRuntime::sleep(SECOND).await;
+        let duplicate = SimRuntime::timeout(Duration::ZERO, node.acquire(call(2, "a", 60 * SECOND))).await;
+        assert!(duplicate.is_err());
+        let told = waiter.await.unwrap();
+        assert_eq!(told.map(|answer| answer.value), Err(CallError::Superseded));
+        SimRuntime::sleep(10 * SECOND).await;
+        assert!(is_live(&node, 2).await, "it is probably the older request");
+    });
+}
+
+#[test]
+fn many_sessions_that_end_together_all_end() {
+    on_one_node(async |node| {
+        const MANY: u128 = 1_200;
+        for number in 0..MANY {
+            let mut short = call(1_000 + number, &format!("lock-{number}"), Duration::ZERO);
+            short.acquire.claimant = Claimant::Anonymous { timeout_ms: 2_000 };
+            node.acquire(short).await.unwrap();
+        }
+        SimRuntime::sleep(6 * SECOND).await;
+        for number in 0..MANY {
+            assert!(!is_live(&node, 1_000 + number).await, "grant {number} outlives its session");
+        }
     });
 }
 

@@ -1,0 +1,94 @@
+//! Streams that hold a grant (`hold=stream`) at one node, with nothing in the way.
+
+use super::{
+    on_one_node,
+    one_node::{SECOND, SOON, id, is_live, next, since, take, until_ended},
+    untold::{TIMEOUT, call, lock},
+};
+use crate::host::HostRuntime;
+use fairhold_node::{
+    Node,
+    api::{CallError, HoldEvent, RevokeCall},
+};
+use fairhold_state::command::Claimant;
+use fairhold_types::EndReason;
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
+use std::time::Duration;
+
+async fn revoke(node: &Node<HostRuntime>, name: &str, reason: &str) {
+    let (by, reason) = ("admin".to_owned(), reason.to_owned());
+    node.revoke(RevokeCall { key: None, lock: lock(name), by, reason, timeout: TIMEOUT }).await.unwrap();
+}
+
+#[test]
+fn a_stream_tells_what_becomes_of_its_grant() {
+    on_one_node(async |node| {
+        let mut first = node.hold(call(1, "a", Duration::ZERO)).await.unwrap();
+        assert!(matches!(&first.first.value, HoldEvent::Held(view) if view.token.is_some()));
+        let mut second = node.hold(call(2, "a", 60 * SECOND)).await.unwrap();
+        let HoldEvent::Queued { view } = &second.first.value else { panic!("{:?}", second.first) };
+        assert_eq!(view.in_the_way.as_ref().map(|in_the_way| in_the_way.position), Some(2), "behind the holder");
+        for reason in ["please", "please!"] {
+            revoke(&node, "a", reason).await;
+            let told = next(&mut first).await;
+            assert!(matches!(&told, HoldEvent::Revoke(word) if word.reason == reason), "{told:?}");
+        }
+        node.release(id(1), None, TIMEOUT).await.unwrap();
+        assert!(matches!(next(&mut first).await, HoldEvent::Lost(EndReason::Released)));
+        assert!(first.events.recv().await.is_none(), "that was the last");
+        assert!(matches!(next(&mut second).await, HoldEvent::Held(_)));
+        // The connection is the session: where it closes, the lock is free at once.
+        drop(second);
+        assert!(until_ended(&node, 2).await < SOON);
+    });
+}
+
+#[test]
+fn a_stream_gives_signs_of_life_for_as_long_as_it_holds() {
+    on_one_node(async |node| {
+        let mut short = call(1, "a", Duration::ZERO);
+        short.acquire.claimant = Claimant::Anonymous { timeout_ms: 3_000 };
+        let mut hold = node.hold(short).await.unwrap();
+        let begun = SimInstant::now();
+        for sign in 1..=9 {
+            assert!(matches!(hold.events.recv().await.unwrap().value, HoldEvent::Alive));
+            assert!(since(begun) <= sign * SECOND + SOON, "sign {sign} came after {:?}", since(begun));
+        }
+        assert!(since(begun) >= 8 * SECOND, "nine signs in {:?}", since(begun));
+        assert!(is_live(&node, 1).await, "the stream keeps it alive");
+    });
+}
+
+#[test]
+fn a_stream_that_waits_for_too_long_has_left_the_queue() {
+    on_one_node(async |node| {
+        take(&node, 1, "a").await;
+        let begun = SimInstant::now();
+        let mut hold = node.hold(call(2, "a", 2 * SECOND)).await.unwrap();
+        assert!(matches!(hold.first.value, HoldEvent::Queued { .. }));
+        let told = next(&mut hold).await;
+        assert!(matches!(told, HoldEvent::Failed(CallError::WaitTimeout { .. })), "{told:?}");
+        assert!((2 * SECOND..2 * SECOND + SOON).contains(&since(begun)), "{:?}", since(begun));
+        assert!(!is_live(&node, 2).await && is_live(&node, 1).await);
+        // A stream that does not wait.
+        let refused = node.hold(call(3, "a", Duration::ZERO)).await;
+        assert!(matches!(refused, Err(CallError::LockHeld { .. })), "{refused:?}");
+    });
+}
+
+#[test]
+fn a_stream_that_breaks_before_it_is_told_anything_may_come_again() {
+    on_one_node(async |node| {
+        let broken = SimRuntime::timeout(Duration::ZERO, node.hold(call(1, "a", Duration::ZERO))).await;
+        assert!(broken.is_err());
+        SimRuntime::sleep(SOON).await;
+        assert!(is_live(&node, 1).await, "its caller has a moment to come again");
+        let again = node.hold(call(1, "a", Duration::ZERO)).await.unwrap();
+        assert!(matches!(again.first.value, HoldEvent::Held(_)));
+        SimRuntime::sleep(10 * SECOND).await;
+        assert!(is_live(&node, 1).await);
+        drop(again);
+        assert!(until_ended(&node, 1).await < 3 * SECOND);
+    });
+}
