@@ -180,8 +180,19 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let until = recorder.now();
+    tell_the_end(&world.cluster.http).await;
     let revision = world.cluster.come_to_rest().await?.revision;
     Ok(Rest { clients_ended, calm, until, revision })
+}
+
+/// Writes a node. The last change of the clients may be one that no watch tells, such as the release of an id without a grant.
+async fn tell_the_end(http: &Http) {
+    for node in 1..=http.nodes() {
+        let reply = http.ask(node, &Request::put("/v1/nodes/end-of-the-run", &crate::new_key(), "over")).await;
+        if reply.outcome == Outcome::Ok {
+            return;
+        }
+    }
 }
 
 /// Reads all nodes that somebody was told to have written, each at one of the servers in turn.
