@@ -5,6 +5,8 @@
 
 #[path = "bounded/crowd.rs"]
 mod crowd;
+#[path = "bounded/meter.rs"]
+mod meter;
 
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
@@ -141,4 +143,15 @@ fn what_is_left_of_the_largest_ends_in_pieces_of_their_bound() {
     // About 3,000 of a piece's steps end something: 375 locks, or 1,500 nodes.
     assert!((250..500).contains(&pieces), "{pieces} pieces");
     crowd.state.check().unwrap();
+}
+
+#[test]
+fn a_step_costs_about_the_same_in_every_command() {
+    let mut crowd = Crowd::new();
+    let mut complaints = Vec::new();
+    for (scene, command) in crowd.scenes() {
+        let complaint = crowd.meter.complaint(&crowd.state, &command);
+        complaints.extend(complaint.map(|complaint| format!("{} ({scene}): {complaint}", bound(&command).0)));
+    }
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }

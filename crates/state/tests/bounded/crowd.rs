@@ -1,5 +1,6 @@
 //! A state with very many of everything, and the dearest form of each command in it.
 
+use crate::meter::Meter;
 use fairhold_state::{
     State,
     command::{
@@ -57,6 +58,8 @@ const FORGETTABLE: usize = 20_000;
 
 pub(crate) struct Crowd {
     pub(crate) state: State,
+    /// What a step has cost while the crowd gathered.
+    pub(crate) meter: Meter,
     made: u128,
     /// A session with very many locks.
     pub(crate) locks_of: (SessionId, SessionNumber),
@@ -89,6 +92,7 @@ impl Crowd {
         let nobody = (SessionId(0), SessionNumber(0));
         let mut crowd = Crowd {
             state: State::new(),
+            meter: Meter::default(),
             made: 0,
             locks_of: nobody,
             nodes_of: nobody,
@@ -105,7 +109,7 @@ impl Crowd {
     }
 
     fn apply(&mut self, command: Command) -> Outcome {
-        self.state.apply(command).answer.result.unwrap_or_else(|rejection| panic!("refused: {rejection}"))
+        self.meter.apply(&mut self.state, command).answer.result.unwrap_or_else(|rejection| panic!("refused: {rejection}"))
     }
 
     fn id(&mut self) -> GrantId {
