@@ -49,6 +49,8 @@ pub(crate) struct Weather {
 }
 
 struct Plugged {
+    /// Where it is reached.
+    address: String,
     host: Arc<Host>,
     service: Arc<dyn Service>,
 }
@@ -98,8 +100,8 @@ impl Net {
     }
 
     /// From now on the machine can be reached.
-    pub(crate) fn plug_in(&self, host: Arc<Host>, service: Arc<dyn Service>) {
-        self.locked().plugged.insert(host.name().0, Plugged { host, service });
+    pub(crate) fn plug_in(&self, address: String, host: Arc<Host>, service: Arc<dyn Service>) {
+        self.locked().plugged.insert(host.name().0, Plugged { address, host, service });
     }
 
     /// The machine is gone. Its connections end when what is under way in them has arrived.
@@ -116,7 +118,7 @@ impl Net {
             if !net.pass(from, to).await {
                 return;
             }
-            if let Some((host, service)) = net.find(to) {
+            if let Some((host, service)) = net.find(to, None) {
                 host.within(|| service.hung_up(from, Lane::Heartbeat));
             }
         }));
@@ -226,8 +228,11 @@ impl Net {
         one_in > 0 && self.locked().chance.random_range(0..one_in) == 0
     }
 
-    fn find(&self, id: NodeId) -> Option<(Arc<Host>, Arc<dyn Service>)> {
-        self.locked().plugged.get(&id).map(|plugged| (Arc::clone(&plugged.host), Arc::clone(&plugged.service)))
+    /// The machine that is reached at that address; without one, wherever it is.
+    fn find(&self, id: NodeId, address: Option<&str>) -> Option<(Arc<Host>, Arc<dyn Service>)> {
+        let inner = self.locked();
+        let plugged = inner.plugged.get(&id).filter(|plugged| address.is_none_or(|address| address == plugged.address));
+        plugged.map(|plugged| (Arc::clone(&plugged.host), Arc::clone(&plugged.service)))
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {
@@ -259,7 +264,7 @@ impl Peer for Cable {
             sender.send(message).ok();
             inner.lanes.insert(key, sender);
             drop(inner);
-            let connection = Connection { net: self.net.clone(), from, to: to.id, lane, own: Arc::clone(&self.own) };
+            let connection = Connection { net: self.net.clone(), from, to: to.clone(), lane, own: Arc::clone(&self.own) };
             // The world moves what is under way, also when the sender has died.
             drop(SimRuntime::spawn(connection.run(receiver)));
         }
@@ -267,10 +272,10 @@ impl Peer for Cable {
     }
 
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
-        let (net, own, from, to) = (self.net.clone(), Arc::clone(&self.own), self.host.name().0, to.id);
+        let (net, own, from, to) = (self.net.clone(), Arc::clone(&self.own), self.host.name().0, to.clone());
         async move {
-            let dialled = dial(&net, &own, from, to).await?;
-            if !net.pass(to, from).await {
+            let dialled = dial(&net, &own, from, &to).await?;
+            if !net.pass(to.id, from).await {
                 return Err(PeerError::Unreachable("no way back".to_owned()));
             }
             Ok(dialled.1.introduction())
@@ -279,24 +284,26 @@ impl Peer for Cable {
     }
 
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
-        let (net, from, to) = (self.net.clone(), self.host.name().0, to.id);
+        let (net, from, target) = (self.net.clone(), self.host.name().0, to.clone());
         async move {
+            let to = target.id;
             if net.is_cut(from, to) {
                 // Some firewalls drop what they do not let through, and others answer for the machine behind them.
                 return net.happens(REJECTED_ONE_IN);
             }
-            net.pass(from, to).await && net.find(to).is_none() && net.pass(to, from).await
+            let listens = || net.find(to, Some(&target.address)).is_some();
+            net.pass(from, to).await && !listens() && net.pass(to, from).await
         }
         .boxed()
     }
 }
 
-async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: NodeId) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
+async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> Result<(Arc<Host>, Arc<dyn Service>), PeerError> {
     let unreachable = |why: &str| PeerError::Unreachable(why.to_owned());
-    if !(net.pass(from, to).await && net.open(to, from).await) {
+    if !(net.pass(from, to.id).await && net.open(to.id, from).await) {
         return Err(unreachable("no route"));
     }
-    let (host, service) = net.find(to).ok_or_else(|| unreachable("nobody listens"))?;
+    let (host, service) = net.find(to.id, Some(&to.address)).ok_or_else(|| unreachable("nobody listens"))?;
     if host.is_paused() {
         return Err(unreachable("no answer to the greeting"));
     }
@@ -312,7 +319,7 @@ async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: NodeId) -> Re
 struct Connection {
     net: Net,
     from: NodeId,
-    to: NodeId,
+    to: Target,
     lane: Lane,
     own: Arc<dyn Service>,
 }
@@ -320,7 +327,7 @@ struct Connection {
 impl Connection {
     /// Carries a lane's messages in their order until the connection breaks. Messages without an answer by then are lost.
     async fn run(self, mut messages: mpsc::UnboundedReceiver<Message>) {
-        let (host, service) = match dial(&self.net, &self.own, self.from, self.to).await {
+        let (host, service) = match dial(&self.net, &self.own, self.from, &self.to).await {
             Ok(dialled) => dialled,
             Err(error) => {
                 messages.close();
@@ -333,7 +340,7 @@ impl Connection {
         };
         self.carry(&host, &service, messages).await;
         if self.lane == Lane::Heartbeat && !host.is_dead() {
-            self.net.hang_up(self.from, self.to);
+            self.net.hang_up(self.from, self.to.id);
         }
     }
 
@@ -343,7 +350,7 @@ impl Connection {
             if message.due > now {
                 SimRuntime::sleep(message.due - now).await;
             }
-            if !self.net.open(self.from, self.to).await {
+            if !self.net.open(self.from, self.to.id).await {
                 return;
             }
             while host.is_paused() {
@@ -374,7 +381,7 @@ impl Connection {
             let serving = host.within(|| service.serve(self.from, self.lane, message.request));
             drop(host.spawn(serving));
         }
-        let (net, from, to, lane) = (self.net.clone(), self.from, self.to, self.lane);
+        let (net, from, to, lane) = (self.net.clone(), self.from, self.to.id, self.lane);
         drop(SimRuntime::spawn(async move {
             let Ok(bytes) = done.await else { return };
             if net.pass(to, from).await && (lane != Lane::Append || net.enter(to, from).await) {

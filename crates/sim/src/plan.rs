@@ -76,6 +76,8 @@ pub(crate) enum Kind {
     OlderDisk,
     /// A leader is cut off with all answers about a log entry under way; they arrive after an election, one by one.
     LateAnswers,
+    /// All machines lose their power, and start with other addresses, of which every node is told.
+    Moved,
 }
 
 impl Kind {
@@ -103,11 +105,12 @@ impl Kind {
             Kind::WrongDisk => "start with an empty disk",
             Kind::OlderDisk => "a backup in place of the disk",
             Kind::LateAnswers => "answers after an election",
+            Kind::Moved => "other addresses",
         }
     }
 
-    /// All of them.
-    pub(crate) const ALL: [Kind; 21] = [
+    /// All that a story's faults are drawn from: `Moved` comes in addition.
+    pub(crate) const DRAWN: [Kind; 21] = [
         Kind::Crash,
         Kind::CrashWriting,
         Kind::CrashVoting,
@@ -230,7 +233,7 @@ impl Plan {
             twice_one_in: [0, 20][chance.random_range(0..2_usize)],
         };
         let focused = chance.random_range(0..2) == 0;
-        let kinds = some_of(&mut chance, &Kind::ALL, if focused { FOCUS_KINDS } else { Kind::ALL.len() });
+        let kinds = some_of(&mut chance, &Kind::DRAWN, if focused { FOCUS_KINDS } else { Kind::DRAWN.len() });
         let mut faults: Vec<Fault> = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size, &kinds)).collect();
         // A majority that has lost its disks is another cluster: nothing can be promised then.
         let mut wrong_disks = if size == 1 { 1 } else { 0 };
@@ -238,6 +241,7 @@ impl Plan {
             wrong_disks += u32::from(fault.kind == Kind::WrongDisk);
             fault.kind != Kind::WrongDisk || wrong_disks == 1
         });
+        faults.extend(additions::moved(seed));
         let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
         let (round_trip, weather) = additions::far_apart(seed, weather);
         let trades = [

@@ -73,7 +73,8 @@ async fn strike_now(world: &World, fault: Fault, id: NodeId) {
         | Kind::DiskError
         | Kind::DiskFull
         | Kind::HandOver
-        | Kind::WrongDisk => {}
+        | Kind::WrongDisk
+        | Kind::Moved => {}
     }
     if begin(world, fault.kind, id).await {
         world.tally.fault(fault.kind.name());
@@ -108,7 +109,8 @@ fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)
         | Kind::HandOver
         | Kind::WrongDisk
         | Kind::OlderDisk
-        | Kind::LateAnswers => None,
+        | Kind::LateAnswers
+        | Kind::Moved => None,
     }
 }
 
@@ -122,7 +124,11 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
             let caught = written(disk).await;
             world.crash(id) && caught
         }
-        Kind::CrashAll => world.ids().into_iter().fold(false, |struck, id| world.crash(id) | struck),
+        Kind::CrashAll => crash_all(world),
+        Kind::Moved => {
+            world.give_other_addresses();
+            crash_all(world)
+        }
         Kind::Stop => world.stop(id).await,
         Kind::Breaks => {
             world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other));
@@ -154,11 +160,16 @@ async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
     }
 }
 
+/// Switches all machines off; whether one of them was on.
+fn crash_all(world: &World) -> bool {
+    world.ids().into_iter().fold(false, |struck, id| world.crash(id) | struck)
+}
+
 fn end(world: &World, kind: Kind, id: NodeId) {
     let disk = world.disk(id);
     match kind {
         Kind::Crash | Kind::CrashWriting | Kind::Stop => world.start(id),
-        Kind::CrashAll => world.ids().into_iter().for_each(|id| world.start(id)),
+        Kind::CrashAll | Kind::Moved => world.ids().into_iter().for_each(|id| world.start(id)),
         Kind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
         Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
         Kind::WrongDisk => world.give_disk_back(id),

@@ -239,7 +239,7 @@ impl Tally {
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
-        Kind::ALL.into_iter().map(Kind::name).chain(OTHER_FAULTS)
+        Kind::DRAWN.into_iter().chain([Kind::Moved]).map(Kind::name).chain(OTHER_FAULTS)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {

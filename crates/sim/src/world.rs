@@ -1,35 +1,33 @@
 //! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
 
+mod calls;
+
+pub(crate) use calls::{Reply, from_client};
+
 use crate::{
     calm::Calm,
     clients::Trade,
     disk::{Disk, Flushes},
     host::{Host, HostRuntime, TRUE_RATE},
-    net::{CLIENTS, Net},
+    net::Net,
     oracle::{Fact, Oracle, Physics},
     plan::Plan,
     tally::{Probe, Tally},
     trace,
 };
-use axum::{Router, body::Body};
-use bytes::Bytes;
-use fairhold_http::{Admin, Exposition, PeerAddress, ServerInfo, router};
+use axum::Router;
+use fairhold_http::{Admin, Exposition, ServerInfo, router};
 use fairhold_node::{Node, Prelude};
 use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::BodyExt;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::oneshot;
-use tower::ServiceExt;
 
 /// How long a node that ended by itself stays down before it is started again.
 const DOWN_FOR: Duration = Duration::from_millis(500);
@@ -37,6 +35,8 @@ const DOWN_FOR: Duration = Duration::from_millis(500);
 const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
 /// How late a request may arrive once more, by the clock of the fastest machine. A server remembers ids and keys for 60 s.
 const ECHO_MS_MAX: u64 = 50_000;
+/// Where peers reach a node, before it gets other addresses.
+const PORT: u16 = 7271;
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 3;
 
@@ -64,20 +64,9 @@ struct Inner {
     slots: BTreeMap<NodeId, Slot>,
     /// Lives of machines in which something failed on purpose: their nodes may end.
     spoiled: BTreeSet<(NodeId, u64)>,
+    /// How often all machines got other addresses.
+    moves: u16,
     chance: SmallRng,
-}
-
-/// As the listener hands it to the router.
-pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
-    request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    request
-}
-
-/// What an HTTP call came to, where it came to anything.
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
 }
 
 /// The simulated world. Clones are the same world.
@@ -114,7 +103,7 @@ impl World {
         });
         let slots = slots.collect();
         World {
-            inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), chance })),
+            inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), moves: 0, chance })),
             ring_bytes: plan.ring_bytes,
             pace: plan.pace,
             state_bytes: plan.state_bytes,
@@ -132,6 +121,11 @@ impl World {
     /// All machines.
     pub(crate) fn ids(&self) -> Vec<NodeId> {
         self.locked().slots.keys().copied().collect()
+    }
+
+    /// Every node that starts from now on is told that all nodes have other addresses.
+    pub(crate) fn give_other_addresses(&self) {
+        self.locked().moves += 1;
     }
 
     /// Switches a machine on and starts its node, if it is off.
@@ -252,8 +246,9 @@ impl World {
 
     /// The life of one node, from its start to its end.
     async fn serve(self, id: NodeId, host: Arc<Host>, disk: Disk) {
-        let member = |id: u64| (id, MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:7271") });
-        let members = self.ids().into_iter().map(member).collect();
+        let moves = self.locked().moves;
+        let member = |id: u64| MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:{}", PORT + moves) };
+        let members = self.ids().into_iter().map(|id| (id, member(id))).collect();
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
         (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
         let reception = Reception::new(&config);
@@ -281,7 +276,7 @@ impl World {
         }
         let info = ServerInfo { version: "simulated", host: HostView::default };
         let router = router(node.clone(), info, Admin::open(), Exposition::default());
-        self.net.plug_in(Arc::clone(&host), replica.service());
+        self.net.plug_in(member(id).address, Arc::clone(&host), replica.service());
         if let Some(slot) = self.locked().slots.get_mut(&id) {
             slot.running = Some(Running { replica: replica.clone(), node, router });
         }
@@ -331,35 +326,6 @@ impl World {
                 world.start(id);
             }));
         }
-    }
-
-    /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.
-    pub(crate) async fn call(&self, to: NodeId, request: Request<Body>) -> Option<Reply> {
-        if !self.net.pass(CLIENTS, to).await {
-            return None;
-        }
-        let (host, running) = (self.host(to)?, self.running(to)?);
-        let (mut answer, answered) = oneshot::channel();
-        drop(host.spawn(async move {
-            let serve = async {
-                let Ok(response) = running.router.oneshot(from_client(request)).await;
-                let (parts, body) = response.into_parts();
-                let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                Reply { status: parts.status, headers: parts.headers, body }
-            };
-            // As a server does: what nobody waits for any more is dropped.
-            let served = tokio::select! {
-                biased;
-                reply = serve => Some(reply),
-                () = answer.closed() => None,
-            };
-            if let Some(reply) = served {
-                // The caller may have just gone.
-                answer.send(reply).ok();
-            }
-        }));
-        let reply = answered.await.ok()?;
-        self.net.pass(to, CLIENTS).await.then_some(reply)
     }
 
     /// Lets a node end in good order, as at an upgrade.

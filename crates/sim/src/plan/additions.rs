@@ -1,6 +1,6 @@
 //! What some stories have in addition: each is drawn from the seed by itself, so that the rest of a story stays as it was.
 
-use super::{ClientPlan, some_of};
+use super::{ClientPlan, Fault, Kind, Whom, some_of};
 use crate::{clients::Trade, net::Weather};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::time::Duration;
@@ -15,8 +15,21 @@ const WHICH_DISKS: u64 = 0x6469_736b_7320_7477;
 /// What decides whether the machines are far apart, and in one story of how many they are.
 const FAR_APART: u64 = 0x6661_7220_6170_6172;
 const FAR_APART_ONE_IN: u32 = 8;
+/// What decides whether the machines get other addresses, and in one story of how many they do.
+const OTHER_ADDRESSES: u64 = 0x6f74_6865_7220_6164;
+const OTHER_ADDRESSES_ONE_IN: u32 = 16;
 /// So far, in milliseconds for a message and its answer.
 const ROUND_TRIPS_MS: [u64; 4] = [5, 40, 60, 150];
+
+/// In one story of sixteen all machines get other addresses.
+pub(super) fn moved(seed: u64) -> Option<Fault> {
+    let mut chance = SmallRng::seed_from_u64(seed ^ OTHER_ADDRESSES);
+    (chance.random_range(0..OTHER_ADDRESSES_ONE_IN) == 0).then(|| {
+        let at = Duration::from_millis(chance.random_range(500..20_000));
+        let lasts = Duration::from_millis(chance.random_range(20..2_000));
+        Fault { kind: Kind::Moved, whom: Whom::Leader, at, lasts }
+    })
+}
 
 /// In half of the stories some clients more, of a few trades.
 pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
