@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const SERVER_TIMEOUT: &str = "3s";
 /// One call in so many that changes something arrives once more.
 const ECHO_ONE_IN: u32 = 10;
+/// What decides when nobody waits any more for what is delivered once more, and after how long at most.
+const HANG_UPS: u64 = 0x6861_6e67_2075_7073;
+const HANG_UP_MICROS_MAX: u64 = 40_000;
 /// The wall clock when the world began: 2026-01-01, in milliseconds.
 pub(crate) const WORLD_BEGAN_MS: u64 = 1_767_225_600_000;
 
@@ -140,13 +143,16 @@ pub(crate) struct Client {
     pub(crate) chance: SmallRng,
     /// What is delivered once more, and when.
     echoes: SmallRng,
+    /// When nobody waits any more for the answer to what is delivered once more.
+    hang_ups: SmallRng,
 }
 
 impl Client {
     /// A client; the seed decides all that it does.
     pub(crate) fn new(world: World, name: String, seed: u64) -> Client {
         let echoes = SmallRng::seed_from_u64(!seed);
-        Client { world, name, chance: SmallRng::seed_from_u64(seed), echoes }
+        let hang_ups = SmallRng::seed_from_u64(seed ^ HANG_UPS);
+        Client { world, name, chance: SmallRng::seed_from_u64(seed), echoes, hang_ups }
     }
 
     /// A new idempotency key.
@@ -173,18 +179,21 @@ impl Client {
     }
 
     /// Delivers a second copy of a request to a random node, much later, as if the network had held it back. No client waits
-    /// for the answer.
+    /// for the answer: half of the connections end soon, around the time at which the request is committed.
     fn echo(&mut self, ask: &Ask) -> impl Future<Output = ()> + use<> {
         let ids = self.world.ids();
         let to = ids[self.echoes.random_range(0..ids.len())];
         let after = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
         let (world, ask, name) = (self.world.clone(), ask.clone(), self.name.clone());
+        let hangs_up = self.hang_ups.random_range(0..2) == 0;
+        let soon = Duration::from_micros(self.hang_ups.random_range(1_000..HANG_UP_MICROS_MAX));
+        let patience = if hangs_up { soon } else { ask.wait + PATIENCE };
         async move {
             SimRuntime::sleep(after).await;
             let is_settled = ask.key().is_some_and(|key| world.oracle.has_settled(key));
             let what = format!("{name} {} {} at n{to}, once more", ask.method, ask.uri);
             trace::event(&what);
-            let reply = SimRuntime::timeout(ask.wait + PATIENCE, world.call(to, ask.request())).await.ok().flatten();
+            let reply = SimRuntime::timeout(patience, world.call(to, ask.request())).await.ok().flatten();
             if let Some(reply) = reply {
                 trace::event(&format!("{what}: {}", reply.status));
                 world.tally.probe(if is_settled { Probe::EchoOfSettled } else { Probe::Echo });
