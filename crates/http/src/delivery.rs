@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-/// Hangs on an answer. The listener runs it when the connection tells that the client had gone before it got the answer.
+/// An extension of an answer that gives a grant to its caller. The listener takes it out of the answer, and runs it when the
+/// connection tells that the client had gone before it got the answer.
 #[derive(Clone)]
-pub(crate) struct Undelivered(Arc<dyn Fn() + Send + Sync>);
+pub struct Undelivered(Arc<dyn Fn() + Send + Sync>);
 
 impl Undelivered {
     /// Does that where the answer is lost.
@@ -13,7 +14,8 @@ impl Undelivered {
         Undelivered(Arc::new(act))
     }
 
-    pub(crate) fn act(&self) {
+    /// The answer is lost: what it gave is taken back, in the background.
+    pub fn act(&self) {
         (self.0)();
     }
 }

@@ -55,6 +55,7 @@ pub mod workbench;
 
 pub use admin::Admin;
 pub use cluster_header::ClusterHeader;
+pub use delivery::Undelivered;
 pub use listener::{Limits, Listener};
 pub use metrics::{Exposition, HttpMetrics};
 pub use origin::Hosts;

@@ -5,7 +5,7 @@ use crate::{
     stream::Stream,
     tally::Probe,
     trace,
-    world::{Reply, World},
+    world::{AnsweredWithin, Reply, World},
 };
 use axum::body::Body;
 use fairhold_types::{GrantId, NodeId, Revision};
@@ -18,9 +18,11 @@ use std::time::Duration;
 /// A client waits for an answer as long as its request may wait, and this much longer.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// What a client asks of the server's own work.
-const SERVER_TIMEOUT: &str = "3s";
+const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// One call in so many that changes something arrives once more.
 const ECHO_ONE_IN: u32 = 10;
+/// So many times sooner than the others half of these come.
+const SOONER: u32 = 25;
 /// What decides when nobody waits any more for what is delivered once more, and after how long at most.
 const HANG_UPS: u64 = 0x6861_6e67_2075_7073;
 const HANG_UP_MICROS_MAX: u64 = 40_000;
@@ -97,7 +99,11 @@ impl Ask {
     }
 
     fn request(&self) -> Request<Body> {
-        let mut request = Request::builder().method(&self.method).uri(&self.uri).header("fairhold-timeout", SERVER_TIMEOUT);
+        let mut request = Request::builder()
+            .method(&self.method)
+            .uri(&self.uri)
+            .header("fairhold-timeout", format!("{}s", SERVER_TIMEOUT.as_secs()));
+        request = request.extension(AnsweredWithin(self.wait + SERVER_TIMEOUT));
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
@@ -183,7 +189,9 @@ impl Client {
     fn echo(&mut self, ask: &Ask) -> impl Future<Output = ()> + use<> {
         let ids = self.world.ids();
         let to = ids[self.echoes.random_range(0..ids.len())];
-        let after = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
+        let late = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
+        // Half of them come while what was asked for may be held yet.
+        let after = if self.hang_ups.random_range(0..2) == 0 { late / SOONER } else { late };
         let (world, ask, name) = (self.world.clone(), ask.clone(), self.name.clone());
         let hangs_up = self.hang_ups.random_range(0..2) == 0;
         let soon = Duration::from_micros(self.hang_ups.random_range(1_000..HANG_UP_MICROS_MAX));

@@ -12,6 +12,7 @@ mod hoarder;
 mod locker;
 mod owner;
 mod several;
+mod stranger;
 mod visitor;
 mod watcher;
 mod writer;
@@ -51,6 +52,8 @@ pub(crate) enum Trade {
     Gardener,
     /// Looks at locks, queues, histories, sessions and nodes.
     Visitor,
+    /// Lets servers choose the ids of its grants, and hangs up before it is told one.
+    Stranger,
     /// Takes very many locks and nodes with one session, and ends it.
     Hoarder,
 }
@@ -71,6 +74,7 @@ pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
         Trade::Chain => chain::work(client, rounds).await,
         Trade::Gardener => gardener::work(client, rounds).await,
         Trade::Visitor => visitor::work(client, rounds).await,
+        Trade::Stranger => stranger::work(client, rounds).await,
         Trade::Hoarder => hoarder::work(client, rounds).await,
     }
 }

@@ -2,7 +2,7 @@
 
 mod calls;
 
-pub(crate) use calls::{Reply, from_client};
+pub(crate) use calls::{AnsweredWithin, Reply, from_client};
 
 use crate::{
     calm::Calm,

@@ -10,6 +10,9 @@ const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
 const MORE_TRADES: usize = 4;
 /// What decides whether the machine has to work hard.
 const HARD_WORK: u64 = 0x6861_7264_2077_6f72;
+/// What decides whether there are clients that hang up untold, and in one story of how many there are.
+const STRANGERS: u64 = 0x7374_7261_6e67_6572;
+const STRANGERS_ONE_IN: u32 = 8;
 /// What decides which disks are slow, where not all are.
 const WHICH_DISKS: u64 = 0x6469_736b_7320_7477;
 /// What decides whether the machines are far apart, and in one story of how many they are.
@@ -57,6 +60,19 @@ pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
     };
     let count = SmallRng::seed_from_u64(seed.wrapping_add(MORE_CLIENTS)).random_range(2..7);
     (0..count).map(client).collect()
+}
+
+/// In one story of eight two clients that hang up before they are told the id of what they have.
+pub(super) fn strangers(seed: u64) -> Vec<ClientPlan> {
+    let mut chance = SmallRng::seed_from_u64(seed ^ STRANGERS);
+    if chance.random_range(0..STRANGERS_ONE_IN) > 0 {
+        return Vec::new();
+    }
+    let stranger = |number: u32| {
+        let (trade, name, seed) = (Trade::Stranger, format!("s{number}"), chance.random());
+        ClientPlan { trade, name, seed, rounds: 12 }
+    };
+    (0..2).map(stranger).collect()
 }
 
 /// In one story of eight each step of the machine takes time, and clients make it work hard.

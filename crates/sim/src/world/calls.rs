@@ -1,14 +1,23 @@
 //! What clients ask of the machines.
 
 use super::World;
-use crate::net::CLIENTS;
+use crate::{
+    host::{Host, HostRuntime},
+    net::CLIENTS,
+};
 use axum::body::Body;
 use bytes::Bytes;
-use fairhold_http::PeerAddress;
+use fairhold_http::{PeerAddress, Undelivered};
 use fairhold_types::NodeId;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
-use std::net::{IpAddr, Ipv4Addr};
+use openraft_rt::AsyncRuntime;
+use std::{
+    future::Future,
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
@@ -18,11 +27,42 @@ pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
+/// How long the server may take for a request, waiting included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnsweredWithin(pub(crate) Duration);
+
+/// How often it is looked whether a server is late, and how much later than promised it may be.
+const LOOK: Duration = Duration::from_millis(250);
+const LATE: Duration = Duration::from_millis(500);
+
 /// What an HTTP call came to, where it came to anything.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+/// An answer on its way. Where nobody takes it, the server's connection tells so.
+struct Delivery {
+    reply: Reply,
+    undelivered: Option<Undelivered>,
+    host: Arc<Host>,
+}
+
+impl Delivery {
+    fn take(mut self) -> Reply {
+        self.undelivered = None;
+        Reply { body: std::mem::take(&mut self.reply.body), headers: std::mem::take(&mut self.reply.headers), ..self.reply }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let host = &self.host;
+        if let Some(undelivered) = self.undelivered.take().filter(|_| !host.is_dead()) {
+            host.within(|| undelivered.act());
+        }
+    }
 }
 
 impl World {
@@ -33,25 +73,44 @@ impl World {
         }
         let (host, running) = (self.host(to)?, self.running(to)?);
         let (mut answer, answered) = oneshot::channel();
+        let server = Arc::clone(&host);
+        let late = self.clone().complain_when_late(&request);
         drop(host.spawn(async move {
             let serve = async {
-                let Ok(response) = running.router.oneshot(from_client(request)).await;
+                let Ok(mut response) = running.router.oneshot(from_client(request)).await;
+                let undelivered = response.extensions_mut().remove();
                 let (parts, body) = response.into_parts();
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                Reply { status: parts.status, headers: parts.headers, body }
+                Delivery { reply: Reply { status: parts.status, headers: parts.headers, body }, undelivered, host: server }
             };
             // As a server does: what nobody waits for any more is dropped.
             let served = tokio::select! {
                 biased;
                 reply = serve => Some(reply),
                 () = answer.closed() => None,
+                () = late => None,
             };
-            if let Some(reply) = served {
+            if let Some(delivery) = served {
                 // The caller may have just gone.
-                answer.send(reply).ok();
+                answer.send(delivery).ok();
             }
         }));
-        let reply = answered.await.ok()?;
-        self.net.pass(to, CLIENTS).await.then_some(reply)
+        let delivery = answered.await.ok()?;
+        self.net.pass(to, CLIENTS).await.then(|| delivery.take())
+    }
+
+    /// A server that works on a request for longer than it may, by its own clock, breaks its promise: no fault of others excuses
+    /// it. Runs on the server, so that a pause counts as one look only.
+    fn complain_when_late(self, request: &Request<Body>) -> impl Future<Output = ()> + Send + 'static {
+        let within = request.extensions().get::<AnsweredWithin>().copied();
+        let what = format!("{} {}", request.method(), request.uri());
+        async move {
+            let Some(AnsweredWithin(within)) = within else { return std::future::pending().await };
+            let looks = (within + LATE).as_millis() / LOOK.as_millis();
+            for _ in 0..looks {
+                HostRuntime::sleep(LOOK).await;
+            }
+            self.oracle.violation(format!("{what} has no answer after {:?}, and {within:?} were given", within + LATE));
+        }
     }
 }
