@@ -261,7 +261,8 @@ impl Plan {
             ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
         });
         let (pace, hoarders) = additions::hard_work(seed);
-        let clients = clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed)).collect();
+        let clients =
+            clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed, &rates)).collect();
         let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
         let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
         let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];

@@ -20,13 +20,13 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     let lock = format!("strange-{}", client.name);
     let mut servers = Vec::new();
     for _ in 0..rounds {
-        client.idle(2_000).await;
+        client.idle(1_000).await;
         servers.extend(acquire(&mut client, &lock).await);
     }
     SimRuntime::sleep(GIVEN_UP).await;
     // A server that has ended has ended nothing: then only the time to live does.
     let lives_on = |(id, life): &(u64, u64)| client.world.host(*id).is_some_and(|host| host.name() == (*id, *life));
-    let is_owed = client.world.calm.since(crate::trace::since_start()) && servers.iter().all(lives_on);
+    let is_owed = !client.world.is_too_far_apart && servers.iter().all(lives_on);
     end_what_is_left(&mut client, &lock, is_owed).await;
 }
 
