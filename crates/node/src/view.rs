@@ -14,6 +14,9 @@ use fairhold_state::{
 use fairhold_types::{GrantId, GrantNumber, LockName};
 use std::time::Duration;
 
+#[cfg(test)]
+mod cost;
+
 /// A live grant for its owner, without its place in the queue.
 pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
     let GrantStatus::Live(contender) = state.grant(id) else {

@@ -14,6 +14,7 @@ use fairhold_types::limits::{
     DEADLOCK_VISITS_MAX, FORGOTTEN_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
     NODES_SWEPT_MAX, PIECE_STEPS, SESSION_ENDED_IDS_MAX, TRANSACTION_STEPS_MAX,
 };
+use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 
 /// One grant more than there was room for, with all its locks: each is ended, or granted.
@@ -153,5 +154,8 @@ fn a_step_costs_about_the_same_in_every_command() {
         let complaint = crowd.meter.complaint(&crowd.state, &command);
         complaints.extend(complaint.map(|complaint| format!("{} ({scene}): {complaint}", bound(&command).0)));
     }
+    let (pool, token) = (LockName::parse("pool").unwrap(), FencingToken(1));
+    let fence = crowd.meter.complaint_of_read(1, || crowd.state.verify_fence(&pool, token, None));
+    complaints.extend(fence.map(|complaint| format!("a fence: {complaint}")));
     assert!(complaints.is_empty(), "{complaints:#?}");
 }

@@ -1,6 +1,6 @@
 //! A state with very many of everything, and the dearest form of each command in it.
 
-use crate::meter::Meter;
+use super::meter::Meter;
 use fairhold_state::{
     State,
     command::{
@@ -73,7 +73,7 @@ pub(crate) struct Crowd {
     cooling: Vec<GrantNumber>,
     bounded: Vec<(GrantNumber, FencingToken)>,
     /// The last of those who wait for the crowded lock.
-    last: GrantId,
+    pub(crate) last: GrantId,
     leader: GrantId,
     anonymous: GrantId,
 }

@@ -68,4 +68,16 @@ impl Meter {
         let usual = self.usual.expect("a thousand commands were measured");
         self.is_too_dear(time, steps + BASE).then(|| format!("{time} ns for {steps} steps; the usual is {usual:?}"))
     }
+
+    /// The same for something that is read, and of which so much is shown: each piece counts as a step.
+    pub(crate) fn complaint_of_read<T>(&self, shown: usize, read: impl Fn() -> T) -> Option<String> {
+        let measure = |_| {
+            let begun = processor_time();
+            drop(std::hint::black_box(read()));
+            processor_time() - begun
+        };
+        let time = (0..TIMES).map(measure).min().expect("it was measured");
+        let usual = self.usual.expect("a thousand commands were measured");
+        self.is_too_dear(time, shown as u64 + BASE).then(|| format!("{time} ns; the usual is {usual:?}"))
+    }
 }

@@ -1,0 +1,56 @@
+//! What a caller is shown costs as much as what is shown of it, beside very many of everything: whoever reads holds up nobody.
+
+#[expect(dead_code, reason = "the dearest form of each command is for the tests of the state")]
+#[path = "../../../state/tests/bounded/crowd.rs"]
+mod crowd;
+#[expect(dead_code, reason = "commands are measured by the tests of the state")]
+#[path = "../../../state/tests/bounded/meter.rs"]
+mod meter;
+
+use super::*;
+use crowd::Crowd;
+use fairhold_types::SessionNumber;
+
+/// Reads something, and says how much of it is shown.
+type Read<'a> = &'a dyn Fn(&State) -> usize;
+
+fn owned(state: &State, number: SessionNumber) -> usize {
+    let of = state.session(number).expect("it is open");
+    let view = session(state, of, &PageQuery::first());
+    view.grants.len() + view.ephemeral_nodes.len()
+}
+
+fn queued(state: &State, name: &str) -> usize {
+    let name = LockName::parse(name).expect("a name");
+    queue_page(state, &name, PageQuery::first(), Before { count: 0, blocker: None }).items.len()
+}
+
+fn held(state: &State, name: &str) -> usize {
+    lock(state, &LockName::parse(name).expect("a name")).holders.len()
+}
+
+fn ahead(state: &State, id: &GrantId) -> usize {
+    let view = grant_in_queue(state, id).expect("it waits");
+    view.in_the_way.expect("others are ahead of it").ahead.len()
+}
+
+#[test]
+fn what_is_shown_beside_very_many_costs_no_more_than_what_is_shown() {
+    let crowd = Crowd::new();
+    let (locks_of, nodes_of, last) = (crowd.locks_of.1, crowd.nodes_of.1, crowd.last);
+    let reads: [(&str, Read<'_>); 7] = [
+        ("a session with 100,000 locks", &|state| owned(state, locks_of)),
+        ("a session with 100,000 ephemeral nodes", &|state| owned(state, nodes_of)),
+        ("a lock that 100,000 hold", &|state| held(state, "pool")),
+        ("the queue of a lock that 100,000 hold", &|state| queued(state, "pool")),
+        ("the queue of 10,000 behind 40,000 readers", &|state| queued(state, "map")),
+        ("the last of 10,000 behind 40,000 readers", &|state| ahead(state, &last)),
+        ("all in numbers", &|state| usize::from(state.census().locks > 0)),
+    ];
+    for (what, read) in reads {
+        let shown = read(&crowd.state);
+        assert!((1..=PageQuery::<()>::first().limit).contains(&shown), "{what}: {shown} are shown");
+        let complaint = crowd.meter.complaint_of_read(shown, || read(&crowd.state));
+        assert_eq!(complaint, None, "{what}, of which {shown} are shown");
+    }
+}
