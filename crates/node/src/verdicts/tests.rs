@@ -171,3 +171,33 @@ fn what_is_remembered_is_forgotten_after_its_time() {
     stage.carry_out(over, verdict);
     assert_eq!(stage.state.remembered_span(), None);
 }
+
+#[test]
+fn a_hold_that_has_ended_is_due_no_more() {
+    let mut stage = Stage::new();
+    stage.hold(1);
+    stage.apply(Command::Release { grant: GrantId::from_ulid(1), session: None, at: AT }, 1);
+    assert_eq!(stage.chores(HOLD), []);
+}
+
+#[test]
+fn so_many_expiries_are_on_their_way_at_a_time_and_no_more() {
+    let mut stage = Stage::new();
+    for id in 0..EXPIRIES_IN_FLIGHT_MAX as u128 {
+        let (id, name, meta) = (SessionId(100 + id), String::new(), Meta::new());
+        stage.apply(Command::OpenSession(OpenSession { key: None, id, timeout_ms: 5_000, name, meta, at: AT }), 0);
+    }
+    let late = stage.begun + Duration::from_secs(6);
+    let mut execute = || {
+        let judged = stage.verdicts.judge(late);
+        stage.verdicts.prove(judged, true);
+        stage.verdicts.execute(late)
+    };
+    let first = execute();
+    assert_eq!(first.len(), EXPIRIES_IN_FLIGHT_MAX);
+    assert_eq!(execute(), [], "all places are taken");
+    stage.verdicts.expiry_done(first[0]);
+    let judged = stage.verdicts.judge(late);
+    stage.verdicts.prove(judged, true);
+    assert_eq!(stage.verdicts.execute(late).len(), 1);
+}

@@ -54,3 +54,16 @@ fn what_is_shown_beside_very_many_costs_no_more_than_what_is_shown() {
         assert_eq!(complaint, None, "{what}, of which {shown} are shown");
     }
 }
+
+#[test]
+fn so_many_are_named_as_are_ahead_and_sixteen_at_most() {
+    let crowd = Crowd::new();
+    let (written, map) = (LockName::parse("written").expect("a name"), LockName::parse("map").expect("a name"));
+    for (position, named) in [(1, 0), (2, 1), (4, 3), (17, 16), (9_000, 16)] {
+        assert_eq!(positions::of(&crowd.state, &written, position).ahead.len(), named, "at position {position}");
+    }
+    let first = crowd.state.front(&map, 1).next().expect("somebody holds it").number;
+    let others = positions::of_upgrade(&crowd.state, &map, first);
+    assert_eq!((others.ahead.len(), others.position), (16, 40_000));
+    assert!(others.ahead.iter().all(|other| other.facts.number != first));
+}

@@ -92,3 +92,20 @@ fn a_stream_that_breaks_before_it_is_told_anything_may_come_again() {
         assert!(until_ended(&node, 1).await < 3 * SECOND);
     });
 }
+
+#[test]
+fn a_stream_that_is_granted_at_once_counts_as_held_and_shows_that_it_lives_three_seconds_later() {
+    on_one_node(async |node| {
+        let mut registry = fairhold_metrics::registry();
+        node.register_metrics(&mut registry);
+        let mut held = node.hold(call(1, "a", SECOND)).await.unwrap();
+        assert!(matches!(held.first.value, HoldEvent::Held(_)), "{:?}", held.first);
+        let text = fairhold_metrics::text(&registry, fairhold_metrics::Format::accepted(None)).unwrap();
+        assert!(text.contains(r#"acquires_total{outcome="held"} 1"#), "{text}");
+        let begun = SimInstant::now();
+        let told = held.events.recv().await.expect("it goes on");
+        assert!(matches!(told.value, HoldEvent::Alive), "{told:?}");
+        let after = since(begun);
+        assert!((3 * SECOND..4 * SECOND).contains(&after), "after {after:?}");
+    });
+}
