@@ -17,9 +17,9 @@ use fairhold_state::{
     command::{Lifetime, Operation},
     value::Value,
 };
-use fairhold_types::{Path, Revision};
-use openraft_rt::AsyncRuntime;
-use openraft_rt_sim::SimRuntime;
+use fairhold_types::{Path, Revision, limits::BOOKMARK_EVERY};
+use openraft_rt::{AsyncRuntime, Instant as _};
+use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -93,5 +93,25 @@ fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
         let state = running.replica.state();
         assert!(state.snapshot_blocks().count() > 2, "it has several parts");
         assert_eq!(running.node.digest().await.unwrap().value, state.digest());
+    });
+}
+
+#[test]
+fn a_watch_of_something_else_hears_ten_seconds_after_its_last_bookmark_how_far_it_has_come() {
+    on_one_node(|node| async move {
+        let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
+        let scope = Scope::Subtree(Path::parse("/watched").unwrap());
+        let mut watch = node.watch(vec![scope], Begin::Now, read).await.unwrap();
+        let Some(Tidings::Bookmark(_)) = watch.next().await else { panic!("it begins with a bookmark") };
+        for path in ["/one", "/two", "/three"] {
+            let begun = SimInstant::now();
+            SimRuntime::sleep(Duration::from_secs(1)).await;
+            let elsewhere = put(&node, path).await;
+            let told = watch.next().await;
+            let Some(Tidings::Bookmark(at)) = told else { panic!("{told:?}") };
+            assert_eq!(at, elsewhere);
+            let after = SimInstant::now() - begun;
+            assert!((BOOKMARK_EVERY..BOOKMARK_EVERY + Duration::from_secs(1)).contains(&after), "after {after:?}");
+        }
     });
 }
