@@ -17,6 +17,7 @@ mod machine;
 mod order;
 #[cfg(test)]
 mod plants;
+mod punctual;
 mod registers;
 mod tokens;
 mod watches;
@@ -69,5 +70,6 @@ pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
         Box::new(echoes::Echoes::default()),
         Box::new(liveness::Liveness::default()),
         Box::new(endings::Endings),
+        Box::new(punctual::Punctual::default()),
     ]
 }

@@ -72,8 +72,8 @@ pub(crate) enum Fact {
     Called { what: String, sent: Duration, came: Option<Duration>, within: Duration },
     /// An acquire without faults around it, answered with a grant.
     Handed { lock: LockName, token: FencingToken, sent: Duration, came: Duration, within: Duration },
-    /// A leader was seen in a term. `calm`: there has been no fault for a while.
-    Term { term: u64, calm: bool },
+    /// A leader was seen in a term, at that time. `calm`: there has been no fault for a while.
+    Term { term: u64, calm: bool, at: Duration },
     /// The time during which a client could believe, by its own clock, that it held a grant.
     Believed { lock: LockName, mode: Mode, token: FencingToken, from: Duration, until: Duration },
     /// The same of permits of a semaphore that has so many.

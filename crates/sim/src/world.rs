@@ -351,7 +351,7 @@ impl World {
             let led = leader.and_then(|id| self.running(id)).and_then(|running| running.replica.leadership());
             if let Some(led) = led {
                 let calm = self.calm.since(trace::since_start());
-                self.oracle.told(&Fact::Term { term: led.term(), calm });
+                self.oracle.told(&Fact::Term { term: led.term(), calm, at: trace::since_start() });
             }
             if leader.is_some() && leader != last {
                 self.tally.probe(Probe::Elected);

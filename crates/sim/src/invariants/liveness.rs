@@ -54,7 +54,7 @@ impl Invariant for Liveness {
             return called(what, *sent, *came, *within);
         }
         self.handed(fact)?;
-        let Fact::Term { term, calm } = fact else { return Ok(()) };
+        let Fact::Term { term, calm, .. } = fact else { return Ok(()) };
         let before = std::mem::replace(&mut self.term, *term);
         if *calm && before > 0 && before != *term {
             return Err(format!("term {term} follows term {before}"));
@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn a_new_term_in_good_weather_is_found() {
         let mut liveness = Liveness::default();
-        assert!(liveness.told(&Fact::Term { term: 3, calm: true }).is_ok(), "the first one");
-        assert!(liveness.told(&Fact::Term { term: 3, calm: true }).is_ok());
-        assert!(liveness.told(&Fact::Term { term: 4, calm: false }).is_ok());
-        assert!(liveness.told(&Fact::Term { term: 5, calm: true }).is_err());
+        assert!(liveness.told(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok(), "the first one");
+        assert!(liveness.told(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok());
+        assert!(liveness.told(&Fact::Term { term: 4, calm: false, at: second(4) }).is_ok());
+        assert!(liveness.told(&Fact::Term { term: 5, calm: true, at: second(5) }).is_err());
     }
 
     #[test]

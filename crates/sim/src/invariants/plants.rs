@@ -281,9 +281,17 @@ fn endings(stage: &mut Stage) -> Judged {
     stage.invariant.finished(&held)
 }
 
+fn punctual(stage: &mut Stage) -> Judged {
+    stage.acquire(1, |acquire| acquire.max_hold_ms = Some(5_000));
+    let calm = |at| Fact::Term { term: 1, calm: true, at };
+    stage.invariant.told(&calm(stage.at)).unwrap();
+    stage.invariant.told(&calm(stage.at + SECOND * 5)).unwrap();
+    stage.invariant.told(&calm(stage.at + SECOND * 60))
+}
+
 type Plant = (&'static str, fn(&mut Stage) -> Judged);
 
-const PLANTS: [Plant; 18] = [
+const PLANTS: [Plant; 19] = [
     ("the state is sound", machine),
     ("holders are compatible", holders),
     ("nobody is overtaken", order),
@@ -302,6 +310,7 @@ const PLANTS: [Plant; 18] = [
     ("a request acts once", echoes),
     ("nobody waits in good weather", liveness),
     ("every grant ends", endings),
+    ("what is over ends soon", punctual),
 ];
 
 fn everything() -> Vec<Box<dyn Invariant>> {

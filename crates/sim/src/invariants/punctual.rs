@@ -1,0 +1,84 @@
+//! A hold that may last no longer and a lock delay that is over end soon, once all is well. A new leader counts their time anew.
+
+use super::Invariant;
+use crate::oracle::{Applied, Fact};
+use fairhold_state::command::Event;
+use fairhold_types::GrantNumber;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How late a verdict may be, on the slowest disks of which anything is promised.
+const LATE: Duration = Duration::from_secs(4);
+
+#[derive(Default)]
+pub(crate) struct Punctual {
+    /// Since when each grant holds or cools, and for how long it may.
+    over: BTreeMap<GrantNumber, (Duration, Duration)>,
+    term: u64,
+    /// Since when that term's leader leads.
+    led_since: Duration,
+}
+
+impl Punctual {
+    fn happened(&mut self, event: &Event, applied: &Applied<'_>) {
+        if let Event::Granted { grant, .. } = event {
+            let hold_ms = applied.state.contender(*grant).and_then(|contender| contender.hold_ms);
+            match hold_ms {
+                Some(ms) => drop(self.over.insert(*grant, (applied.at, Duration::from_millis(ms)))),
+                None => drop(self.over.remove(grant)),
+            }
+        } else if let Event::Cooling { grant, delay_ms, .. } = event {
+            self.over.insert(*grant, (applied.at, Duration::from_millis(*delay_ms)));
+        } else if let Event::Ended { grant, .. } | Event::Cooled { grant, .. } = event {
+            self.over.remove(grant);
+        }
+    }
+
+    fn late(&self, now: Duration) -> Result<(), String> {
+        let is_late = |since: &Duration, span: &Duration| now > (*since).max(self.led_since) + *span + LATE;
+        match self.over.iter().find(|(_, (since, span))| is_late(since, span)) {
+            Some((grant, (since, span))) => {
+                Err(format!("#{grant} holds or cools since {since:?}, for {span:?} at most, and goes on at {now:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Invariant for Punctual {
+    fn name(&self) -> &'static str {
+        "what is over ends soon"
+    }
+
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        if applied.first {
+            applied.events.iter().for_each(|event| self.happened(event, applied));
+        }
+        Ok(())
+    }
+
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        let Fact::Term { term, calm, at } = fact else { return Ok(()) };
+        if std::mem::replace(&mut self.term, *term) != *term {
+            self.led_since = *at;
+        }
+        if *calm { self.late(*at) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_late_under_one_leader_in_good_weather_is_found() {
+        let second = Duration::from_secs;
+        let mut punctual = Punctual::default();
+        punctual.over.insert(GrantNumber(3), (second(10), second(2)));
+        let term = |term, calm, at| Fact::Term { term, calm, at: second(at) };
+        assert!(punctual.told(&term(1, true, 16)).is_ok());
+        assert!(punctual.told(&term(1, false, 30)).is_ok(), "something is wrong");
+        assert!(punctual.told(&term(2, true, 31)).is_ok(), "its leader began just now");
+        assert!(punctual.told(&term(2, true, 37)).is_ok());
+        assert!(punctual.told(&term(2, true, 38)).is_err());
+    }
+}
