@@ -243,12 +243,12 @@ impl Defects {
         (!same.is_empty() || too_many).then_some(fingerprint)
     }
 
+    /// Changes what is noted beside the number of panics: how many commands are left out does not change by that.
     fn change(&self, index: u64, position: u64, change: impl FnOnce(&mut Defect)) -> io::Result<()> {
         let mut noted = self.locked();
         if let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) {
             change(defect);
         }
-        self.left_out.set(count(&noted));
         self.book.save(&noted)
     }
 

@@ -88,6 +88,16 @@ fn the_clock_reaches_no_more_verdicts_of_a_kind_that_panics_each_time() {
 }
 
 #[test]
+fn however_many_requests_of_a_kind_panic_others_of_that_kind_are_tried() {
+    let paper = Arc::<Paper>::default();
+    for index in 0..VERDICTS_MAX as u64 {
+        panics_at(&paper, index, &close(u128::from(index), 10));
+    }
+    let life = Defects::load(paper).unwrap();
+    assert!(life.refuses(&close(0, 10)).is_some() && life.refuses(&close(100, 10)).is_none());
+}
+
+#[test]
 fn only_the_newest_are_noted_and_messages_have_an_end() {
     let life = Defects::load(Arc::<Paper>::default()).unwrap();
     life.begin_after(1_000);
