@@ -254,7 +254,10 @@ impl Choices<'_> {
     fn order(&mut self, state: &State) -> Command {
         let (at, by, reason) = (self.at(), "an administrator".to_owned(), "why not".to_owned());
         match self.below(10) {
-            0 => Command::Break(Break { key: self.key(), lock: self.lock(), by, reason, at }),
+            0 => {
+                let token = self.one_in(3).then(|| FencingToken(self.number()));
+                Command::Break(Break { key: self.key(), lock: self.lock(), token, by, reason, at })
+            }
             1 => {
                 let mut set = SetLock {
                     key: self.key_or_none(),

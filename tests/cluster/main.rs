@@ -77,6 +77,7 @@ mod stopping;
 mod strangers;
 mod streams;
 mod tree;
+mod truth;
 mod watches;
 mod watching;
 mod watching_at_scale;

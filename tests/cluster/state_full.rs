@@ -56,7 +56,7 @@ async fn fill(client: Client, kind: usize, value_bytes: usize) -> Vec<String> {
             }
             429 => {
                 assert_eq!((answer.code(), answer.json["retryable"].as_bool()), ("state_full", Some(false)), "{answer:?}");
-                let detail = answer.string("detail");
+                let detail = answer.string("advice");
                 assert!(detail.contains("state_bytes") && detail.contains("--state-bytes-max"), "{detail}");
                 refused += 1;
             }

@@ -7,26 +7,63 @@ use clap::{
 };
 use std::{error::Error as _, num::ParseIntError};
 
-/// The same error with a tip, if there is one.
-pub(crate) fn with_tip(mut error: Error) -> Error {
-    if let Some(tip) = tip(&error) {
+/// Commands of this program for itself: nobody means them.
+const HIDDEN: [&str; 2] = ["lock-supervisor", "lock-exec"];
+/// Commands that run a command.
+const RUN_A_COMMAND: [&str; 3] = ["lock", "sem", "elect"];
+
+/// The same error with a tip, if there is one. `words` are what was typed, with the program's name first.
+pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
+    keep_to_shown(&mut error);
+    if let Some(tip) = tip(&error, words) {
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     }
     error
 }
 
-fn tip(error: &Error) -> Option<&'static str> {
+/// Removes hidden commands from those that clap takes for similar ones.
+fn keep_to_shown(error: &mut Error) {
+    if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let shown: Vec<String> = similar.into_iter().filter(|name| !HIDDEN.contains(&name.as_str())).collect();
+        if !shown.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(shown));
+        }
+    }
+}
+
+fn tip(error: &Error, words: &[String]) -> Option<String> {
     let arguments = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(names)) => names.as_slice(),
+        Some(ContextValue::String(name)) => std::slice::from_ref(name),
         Some(_) | None => &[],
     };
+    let is_missing = |name: &str| arguments.iter().any(|argument| argument.starts_with(name));
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
-        Some("write a whole number, without a unit")
-    } else if error.kind() == ErrorKind::MissingRequiredArgument && arguments.iter().any(|name| name.starts_with("<CMD>")) {
-        Some("write the command after --, as in: fairhold lock NAME -- echo hello")
+        Some("write a whole number, without a unit".to_owned())
+    } else if error.kind() == ErrorKind::MissingRequiredArgument && is_missing("<CMD>") {
+        Some(with_dashes(words))
+    } else if error.kind() == ErrorKind::UnknownArgument && arguments.iter().any(|name| is_global(name)) {
+        Some("write this option after the command, as in: fairhold locks ls -e http://n2:7171".to_owned())
     } else {
         None
     }
+}
+
+/// Options that every command takes that asks a cluster, but the program itself does not.
+fn is_global(argument: &str) -> bool {
+    let name = argument.split(['=', ' ']).next().unwrap_or_default();
+    ["-e", "--endpoint", "--timeout", "-o", "--output", "--auth-token-file", "--cluster-id", "-q", "-v"].contains(&name)
+}
+
+/// Where the `--` belongs: after the name, if what follows it can be a command.
+fn with_dashes(words: &[String]) -> String {
+    let general = "write the command after --, as in: fairhold lock NAME -- echo hello".to_owned();
+    let Some([command, name, rest @ ..]) = words.get(1..) else { return general };
+    let is_plain = |word: &String| !word.starts_with('-');
+    if !RUN_A_COMMAND.contains(&command.as_str()) || !is_plain(name) || !rest.first().is_some_and(is_plain) {
+        return general;
+    }
+    format!("write the command after --, as in: fairhold {command} {name} -- {}", rest.join(" "))
 }
 
 #[cfg(test)]
@@ -35,12 +72,14 @@ mod tests {
     use crate::args::Args;
     use clap::Parser as _;
 
+    fn complaint(line: &str) -> String {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = Args::try_parse_from(&words).unwrap_err();
+        with_tip(error, &words).to_string()
+    }
+
     #[test]
     fn a_tip_says_how_to_write_a_number_and_where_the_command_goes() {
-        let complaint = |line: &str| {
-            let error = Args::try_parse_from(line.split(' ')).unwrap_err();
-            with_tip(error).to_string()
-        };
         for line in [
             "fairhold serve --state-bytes-max 1MB",
             "fairhold serve --id x",
@@ -54,5 +93,20 @@ mod tests {
             assert!(complaint(line).contains("tip: write the command after --"), "{line}: {}", complaint(line));
         }
         assert!(!complaint("fairhold locks show").contains("tip:"));
+    }
+
+    #[test]
+    fn the_tip_is_the_line_that_was_meant() {
+        let said = complaint("fairhold lock nightly echo hello");
+        assert!(said.contains("as in: fairhold lock nightly -- echo hello"), "{said}");
+        let said = complaint("fairhold -e http://n2:7171 locks ls");
+        assert!(said.contains("tip: write this option after the command"), "{said}");
+    }
+
+    #[test]
+    fn what_is_offered_for_a_misspelt_command_is_no_hidden_one() {
+        let said = complaint("fairhold locsk");
+        assert!(said.contains("'locks'") && !said.contains("lock-supervisor") && !said.contains("lock-exec"), "{said}");
+        assert!(!complaint("fairhold lock-super").contains("lock-supervisor"));
     }
 }

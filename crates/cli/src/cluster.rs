@@ -1,13 +1,22 @@
 //! `fairhold cluster`: how the cluster is, and who its members are.
 
-use crate::remote::{
-    self, Api, Failure, RemoteArgs, Request,
-    form::{self, Form, Table, cell},
+use crate::{
+    look::{Row, Seen},
+    output,
+    remote::{
+        self, Api, Failure, RemoteArgs, Request,
+        form::{self, Form, Table, cell, span},
+    },
 };
 use clap::Subcommand;
 use reqwest::Method;
 use serde_json::Value;
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// How long one look at the nodes may take, and the pause before the next.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What `cluster` was told.
 #[derive(Debug, clap::Args)]
@@ -29,7 +38,7 @@ enum ClusterCommand {
         #[arg(long)]
         digest: bool,
     },
-    /// List the members, with how far each is behind
+    /// List the members: it asks each of them, and the leader how far the others are behind
     #[command(after_help = "Example:
   fairhold cluster members")]
     Members,
@@ -65,10 +74,13 @@ pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
 
 async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
+    if matches!(args.command, ClusterCommand::Members) {
+        return members(api, args).await;
+    }
     let order = |path: &str| Request::change(Method::POST, format!("/v1/cluster/{path}"));
     let request = match &args.command {
         ClusterCommand::Status { digest } => Request::get("/v1/cluster").flag("digest", *digest),
-        ClusterCommand::Members => Request::get("/v1/cluster"),
+        ClusterCommand::Members => return members(api, args).await,
         ClusterCommand::Ready => Request::get("/readyz").flag("verbose", true),
         ClusterCommand::Metrics => Request::get("/metrics"),
         ClusterCommand::Openapi => Request::get("/openapi.json"),
@@ -80,32 +92,54 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         return form::write_body(&reply);
     }
     let cluster: Value = reply.read()?;
-    match &args.command {
-        ClusterCommand::Metrics
-        | ClusterCommand::Openapi
-        | ClusterCommand::Ready
-        | ClusterCommand::Status { .. }
-        | ClusterCommand::TransferLeader { .. }
-        | ClusterCommand::Snapshot => {
-            if asked == Some(Form::Ndjson) {
-                return form::write_line(&cluster);
-            }
-            let mut table = Table::new(&["FIELD", "VALUE"]);
-            for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
-                table.row(vec![name.clone(), cell(&cluster, name)]);
-            }
-            form::write(&table.take(Form::of(asked)))
-        }
-        ClusterCommand::Members => {
-            let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR"]);
-            for member in cluster["members"].as_array().into_iter().flatten() {
-                if asked == Some(Form::Ndjson) {
-                    form::write_line(member)?;
-                }
-                let cells = ["id", "role", "url", "peer", "lag", "silent_for"].map(|field| cell(member, field));
-                table.row(cells.to_vec());
-            }
-            if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.take(Form::of(asked))) }
-        }
+    if asked == Some(Form::Ndjson) {
+        return form::write_line(&cluster);
     }
+    if matches!(args.command, ClusterCommand::Status { .. }) && Form::of(asked) == Form::Table {
+        let seen = Seen::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
+        form::write(&format!("{}\n\n", seen.summary()))?;
+    }
+    let mut table = Table::new(&["FIELD", "VALUE"]);
+    for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
+        table.row(vec![name.clone(), cell(&cluster, name)]);
+    }
+    form::write(&table.take(Form::of(asked)))
+}
+
+/// Asks every member itself: what one node says of another may be old.
+async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
+    let (asked, until) = (args.remote.output, Instant::now() + api.timeout());
+    let seen = loop {
+        let seen = Seen::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
+        if !seen.nodes().is_empty() || Instant::now() >= until {
+            break seen;
+        }
+        sleep(PAUSE).await;
+    };
+    // Where no node answers, this says why.
+    let best = seen.best_urls();
+    let api = if best.is_empty() { api.clone() } else { api.at(best) };
+    if Form::is_body(asked) {
+        let reply = api.call(&Request::get("/v1/cluster")).await?;
+        if asked == Some(Form::Json) {
+            return form::write_body(&reply);
+        }
+        let cluster: Value = reply.read()?;
+        return cluster["members"].as_array().into_iter().flatten().try_for_each(form::write_line);
+    }
+    if seen.nodes().is_empty() {
+        return api.call(&Request::get("/v1/cluster")).await.map(|_| ());
+    }
+    let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS"]);
+    for Row { id, url, peer, role, lag, silent_for } in seen.roster() {
+        let (role, answers) = role.map_or_else(|why| ("-".to_owned(), format!("no: {why}")), |role| (role, "yes".to_owned()));
+        let dash = || "-".to_owned();
+        let lag = lag.map_or_else(dash, |lag| lag.to_string());
+        table.row(vec![id.to_string(), role, url, peer, lag, silent_for.map_or_else(dash, |time| span(&time)), answers]);
+    }
+    form::write(&table.take(Form::of(asked)))?;
+    if seen.leader().is_none() && !args.remote.connect.quiet {
+        output::note("no leader answers, and only a leader knows how far the others are behind and for how long they are silent");
+    }
+    Ok(())
 }

@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The locks that the clients want.
-const LOCKS: [&str; 2] = ["deploy", "printer"];
+/// The locks that the clients want. Those of the README stay free for whoever tries it.
+const LOCKS: [&str; 2] = ["report", "printer"];
 /// The clients.
 const CLIENTS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 /// How often the view is drawn anew on a terminal.

@@ -187,6 +187,9 @@ async fn oversee(
             () = &mut waiting, if !ready => {
                 ready = true;
                 write_stdout(&plan.ready_line())?;
+                if !args.demo {
+                    eprint!("{}", plan.next_steps());
+                }
                 if args.demo {
                     let demo = demo::Demo::new(plan.urls(), running.pids.subscribe(), data.path(), !args.no_restart);
                     running.demo = Some(tokio::spawn(demo.run(running.stop.subscribe())));

@@ -1,15 +1,16 @@
 //! `fairhold doctor`: looks at a cluster from outside, and says for each thing whether it is well, and what to do where it is
 //! not.
 //!
-//! `look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
+//! `crate::look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
 
 mod judge;
-mod look;
 mod show;
 
-use crate::args::{DoctorArgs, DoctorOutput};
+use crate::{
+    args::{DoctorArgs, DoctorOutput},
+    look::Seen,
+};
 use judge::Grade;
-use look::Seen;
 use std::process::ExitCode;
 
 /// No endpoint answered.

@@ -4,8 +4,8 @@ use crate::{
     output,
     remote::{
         self, Api, Failure, NewsArgs, RemoteArgs, Request,
-        api::encode,
         form::{self, Form, Table, cell, harmless},
+        request::encode,
     },
 };
 use clap::Subcommand;

@@ -4,11 +4,7 @@ mod take;
 
 use crate::{
     pages::{Fields, show_one},
-    remote::{
-        self, Api, Failure, ReadArgs, RemoteArgs, Request,
-        api::{Reply, encode},
-        form::Form,
-    },
+    remote::{self, Api, Failure, ReadArgs, RemoteArgs, Request, api::Reply, form::Form, request::encode},
 };
 use clap::Subcommand;
 use fairhold_types::duration;

@@ -152,7 +152,10 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         if args.connect.quiet {
             std::future::pending().await
         } else {
-            waiting::tell(client, &args.names[0], places, args.connect.verbose).await
+            tokio::join!(
+                waiting::tell(client, &args.names[0], places, args.connect.verbose),
+                waiting::tell_silence(client, args.connect.timeout)
+            );
         }
     };
     tokio::select! {
@@ -163,7 +166,7 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         },
         Some(signal) = signals.recv() => Waited::Signalled(signal),
         why = waiting::nobody_answers(client, args.connect.timeout) => {
-            let (within, asked) = (duration::format(args.connect.timeout), client.endpoints().join(", "));
+            let (within, asked) = (duration::rounded(args.connect.timeout), client.endpoints().join(", "));
             Waited::Not(EXIT_UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
         }
         () = telling => Waited::Not(EXIT_UNAVAILABLE, "nothing is told any more".to_owned()),

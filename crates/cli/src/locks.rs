@@ -1,12 +1,15 @@
 //! `fairhold locks`: which locks there are, who holds them and who waits; and asking for one back, breaking one, and what it
 //! allows.
 
+mod breaking;
+
 use crate::{
+    moment, output,
     pages::{self, Fields, PageArgs, list},
     remote::{
         self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
-        api::encode,
         form::{self, Form, Table, cell},
+        request::encode,
     },
 };
 use clap::Subcommand;
@@ -97,8 +100,8 @@ enum LocksCommand {
     History {
         /// The lock
         name: String,
-        /// Show only the holders at this moment: a revision, or a time like 2026-11-21T14:03:27Z
-        #[arg(long, value_name = "TIME|REVISION")]
+        /// Show only the holders at this moment: a revision, or a time in UTC like 14:03, 2026-11-21T14:03:27Z or '10m ago'
+        #[arg(long, value_name = "TIME|REVISION", value_parser = moment::parse)]
         at: Option<String>,
         /// The page to show.
         #[command(flatten)]
@@ -135,14 +138,11 @@ enum LocksCommand {
     },
     /// Take a lock away from all its holders (for administrators)
     #[command(after_help = "Example:
-  fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin")]
-    Break {
-        /// The lock
-        name: String,
-        /// The reason, for the history
-        #[arg(long)]
-        reason: Option<String>,
-    },
+  fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin
+
+If one grant holds the lock, only that grant is hit: should the lock change hands in between, nothing happens, and the exit code
+is 1.")]
+    Break(breaking::BreakArgs),
 }
 
 /// Asks and writes.
@@ -157,13 +157,13 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let request = Request::get("/v1/locks").parameter("prefix", prefix.as_ref());
             let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
             let fields = Fields(
-                &["LOCK", "STATE", "HOLDERS", "WAITING", "LIMIT", "HELD FOR", "WAITED", "HELD", "HAND-OVERS"],
-                &["lock", "state", "holders", "queue_length", "limit", "held_for", "waited", "held", "hand_overs"],
+                &["LOCK", "STATE", "OWNER", "HELD FOR", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"],
+                &["lock", "state", "owner", "held_for", "holders", "queue_length", "limit", "waited", "held", "hand_overs"],
             );
-            list(api, &read.of(request), page, asked, &fields).await
+            list(api, &read.of(request), page, asked, &fields).await.map(|_| ())
         }
         LocksCommand::Show { name, page, news } => {
-            show(api, &news.of(Request::get(format!("/v1/locks/{}", encode(name)))), page, asked).await
+            show(api, &news.of(Request::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
         }
         LocksCommand::Fence { name, token, grant, read } => {
             let request = Request::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
@@ -176,7 +176,11 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
-            list(api, &news.of(request), page, asked, &fields).await
+            match list(api, &news.of(request), page, asked, &fields).await? {
+                0 if !args.remote.connect.quiet => output::note(&format!("nobody holds {name} or waits for it")),
+                _ => {}
+            }
+            Ok(())
         }
         LocksCommand::History { name, at, page, read } => {
             let request = Request::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
@@ -184,7 +188,11 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             );
-            list(api, &read.of(request), page, asked, &fields).await
+            match list(api, &read.of(request), page, asked, &fields).await? {
+                0 if !args.remote.connect.quiet => output::note(&format!("nobody has held {name} in the time that is kept")),
+                _ => {}
+            }
+            Ok(())
         }
         LocksCommand::Revoke { name, reason } => {
             let request = Request::change(Method::POST, format!("/v1/locks/{}/holders/revoke", encode(name)));
@@ -194,10 +202,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
             if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
-        LocksCommand::Break { name, reason } => {
-            let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
-            api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
-        }
+        LocksCommand::Break(order) => breaking::run(api, order, args.remote.connect.quiet).await,
     }
 }
 
@@ -212,13 +217,17 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
 }
 
 /// Who holds it: a row each.
-async fn show(api: &Api, request: &Request, page: &PageArgs, asked: Option<Form>) -> Result<(), Failure> {
+async fn show(api: &Api, request: &Request, page: &PageArgs, remote: &RemoteArgs) -> Result<(), Failure> {
+    let asked = remote.output;
     let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
     pages::follow(api, request, page, asked, |reply| {
         if Form::is_body(asked) {
             return form::write_body(reply);
         }
         let lock: Value = reply.read()?;
+        if lock["last_token"].is_null() && !remote.connect.quiet {
+            output::note(&format!("nobody has ever held {}, or it was forgotten", cell(&lock, "lock")));
+        }
         let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
         for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
             let of = |field| cell(&holder, field);

@@ -16,7 +16,9 @@ mod features;
 mod grants;
 mod lock;
 mod locks;
+mod look;
 mod member;
+mod moment;
 mod node;
 mod output;
 mod pages;
@@ -51,7 +53,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
-    let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error).exit());
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
         Command::Serve(args) => match ServeConfig::resolve(args) {
             Ok(config) => ended(serve::run(config)),

@@ -5,8 +5,8 @@ use crate::{
     pages::{Fields, PageArgs, list, show_one},
     remote::{
         self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
-        api::node_path,
         form::{self, Form, Table, cell},
+        request::node_path,
     },
     watch,
 };
@@ -194,11 +194,11 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
         }
         NodeCommand::Ls { path, page, news } => {
             let request = Request::get(node_path(path)).flag("children", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await
+            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
         }
         NodeCommand::Tree { path, page, news } => {
             let request = Request::get(node_path(path)).flag("recursive", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await
+            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
         }
         NodeCommand::Stat { path, read } => {
             let reply = api.call(&read.of(Request::get(node_path(path)).flag("meta", true))).await?;
@@ -214,7 +214,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
         }
         NodeCommand::Watch { path, from } => {
             let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
-            watch::follow(watch::beginning(watch, *from), asked).await
+            watch::follow(watch::beginning(watch, *from), asked, false).await
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Standard output. What reads it may go away at any time: that is the end of the output, not an error.
 
+use fairhold_types::text::harmless;
 use std::io::{self, Write};
 
 /// Writes all of it in one call, and flushes it to the reader.
@@ -12,6 +13,12 @@ pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()
+}
+
+/// Says something on stderr that is not a part of the output.
+pub(crate) fn note(text: &str) {
+    // Where it goes may be gone: the output and the exit code are what matters.
+    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
 }
 
 /// A closed pipe is no failure of ours.

@@ -43,20 +43,21 @@ pub(crate) async fn follow(
     }
 }
 
-/// Writes the items of a listing.
+/// Writes the items of a listing, and says how many there were.
 pub(crate) async fn list(
     api: &Api,
     request: &Request,
     page: &PageArgs,
     asked: Option<Form>,
     fields: &Fields,
-) -> Result<(), Failure> {
-    let mut table = Table::new(fields.0);
+) -> Result<usize, Failure> {
+    let (mut table, mut count) = (Table::new(fields.0), 0);
     follow(api, request, page, asked, |reply| {
+        let body: Value = reply.read()?;
+        count += body["items"].as_array().map_or(0, Vec::len);
         if asked == Some(Form::Json) {
             return form::write_body(reply);
         }
-        let body: Value = reply.read()?;
         for item in body["items"].as_array().into_iter().flatten() {
             match asked {
                 Some(Form::Ndjson) => form::write_line(item)?,
@@ -65,7 +66,8 @@ pub(crate) async fn list(
         }
         if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.take(Form::of(asked))) }
     })
-    .await
+    .await?;
+    Ok(count)
 }
 
 /// Headings, and the field below each; a dot goes one level down.

@@ -3,9 +3,11 @@
 pub(crate) mod api;
 pub(crate) mod failure;
 pub(crate) mod form;
+pub(crate) mod request;
 
-pub(crate) use api::{Api, Request};
+pub(crate) use api::Api;
 pub(crate) use failure::Failure;
+pub(crate) use request::Request;
 
 use fairhold_client::Client;
 use fairhold_types::ClusterId;

@@ -53,7 +53,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         StopSignals::new().map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
-    guard::raise();
+    guard::raise(config.exit_with_parent);
     config.limits = files::fit(config.limits)?;
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
@@ -61,7 +61,7 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
             "an even number of members survives no more failures than one member fewer"
         );
     }
-    let admin = admin_token::load(config.admin_token_file.as_deref())?;
+    let admin = admin_token::load(config.admin_token_file.as_deref(), config.exit_with_parent)?;
     let keys = peer_key::load(&config.peers)?;
 
     let result = http.block_on(async {

@@ -5,8 +5,8 @@ use crate::{
     pages::{self, Fields, PageArgs, list, show_one},
     remote::{
         self, Api, Failure, ReadArgs, RemoteArgs, Request,
-        api::encode,
         form::{self, Form, Table, cell},
+        request::encode,
     },
 };
 use clap::Subcommand;
@@ -108,7 +108,7 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
                 &["SESSION", "NAME", "TTL", "OPENED AT", "EPHEMERAL NODES"],
                 &["number", "name", "ttl", "opened_at", "ephemeral_count"],
             );
-            list(api, &read.of(Request::get("/v1/sessions")), page, asked, &fields).await
+            list(api, &read.of(Request::get("/v1/sessions")), page, asked, &fields).await.map(|_| ())
         }
         SessionsCommand::Show { session, page, read } => {
             show(api, &read.of(Request::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await

@@ -1,28 +1,26 @@
 //! `fairhold top`: the locks for which is waited longest, who holds them, who waits, and the nodes, live.
+//!
+//! One task looks at the cluster, the terminal's loop draws what it saw last: so keys work while nodes do not answer, and the
+//! age of what is shown is always shown too.
 
 mod view;
+mod watcher;
 
 use crate::{
-    remote::{Api, ConnectArgs, Failure, Request, api::encode},
+    remote::{Api, ConnectArgs, Failure},
     signals::StopSignals,
 };
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use serde_json::Value;
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Duration,
 };
-use tokio::time::timeout;
+use tokio::sync::watch;
+use watcher::{Look, Watcher};
 
-/// How often the cluster is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often keys and signals are looked for.
+/// How often keys and signals are looked for, and the screen is drawn.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
-/// How many locks are looked at.
-const LOCKS_MAX: usize = 50;
-/// How many of the chosen lock's queue are.
-const QUEUE_MAX: usize = 100;
 
 /// What `top` was told.
 #[derive(Debug, clap::Args)]
@@ -33,17 +31,6 @@ Example:
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: ConnectArgs,
-}
-
-/// What was seen last.
-#[derive(Debug, Default)]
-struct Look {
-    cluster: Value,
-    locks: Vec<Value>,
-    /// Of the chosen lock, holders first.
-    queue: Vec<Value>,
-    /// Why nothing newer is there.
-    trouble: Option<String>,
 }
 
 /// Shows it until it is stopped.
@@ -60,41 +47,36 @@ pub(crate) fn main(args: &TopArgs) -> ExitCode {
 
 fn show(args: &TopArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connect)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
+    let (tell, told) = watch::channel(Look::default());
+    let choice = watch::Sender::new(None);
+    runtime.spawn(Watcher::new(api, &args.connect.endpoint).run(tell, choice.subscribe()));
     // From here on the terminal is ours; it is restored on a panic too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
-        let (mut look, mut chosen) = (Look::default(), 0_usize);
+        let mut chosen = 0_usize;
         loop {
-            let is_stopped = runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    _ = signals.received() => true,
-                    newer = look_at(&api, &look, chosen) => {
-                        look = newer;
-                        false
-                    }
-                }
-            });
+            let is_stopped = runtime.block_on(async { tokio::time::timeout(Duration::ZERO, signals.received()).await.is_ok() });
             if is_stopped {
                 return Ok(());
             }
-            let next = Instant::now() + LOOK_EVERY;
-            while Instant::now() < next {
-                chosen = chosen.min(look.locks.len().saturating_sub(1));
-                terminal.draw(|frame| view::draw(frame, &look, chosen))?;
-                match key()? {
-                    Key::Quit => return Ok(()),
-                    Key::Up => chosen = chosen.saturating_sub(1),
-                    Key::Down => chosen += 1,
-                    Key::None => continue,
-                }
-                break;
+            let look = told.borrow().clone();
+            chosen = chosen.min(look.locks.len().saturating_sub(1));
+            let name = look.locks.get(chosen).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
+            choice.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
+            terminal.draw(|frame| view::draw(frame, &look, chosen))?;
+            match key()? {
+                Key::Quit => return Ok(()),
+                Key::Up => chosen = chosen.saturating_sub(1),
+                Key::Down => chosen += 1,
+                Key::None => {}
             }
         }
     })();
     ratatui::restore();
+    // A look that is under way need not end.
+    runtime.shutdown_background();
     shown
 }
 
@@ -125,37 +107,4 @@ fn key() -> io::Result<Key> {
     } else {
         Key::None
     })
-}
-
-/// What there is now; where nobody answers, what was there before, with the reason.
-async fn look_at(api: &Api, before: &Look, chosen: usize) -> Look {
-    match timeout(api.timeout(), ask(api, chosen)).await {
-        Ok(Ok(look)) => look,
-        Ok(Err(failure)) => before.with_trouble(failure.to_string()),
-        Err(_) => before.with_trouble("no answer in time".to_owned()),
-    }
-}
-
-async fn ask(api: &Api, chosen: usize) -> Result<Look, Failure> {
-    let cluster = api.call(&Request::get("/v1/cluster")).await?.read()?;
-    let request = Request::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
-    let listed: Value = api.call(&request).await?.read()?;
-    let locks = listed["items"].as_array().cloned().unwrap_or_default();
-    let name = locks.get(chosen.min(locks.len().saturating_sub(1))).and_then(|lock| lock["lock"].as_str());
-    let queue: Value = match name {
-        Some(name) => {
-            let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
-            api.call(&Request::get(path)).await?.read()?
-        }
-        None => Value::Null,
-    };
-    let queue = queue["items"].as_array().cloned().unwrap_or_default();
-    Ok(Look { cluster, locks, queue, trouble: None })
-}
-
-impl Look {
-    fn with_trouble(&self, trouble: String) -> Look {
-        let (cluster, locks, queue) = (self.cluster.clone(), self.locks.clone(), self.queue.clone());
-        Look { cluster, locks, queue, trouble: Some(trouble) }
-    }
 }

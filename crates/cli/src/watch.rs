@@ -13,7 +13,10 @@ use fairhold_types::{
     watch::{Line, What},
 };
 use serde_json::Value;
-use std::{io, process::ExitCode};
+use std::{
+    io::{self, IsTerminal as _},
+    process::ExitCode,
+};
 
 /// What `watch` was told.
 #[derive(Debug, clap::Args)]
@@ -76,7 +79,8 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
         watch = if args.locks { watch.locks() } else { watch };
         watch = if args.sessions { watch.sessions() } else { watch };
         watch = if args.initial { watch.initial() } else { watch };
-        follow(beginning(watch, args.from), args.remote.output).await
+        let is_told = !args.remote.connect.quiet && io::stderr().is_terminal();
+        follow(beginning(watch, args.from), args.remote.output, is_told).await
     })
 }
 
@@ -88,12 +92,18 @@ pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
     }
 }
 
-/// Writes a line for each event, over whichever nodes are there, until nobody reads.
-pub(crate) async fn follow(watch: Watch, asked: Option<Form>) -> Result<(), Failure> {
+/// Writes a line for each event, over whichever nodes are there, until nobody reads. If `is_told`, it says on stderr from where
+/// on it watches: an empty screen says nothing.
+pub(crate) async fn follow(watch: Watch, asked: Option<Form>, mut is_told: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
     while let Some(told) = watching.next().await {
         // As the servers write them, and two more that the client has found out.
-        let line = match told.map_err(|error| Failure::from_client(&error))? {
+        let told = told.map_err(|error| Failure::from_client(&error))?;
+        if let (true, Tidings::Bookmark(revision)) = (is_told, &told) {
+            output::note(&format!("watching from revision {revision} on; Ctrl-C ends it"));
+        }
+        is_told = false;
+        let line = match told {
             Tidings::Happened(line) => serde_json::to_string(&line),
             Tidings::Bookmark(revision) => serde_json::to_string(&Line { revision, what: What::Bookmark }),
             Tidings::Reset { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),

@@ -1,7 +1,12 @@
 //! What can go wrong, each with what the caller can do.
 
 use crate::problem::Problem;
-use fairhold_types::{Code, EndReason, FencingToken, GrantId, LockName, dto::Contender, text::harmless};
+use fairhold_types::{
+    Code, EndReason, FencingToken, GrantId, LockName,
+    dto::Contender,
+    duration::{self, rounded},
+    text::harmless,
+};
 use std::time::Duration;
 
 /// How a grant or a session was lost.
@@ -61,7 +66,7 @@ pub enum Error {
         holder: Option<Box<Contender>>,
     },
     /// The lock did not become free in the time that the caller waited. The caller has left the queue.
-    #[error("the lock {lock} did not become free within {:?}{}", in_millis(*.waited), still(.holder))]
+    #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), still(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
@@ -198,9 +203,9 @@ impl Error {
             Some(Code::NotEmpty) => Error::NotEmpty { path: problem.path.unwrap_or_default() },
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
-            Some(Code::StateFull) => Error::StateFull { detail: problem.detail },
-            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.detail, retry_after: None },
-            code => Error::Refused { code, status, detail: problem.detail },
+            Some(Code::StateFull) => Error::StateFull { detail: problem.in_words() },
+            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.in_words(), retry_after: None },
+            code => Error::Refused { code, status, detail: problem.in_words() },
         }
     }
 }
@@ -210,12 +215,12 @@ fn by(holder: &Option<Box<Contender>>) -> String {
 }
 
 fn still(holder: &Option<Box<Contender>>) -> String {
-    holder.as_ref().map(|_| format!(": it is held{}", by(holder))).unwrap_or_default()
-}
-
-/// Without the digits that say nothing to a person.
-fn in_millis(time: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    let Some(holder) = holder else { return String::new() };
+    let who = format!(": {} (#{})", harmless(&holder.owner), holder.number);
+    match holder.held_for.as_deref().and_then(|held| duration::parse(held).ok()) {
+        Some(held) => format!("{who} has held it for {}", rounded(held)),
+        None => format!("{who} holds it"),
+    }
 }
 
 #[cfg(test)]
@@ -227,8 +232,12 @@ mod tests {
         let holder: Contender = serde_json::from_value(serde_json::json!({ "number": 7, "owner": "ci-7" })).unwrap();
         let waited = Duration::from_nanos(1_029_458_651);
         let error = |holder| Error::WaitTimeout { lock: LockName::parse("a").unwrap(), holder, waited }.to_string();
-        assert_eq!(error(Some(Box::new(holder))), "the lock a did not become free within 1.029s: it is held by ci-7 (#7)");
-        assert_eq!(error(None), "the lock a did not become free within 1.029s");
+        assert_eq!(error(Some(Box::new(holder))), "the lock a did not become free within 1s: ci-7 (#7) holds it");
+        let holder = serde_json::json!({ "number": 7, "owner": "ci-7", "held_for": "84769ms" });
+        let holder: Contender = serde_json::from_value(holder).unwrap();
+        let text = error(Some(Box::new(holder)));
+        assert!(text.ends_with("within 1s: ci-7 (#7) has held it for 1m24s"), "{text}");
+        assert_eq!(error(None), "the lock a did not become free within 1s");
     }
 
     #[test]

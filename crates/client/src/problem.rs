@@ -14,6 +14,7 @@ pub(crate) struct Problem {
     #[serde(deserialize_with = "known")]
     pub(crate) code: Option<Code>,
     pub(crate) detail: String,
+    pub(crate) advice: Option<String>,
     pub(crate) outcome: Option<Effect>,
     pub(crate) reason: Option<EndReason>,
     pub(crate) holder: Option<Contender>,
@@ -25,6 +26,14 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
+    /// What went wrong and what to do, in one sentence.
+    pub(crate) fn in_words(self) -> String {
+        match self.advice {
+            Some(advice) => format!("{}: {advice}", self.detail),
+            None => self.detail,
+        }
+    }
+
     /// Reads a body; one that is no problem says so in its own words.
     pub(crate) fn read(body: &[u8]) -> Problem {
         serde_json::from_slice(body).unwrap_or_else(|_| {

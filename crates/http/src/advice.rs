@@ -12,7 +12,7 @@ pub(crate) fn bounded(mut detail: String) -> String {
     detail
 }
 
-/// The advice for a refusal, if the message itself does not already have it.
+/// The advice for a refusal, if there is any that fits every such refusal.
 pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
     let is_in_batch = matches!(asked, Asked::AcquireInBatch { .. });
     match code {
@@ -22,7 +22,7 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
         Code::LockHeld => Some("to queue for it, pass wait=30s"),
         Code::SessionOwned => Some("keep the session alive: that keeps the grant alive too"),
         Code::LimitMismatch => Some("pass that limit or leave it out; an administrator can change it"),
-        Code::NotHeld => Some("wait until it is held: get the grant with wait=30s"),
+        Code::NotHeld => Some("to wait until it is held, get the grant with wait=30s"),
         Code::NotEmpty => Some("remove what is below it first, or remove everything in one step with recursive"),
         Code::VersionMismatch => Some("read it again, and write with its current version"),
         Code::IdempotencyMismatch => Some("use a new key for each request"),
@@ -40,6 +40,10 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
         Code::NotLeader => Some("another candidate may lead by now; stand for election again"),
         Code::StaleToken => Some("the lock was lost, released or broken; stop all work under it"),
         Code::WrongCluster => Some("check the addresses of your servers"),
+        Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
+        Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
+        Code::NoLeader => Some("to wait for one, pass wait=30s"),
+        Code::NoNode if matches!(asked, Asked::Write { .. }) => Some("create it first; parents creates the missing parents"),
         Code::BadRequest
         | Code::Unauthenticated
         | Code::Denied
@@ -49,12 +53,9 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
         | Code::NodeExists
         | Code::EphemeralParent
         | Code::WaitTimeout
-        | Code::WouldDeadlock
-        | Code::NoLeader
         | Code::KindMismatch
         | Code::NotCaughtUp
         | Code::AlreadyLeader
-        | Code::GrantGone
         | Code::Compacted
         | Code::TooLarge
         | Code::RateLimited
@@ -66,14 +67,12 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
     }
 }
 
-/// The message for an unknown outcome, with the way to retry.
-pub(crate) fn ask_again(detail: String, asked: Asked) -> String {
+/// How to repeat a request that may have been carried out; `place` says where, or is empty.
+pub(crate) fn retry(asked: Asked, place: &str) -> Option<String> {
     match asked {
-        Asked::Acquire { id, .. } | Asked::Write { key: id } => {
-            format!("{detail}; it may have happened: retry with Idempotency-Key: {id}")
-        }
-        Asked::AcquireInBatch { .. } => format!("{detail}; it may have happened: send the call again with the same id"),
-        Asked::Change => format!("{detail}; it may have happened, and it is safe to retry"),
-        Asked::Read => detail,
+        Asked::Acquire { id, .. } | Asked::Write { key: id } => Some(format!("retry{place} with Idempotency-Key: {id}")),
+        Asked::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
+        Asked::Change => Some(format!("it is safe to retry{place}")),
+        Asked::Read => None,
     }
 }

@@ -174,6 +174,7 @@ pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
         mode: lock.mode,
         limit: lock.limit,
         last_token: lock.last_token,
+        owner: lock.owner,
         since: lock.held_since.map(WallMillis::to_rfc3339),
         held_for: lock.held_since.map(|since| span(since, now)),
         waiting_since: lock.waiting_since.map(WallMillis::to_rfc3339),

@@ -4,7 +4,7 @@ mod rejection;
 
 use self::rejection::of_rejection;
 use crate::{
-    advice::{ask_again, bounded, what_to_do},
+    advice::{bounded, retry, what_to_do},
     answer,
 };
 use axum::response::{IntoResponse, Response};
@@ -38,6 +38,8 @@ pub(crate) struct Problem {
     code: Code,
     retryable: bool,
     detail: Cow<'static, str>,
+    /// What the caller can do about it.
+    advice: Option<Cow<'static, str>>,
     facts: Box<Facts>,
 }
 
@@ -125,7 +127,7 @@ impl Problem {
     /// A problem of that code, with its usual status.
     pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
         let (status, _, retryable) = standing(code);
-        Problem { status, code, retryable, detail: detail.into(), facts: Box::default() }
+        Problem { status, code, retryable, detail: detail.into(), advice: None, facts: Box::default() }
     }
 
     /// The request itself is wrong.
@@ -153,7 +155,7 @@ impl Problem {
     pub(crate) fn of_new_node(self) -> Problem {
         if self.code == Code::VersionMismatch {
             let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
-            return Problem { detail: detail.into(), ..self };
+            return Problem { detail: detail.into(), advice: None, ..self };
         }
         self
     }
@@ -171,9 +173,14 @@ impl Problem {
     /// The same, with what the caller can do about it.
     fn advised(self, asked: Asked) -> Problem {
         match what_to_do(self.code, asked) {
-            Some(advice) => Problem { detail: format!("{}: {advice}", self.detail).into(), ..self },
+            Some(advice) => self.advice(advice),
             None => self,
         }
+    }
+
+    /// The same, with this advice.
+    pub(crate) fn advice(self, advice: impl Into<Cow<'static, str>>) -> Problem {
+        Problem { advice: Some(advice.into()), ..self }
     }
 
     /// The problem of a call to the node.
@@ -185,10 +192,17 @@ impl Problem {
                 not_done(reason, detail)
             }
             CallError::Propose(ProposeError::Unknown(reason)) => {
-                let detail = match reason {
-                    UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => ask_again(detail, asked),
+                let problem = match reason {
+                    UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => {
+                        let detail = format!("{detail}; the request may have been carried out");
+                        let problem = Problem::new(Code::DeadlineExceeded, detail);
+                        match retry(asked, "") {
+                            Some(advice) => problem.advice(advice),
+                            None => problem,
+                        }
+                    }
                 };
-                Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key()))
+                problem.facts(outcome(Effect::Unknown, asked.key()))
             }
             CallError::Read(ReadError::Deadline) => {
                 Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None))
@@ -215,12 +229,11 @@ impl Problem {
             CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
             CallError::Detached => {
                 // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
-                let detail = match asked {
-                    Asked::Acquire { id, .. } => format!("{detail}: retry at another node with Idempotency-Key: {id}"),
-                    Asked::AcquireInBatch { .. } => format!("{detail}: send the call again with the same id to another node"),
-                    Asked::Change | Asked::Write { .. } | Asked::Read => detail,
-                };
-                Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()))
+                let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()));
+                match retry(asked, " at another node") {
+                    Some(advice) => problem.advice(advice),
+                    None => problem,
+                }
             }
         }
     }
@@ -317,6 +330,7 @@ impl From<Problem> for fairhold_types::problem::Problem {
             title,
             status: problem.status.as_u16(),
             detail: problem.detail,
+            advice: problem.advice,
             code: problem.code,
             retryable: problem.retryable,
             facts: *problem.facts,

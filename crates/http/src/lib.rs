@@ -25,6 +25,7 @@ mod elections;
 mod envelope;
 mod error;
 mod frames;
+mod front_page;
 mod grants;
 mod headers;
 mod history;

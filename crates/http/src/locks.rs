@@ -29,7 +29,7 @@ use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
 pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
-pub(crate) const BREAK: Known = Known { now: &["reason"], later: &[] };
+pub(crate) const BREAK: Known = Known { now: &["reason", "token"], later: &[] };
 pub(crate) const SET: Known = Known { now: &["limit", "max_waiters", "max_hold"], later: &[] };
 pub(crate) const REVOKE: Known = Known { now: &["reason"], later: &[] };
 pub(crate) const SHOW: Known = Known { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
@@ -81,8 +81,10 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let reason = received.query(&BREAK)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
-    let call = BreakCall { key, lock, by: received.caller(), reason, timeout: received.timeout };
+    let mut params = received.query(&BREAK)?;
+    let reason = params.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
+    let token = params.integer("token", 0..=u64::MAX)?.map(FencingToken);
+    let call = BreakCall { key, lock, token, by: received.caller(), reason, timeout: received.timeout };
     let revision = node.break_lock(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }

@@ -26,11 +26,17 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::{Describer, Operation};
 use fairhold_types::pattern as id_pattern;
-use http::{HeaderValue, header};
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
-use std::sync::OnceLock;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    io::Write as _,
+    sync::OnceLock,
+};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\n\
     You can send any request to any server. Durations are texts with a unit (`30s`, `250ms`; a bare number means seconds), times \
@@ -40,11 +46,57 @@ const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on thr
     `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \
     (`x-max-bytes`) count UTF-8.";
 
-/// `GET /openapi.json`
-pub(crate) async fn serve() -> Response {
-    static BYTES: OnceLock<Bytes> = OnceLock::new();
-    let bytes = BYTES.get_or_init(|| text().into()).clone();
-    ([(header::CONTENT_TYPE, JSON)], bytes).into_response()
+/// The description, ready to be sent.
+struct Served {
+    plain: Bytes,
+    compressed: Bytes,
+    /// Weak (RFC 9110, section 8.8.1): it is the same for both encodings.
+    tag: HeaderValue,
+}
+
+impl Served {
+    fn get() -> &'static Served {
+        static SERVED: OnceLock<Served> = OnceLock::new();
+        SERVED.get_or_init(|| {
+            let plain = text().into_bytes();
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+            // Writing to memory does not fail; without a compressed form, clients get the plain one.
+            let compressed = gzip.write_all(&plain).and_then(|()| gzip.finish()).unwrap_or_default();
+            let mut hasher = DefaultHasher::new();
+            plain.hash(&mut hasher);
+            let tag = HeaderValue::try_from(format!("W/\"{:016x}\"", hasher.finish()));
+            Served {
+                plain: plain.into(),
+                compressed: compressed.into(),
+                tag: tag.unwrap_or_else(|_| HeaderValue::from_static("W/\"0\"")),
+            }
+        })
+    }
+}
+
+/// `GET /openapi.json`: compressed if the client accepts gzip, and `304` if it has it already.
+pub(crate) async fn serve(headers: HeaderMap) -> Response {
+    let served = Served::get();
+    let own = [(header::ETAG, served.tag.clone()), (header::VARY, HeaderValue::from_static("accept-encoding"))];
+    let lists = |name, wanted: &dyn Fn(&str) -> bool| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|one| wanted(one.trim()))
+    };
+    if lists(header::IF_NONE_MATCH, &|tag| tag == "*" || served.tag == tag) {
+        return (StatusCode::NOT_MODIFIED, own).into_response();
+    }
+    if !served.compressed.is_empty() && lists(header::ACCEPT_ENCODING, &accepts_gzip) {
+        let compressed = [(header::CONTENT_TYPE, JSON), (header::CONTENT_ENCODING, GZIP)];
+        return (own, compressed, served.compressed.clone()).into_response();
+    }
+    (own, [(header::CONTENT_TYPE, JSON)], served.plain.clone()).into_response()
+}
+
+/// Whether this entry of `Accept-Encoding` is gzip, and does not refuse it by a weight of 0.
+fn accepts_gzip(entry: &str) -> bool {
+    let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
+    let refused = weight.trim().strip_prefix("q=").is_some_and(|weight| weight.trim().parse() == Ok(0.0));
+    coding.trim().eq_ignore_ascii_case("gzip") && !refused
 }
 
 /// The description as it is served and committed: indented, with the keys in order.

@@ -5,6 +5,7 @@ use crate::{
     batch, cluster, elections,
     envelope::{self, Envelope},
     error::Problem,
+    front_page::front_page,
     grants, history, locks,
     metrics::Exposition,
     nodes, openapi,
@@ -67,6 +68,7 @@ fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) ->
 pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
+    let show_front_page = move |node: State<Node<RT>>, headers: HeaderMap| front_page(node, info, headers);
     let routes = Routes::new()
         .route("/v1/locks", post(grants::acquire_many::<RT>).get(locks::list::<RT>))
         .route("/v1/locks/{name}", post(grants::acquire::<RT>).get(locks::show::<RT>).patch(locks::set::<RT>))
@@ -92,6 +94,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/cluster", get(show_cluster))
         .route("/v1/cluster/leader", post(cluster::hand_over::<RT>))
         .route("/v1/cluster/snapshot", post(cluster::take_snapshot::<RT>))
+        .route("/", get(show_front_page))
         .route("/version", get(show_version))
         .route("/openapi.json", get(openapi::serve));
     state_routes(routes, info)

@@ -16,9 +16,9 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Takes a lock from all its holders; if there are none, nothing changes. The same key again does nothing, even if there
     /// are new holders by then.
     pub async fn break_lock(&self, call: BreakCall) -> Result<Revision, CallError> {
-        let BreakCall { key, lock, by, reason, timeout } = call;
-        let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, &reason))? };
-        let order = Break { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let BreakCall { key, lock, token, by, reason, timeout } = call;
+        let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, token, &reason))? };
+        let order = Break { key, lock: lock.clone(), token, by: by.clone(), reason: reason.clone(), at: wall_now() };
         let deadline = RT::Instant::now() + timeout;
         let answer = self.0.replica.propose(Command::Break(order), deadline).await?;
         match answer.result? {

@@ -18,8 +18,10 @@ impl Change<'_> {
         if self.written_before(order.key)?.is_some() {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
+        let Break { key, lock, token, by, reason, at: _ } = order;
+        // A refusal need not be remembered: a token that is stale once stays stale.
+        token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
         self.require_memory()?;
-        let Break { key, lock, by, reason, at: _ } = order;
         let breaking = self.state.index.breaking.contains_key(&lock);
         let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());

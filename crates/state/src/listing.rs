@@ -79,6 +79,8 @@ pub struct LockEntry {
     pub limit: u32,
     /// The last token issued.
     pub last_token: Option<FencingToken>,
+    /// The owner of its longest holder.
+    pub owner: Option<String>,
     /// The time since which its longest holder has held it.
     pub held_since: Option<WallMillis>,
     /// The time since which its longest waiter has waited.
@@ -265,6 +267,7 @@ impl State {
             mode: first.map(|holder| holder.mode),
             limit: settings.and_then(|settings| settings.limit).unwrap_or(1),
             last_token: settings.and_then(|settings| settings.last_token),
+            owner: first.map(|holder| holder.owner.text.clone()),
             held_since: first.and_then(|holder| holder.held_since),
             waiting_since: oldest.map(|waiter| waiter.queued_at),
             waited_ms: counted.map_or(0, |counted| counted.waited.sum_ms),

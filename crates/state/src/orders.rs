@@ -1,7 +1,7 @@
 //! The orders of an administrator, as commands: part of `command`.
 
 use crate::command::WriteKey;
-use fairhold_types::{LockName, time::WallMillis};
+use fairhold_types::{FencingToken, LockName, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
 /// Takes a lock from its holders, and ends a lock delay too. The waiters stay, and get their turn in the same step.
@@ -11,6 +11,8 @@ pub struct Break {
     pub key: WriteKey,
     /// The lock.
     pub lock: LockName,
+    /// Only while a held grant has this token: so the order cannot hit a holder that its sender has not seen.
+    pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// The reason; may be empty.

@@ -138,8 +138,9 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
     let swept = Sweepable { since: state.sweepable_at(&path("/swept")).expect("it may go"), path: path("/swept") };
     let (cools, session) =
         (state.cooling().next().expect("one cools").number, state.session_by_id(&SessionId(3)).expect("it is open").number);
-    let break_lock =
-        |name: &str, number| Command::Break(Break { key: key(number), lock: lock(name), by: by(), reason: reason(), at });
+    let break_lock = |name: &str, number| {
+        Command::Break(Break { key: key(number), lock: lock(name), token: None, by: by(), reason: reason(), at })
+    };
     let proclaim = Proclaim { key: key(501), election: lock("led"), grant: id(20), value: vec![2].into(), at };
     let set = SetLock { key: None, lock: lock("new"), limit: Some(3), max_waiters: None, max_hold_ms: None, by: by(), at };
     let revoke = Revoke { key: Some(key(502)), lock: lock("asked"), by: by(), reason: reason(), at };
@@ -309,7 +310,7 @@ fn the_end_of_anything_makes_the_state_smaller() {
             "release" => drop([1, 2].map(|grant| done(&mut state, Command::Release { grant: id(grant), session: None, at }))),
             "break" => drop([1, 2].map(|number| {
                 let lock = lock(&format!("{name}{number}"));
-                done(&mut state, Command::Break(Break { key: key(7), lock, by: by(), reason: by(), at }))
+                done(&mut state, Command::Break(Break { key: key(7), lock, token: None, by: by(), reason: by(), at }))
             })),
             "close" => drop(done(&mut state, Command::CloseSession { session: OPEN, at })),
             _end => {
@@ -517,7 +518,7 @@ fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
         let ends: Vec<Command> = match end {
             "release" => (10..31).map(|grant| Command::Release { grant: id(grant), session: None, at }).collect(),
             "close" => vec![Command::CloseSession { session: OPEN, at }],
-            "break" => vec![Command::Break(Break { key: key(7), lock: lock("a"), by: by(), reason: reason(), at })],
+            "break" => vec![Command::Break(Break { key: key(7), lock: lock("a"), token: None, by: by(), reason: reason(), at })],
             _end => vec![Command::EndSession { session, by: by(), reason: reason(), at }],
         };
         for command in ends {

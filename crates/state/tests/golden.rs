@@ -228,6 +228,7 @@ fn commands() -> Vec<(String, Command)> {
         Break => Command::Break(Break {
             key: WriteKey { key: grant(4), fingerprint: *b"0123456789abcdef" },
             lock: lock("orders/42"),
+            token: Some(FencingToken(42)),
             by: "curl@10.0.0.7".to_owned(),
             reason: "the job is stuck".to_owned(),
             at: AT,
@@ -407,6 +408,7 @@ fn small_state() -> State {
         Command::Break(Break {
             key: WriteKey { key: grant(17), fingerprint: *b"0123456789abcdef" },
             lock: lock("broken"),
+            token: None,
             by: "curl@10.0.0.7".to_owned(),
             reason: "the job is stuck".to_owned(),
             at: AT,

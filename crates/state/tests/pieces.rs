@@ -109,6 +109,7 @@ impl Translation<'_> {
                 Condition::Session { session: SessionKey::Number(number) } => *number = self.session(*number),
                 Condition::Session { .. } | Condition::Version { .. } | Condition::Exists { .. } => {}
             }),
+            Command::Break(Break { lock, token, .. }) => *token = token.map(|token| self.token(lock, token, None)),
             Command::FormCluster { .. }
             | Command::OpenSession(_)
             | Command::CloseSession { .. }
@@ -117,7 +118,6 @@ impl Translation<'_> {
             | Command::Abandon { .. }
             | Command::Release { .. }
             | Command::SetGrantTimeout { .. }
-            | Command::Break(_)
             | Command::Downgrade { .. }
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
@@ -328,7 +328,14 @@ fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
             0..4 => Command::Continue { at },
             4..10 => {
                 let key = WriteKey { key: GrantId::from_ulid(u128::MAX - step as u128), fingerprint: [9; 16] };
-                Command::Break(Break { key, lock: lock.clone(), by: "admin".to_owned(), reason: "stuck".to_owned(), at })
+                Command::Break(Break {
+                    key,
+                    lock: lock.clone(),
+                    token: None,
+                    by: "admin".to_owned(),
+                    reason: "stuck".to_owned(),
+                    at,
+                })
             }
             10 => Command::ExpireSession { session, at },
             11 => Command::EndSession { session, by: "admin".to_owned(), reason: "no more".to_owned(), at },

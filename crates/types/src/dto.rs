@@ -250,6 +250,9 @@ pub struct ListedLock {
     /// The last token issued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_token: Option<FencingToken>,
+    /// The owner of its longest holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The time since which its longest holder has held it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,

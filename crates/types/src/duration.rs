@@ -27,9 +27,45 @@ pub fn format(duration: Duration) -> String {
     if duration.subsec_millis() == 0 { format!("{}s", duration.as_secs()) } else { format!("{}ms", duration.as_millis()) }
 }
 
+/// Writes a duration for people to read: `"840ms"`, `"2.4s"`, `"13s"`, `"1m24s"`, `"2h05m"`, `"3d04h"`. It rounds down, so it
+/// never says more time than there is.
+#[must_use]
+pub fn rounded(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    match seconds {
+        0 if millis == 0 => "0s".to_owned(),
+        0 => format!("{millis}ms"),
+        1..10 if millis >= 100 => format!("{seconds}.{}s", millis / 100),
+        1..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_no_more_digits_than_they_need() {
+        let spans = [
+            (0, "0s"),
+            (840, "840ms"),
+            (1_000, "1s"),
+            (2_499, "2.4s"),
+            (10_962, "10s"),
+            (59_999, "59s"),
+            (60_000, "1m00s"),
+            (84_769, "1m24s"),
+            (7_500_000, "2h05m"),
+            (273_600_000, "3d04h"),
+        ];
+        for (millis, text) in spans {
+            assert_eq!(rounded(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(rounded(Duration::from_nanos(1)), "0s");
+    }
 
     #[test]
     fn what_people_write_is_read() {

@@ -28,6 +28,9 @@ pub struct Problem {
     pub status: u16,
     /// What went wrong this time.
     pub detail: Cow<'static, str>,
+    /// What to do about it, in terms of HTTP. A client shows its own advice instead, in terms of its commands or calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Cow<'static, str>>,
     /// For programs.
     pub code: Code,
     /// Whether the same request may succeed when you simply send it again.

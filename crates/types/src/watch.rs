@@ -260,8 +260,11 @@ pub struct Failure {
     pub status: u16,
     /// What went wrong, in a few words.
     pub title: &'static str,
-    /// What went wrong this time, and what to do.
+    /// What went wrong this time.
     pub detail: Cow<'static, str>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Cow<'static, str>>,
     /// Whether the same watch may succeed when you simply start it again.
     pub retryable: bool,
     /// Further facts for a person or a program.
@@ -271,8 +274,8 @@ pub struct Failure {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Failure {
-        let Problem { kind: _, title, status, detail, code, retryable, facts } = problem;
-        Failure { code, status, title, detail, retryable, facts }
+        let Problem { kind: _, title, status, detail, advice, code, retryable, facts } = problem;
+        Failure { code, status, title, detail, advice, retryable, facts }
     }
 }
 
@@ -311,6 +314,7 @@ mod tests {
             title: "Gone",
             status: 410,
             detail: "it is".into(),
+            advice: None,
             code: Code::Compacted,
             retryable: false,
             facts: Facts { oldest: Some(Revision(9)), ..Facts::default() },

@@ -8,7 +8,7 @@ use super::{
     measure::{Outcome, Steps, Work},
     wire::Wire,
 };
-use crate::remote::{Failure, api::encode};
+use crate::remote::{Failure, request::encode};
 use fairhold_client::Session;
 use fairhold_types::duration;
 use std::{

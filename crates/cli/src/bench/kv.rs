@@ -6,7 +6,7 @@ use super::{
     up_to,
     wire::Wire,
 };
-use crate::remote::{Failure, api::node_path};
+use crate::remote::{Failure, request::node_path};
 use fairhold_client::Nodes;
 use std::time::{Duration, Instant};
 

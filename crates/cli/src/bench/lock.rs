@@ -7,7 +7,7 @@ use super::{
     wire::Wire,
     written,
 };
-use crate::remote::{Failure, api::encode, form::Form};
+use crate::remote::{Failure, form::Form, request::encode};
 use fairhold_client::Session;
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::remote::{
     self, Failure,
-    api::node_path,
     form::{self, Form},
+    request::node_path,
 };
 use fairhold_client::{Tidings, Watching};
 use fairhold_types::watch::What;

@@ -24,8 +24,6 @@ pub(super) struct Record {
     pub(super) last: VecDeque<Grant>,
     /// How many there were.
     pub(super) grants: u64,
-    /// The longest time between two grants.
-    pub(super) longest_gap: Duration,
     /// The last time that it was free while a client waited, and the longest.
     pub(super) free: Option<(Duration, Duration)>,
     /// Since when it is free, as far as a client knows.
@@ -54,9 +52,6 @@ impl Board {
     /// A client that has been waiting since `asked` got the lock.
     pub(super) fn granted(&self, lock: &'static str, grant: Grant, asked: Instant) {
         self.with(lock, |record| {
-            if let Some(before) = record.last.front() {
-                record.longest_gap = record.longest_gap.max(grant.at - before.at);
-            }
             if let Some(released) = record.released.take() {
                 let free = grant.at.saturating_duration_since(released.max(asked));
                 let longest = record.free.map_or(free, |(_, longest)| longest.max(free));
@@ -123,7 +118,7 @@ mod tests {
         *,
     };
 
-    const LOCK: &str = "deploy";
+    const LOCK: &str = "report";
 
     fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
@@ -145,7 +140,7 @@ mod tests {
         board.granted(LOCK, grant("carol", 3, after(start, 9_010)), after(start, 9_000));
         let record = board.record(LOCK);
         assert_eq!(record.free, Some((Duration::from_millis(10), Duration::from_millis(300))));
-        assert_eq!((record.grants, record.longest_gap), (3, Duration::from_millis(7_710)));
+        assert_eq!(record.grants, 3);
         assert_eq!(record.last.iter().map(|grant| grant.owner).collect::<Vec<_>>(), ["carol", "bob", "alice"]);
     }
 

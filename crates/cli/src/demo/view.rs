@@ -113,15 +113,14 @@ fn last_grants(record: &Record) -> String {
     }
 }
 
+/// How long the lock was free while somebody wanted it. The time in which nobody wanted it says nothing, and is not shown.
 fn gaps(record: &Record) -> String {
     let Some(last) = record.last.front() else { return "no grant yet".to_owned() };
-    let now = last.at.elapsed();
-    let longest = record.longest_gap.max(now);
-    let free = match record.free {
-        Some((last, longest)) => format!("; handed over in {}, at worst {}", span(last), span(longest)),
-        None => String::new(),
-    };
-    format!("last grant {} ago, longest gap {}{free}", span(now), span(longest))
+    let ago = format!("last grant {} ago", span(last.at.elapsed()));
+    match record.free {
+        Some((last, longest)) => format!("{ago}; handed over to the next in {}, at worst {}", span(last), span(longest)),
+        None => ago,
+    }
 }
 
 /// A duration that can be read at a glance.
@@ -151,7 +150,7 @@ mod tests {
         let deploy = LockLook { holder: Some(Holder { owner: "alice".to_owned(), token: 41 }), waiting };
         Look {
             nodes: vec![node(1, None), node(2, says("leader")), node(3, says("follower"))],
-            locks: vec![("deploy", Some(deploy)), ("printer", None)],
+            locks: vec![("report", Some(deploy)), ("printer", None)],
         }
     }
 
@@ -177,19 +176,19 @@ mod tests {
     fn a_lock_is_shown_with_holder_and_queue() {
         let board = Board::new(&LOCKS);
         let lines = locks(&look(), &board);
-        assert_eq!(lines[1], "  lock deploy: held by alice (token 41)");
+        assert_eq!(lines[1], "  lock report: held by alice (token 41)");
         assert_eq!(lines[2], "    waiting  bob (for alice), then carol (for bob)");
         assert_eq!(lines[5], "  lock printer: no node answers");
         let now = Instant::now();
-        board.granted("deploy", Grant { owner: "alice", token: 41, at: now }, now);
-        assert!(brief_locks(&look(), &board)[0].starts_with("lock deploy: held by alice for "), "the client knows since when");
+        board.granted("report", Grant { owner: "alice", token: 41, at: now }, now);
+        assert!(brief_locks(&look(), &board)[0].starts_with("lock report: held by alice for "), "the client knows since when");
         assert!(locks(&look(), &board)[3].contains("alice #41"));
     }
 
     #[test]
     fn the_advice_names_the_leader_and_a_node_that_lives() {
         let text = advice(&look(), &pids(), true).join("\n");
-        assert!(text.contains("kill -9 4712") && text.contains("http://127.0.0.1:7173/v1/locks/deploy/queue"), "{text}");
+        assert!(text.contains("kill -9 4712") && text.contains("http://127.0.0.1:7173/v1/locks/report/queue"), "{text}");
         let mut headless = look();
         headless.nodes[1].says = None;
         assert!(advice(&headless, &pids(), true).join("\n").contains("no leader at the moment"));

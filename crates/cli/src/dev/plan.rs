@@ -5,6 +5,8 @@ use std::{ffi::OsString, path::Path};
 
 /// Peer ports are this much above client ports.
 const PEER_PORT_OFFSET: u16 = 100;
+/// The port that commands use by themselves.
+const DEFAULT_PORT: u16 = 7171;
 /// Nobody outside this machine is meant to reach the nodes.
 const HOST: &str = "127.0.0.1";
 
@@ -75,6 +77,20 @@ impl Plan {
         format!("node {id} pid {pid} {url}\n")
     }
 
+    /// What to try next, for a person: said once, when all nodes are ready.
+    pub(crate) fn next_steps(&self) -> String {
+        let urls: Vec<&PlannedNode> = self.nodes.iter().collect();
+        let (first, last) = (urls[0].url(), urls[urls.len() - 1].url());
+        let here = if self.nodes[0].client_port == DEFAULT_PORT { String::new() } else { format!(" -e {first}") };
+        format!(
+            "dev: ready. In another terminal:\n\
+             dev:   curl -X POST '{first}/v1/locks/deploy?ttl=2m'       # take a lock\n\
+             dev:   curl {last}/v1/locks/deploy/queue            # who holds it, who waits: any node knows\n\
+             dev:   fairhold lock deploy{here} -- echo hello    # run a command under it (queues until it is free)\n\
+             dev: then: fairhold top{here}; fairhold doctor{here}; kill -9 the pid of a node; {first}/ in a browser\n"
+        )
+    }
+
     /// Said once, when all nodes are ready.
     pub(crate) fn ready_line(&self) -> String {
         let urls: Vec<String> = self.nodes.iter().map(PlannedNode::url).collect();
@@ -118,6 +134,15 @@ mod tests {
         let plan = Plan::new(3, 7171).unwrap();
         assert_eq!(plan.node_line(2, 4711), "node 2 pid 4711 http://127.0.0.1:7172\n");
         assert_eq!(plan.ready_line(), "ready http://127.0.0.1:7171 http://127.0.0.1:7172 http://127.0.0.1:7173\n");
+    }
+
+    #[test]
+    fn the_next_steps_fit_the_ports() {
+        let steps = Plan::new(3, 7171).unwrap().next_steps();
+        assert!(steps.contains("fairhold lock deploy -- echo") && steps.contains("http://127.0.0.1:7173/v1/locks/deploy/queue"));
+        let steps = Plan::new(1, 7571).unwrap().next_steps();
+        assert!(steps.contains("fairhold top -e http://127.0.0.1:7571"), "{steps}");
+        assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");
     }
 
     #[test]

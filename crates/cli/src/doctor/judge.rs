@@ -2,7 +2,7 @@
 
 mod links;
 
-use super::look::{Answer, Endpoint, Seen};
+use crate::look::{Answer, Endpoint, Seen};
 use fairhold_types::{NodeId, duration};
 use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};

@@ -1,6 +1,7 @@
 //! The rules, each on an invented cluster.
 
-use super::{super::look::Clock, *};
+use super::*;
+use crate::look::Clock;
 use fairhold_types::{
     Revision,
     dto::{Cluster, Defect, Host, Member, Readiness},

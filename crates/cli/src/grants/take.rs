@@ -1,6 +1,6 @@
 //! `fairhold grants take`: one request for a grant, with all that it can say.
 
-use crate::remote::{self, Failure, Request, api::encode};
+use crate::remote::{self, Failure, Request, request::encode};
 use clap::value_parser;
 use fairhold_types::duration;
 use reqwest::Method;

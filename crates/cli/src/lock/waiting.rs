@@ -1,7 +1,8 @@
 //! The messages on stderr while it waits for the lock.
 
-use crate::remote::form::harmless;
+use crate::remote::form::{harmless, span};
 use fairhold_client::{Client, QueuePlace};
+use fairhold_types::duration;
 use futures_util::future::select_ok;
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -22,6 +23,8 @@ const HOLDER_WITHIN: Duration = Duration::from_secs(2);
 /// How often it checks that a node answers, as a part of the time that all may be silent; and the longest interval.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// After so long without any answer it says so.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 /// The shortest time limit of a check.
 const LOOK_TAKES_MIN: Duration = Duration::from_millis(100);
 
@@ -73,8 +76,8 @@ fn say(text: &str) {
 async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
     let looked = timeout(HOLDER_WITHIN, client.locks().local().get_page(name, 1, None)).await;
     let held = looked.ok().and_then(Result::ok).and_then(|lock| lock.value.holders.into_iter().next()).map(|holder| {
-        let held_for = holder.held_for.unwrap_or_else(|| "-".to_owned());
-        format!("held by {} (#{}) for {held_for}", harmless(&holder.owner), holder.number)
+        let held_for = holder.held_for.map_or_else(String::new, |held| format!(" for {}", span(&held)));
+        format!("held by {} (#{}){held_for}", harmless(&holder.owner), holder.number)
     });
     let held = held.unwrap_or_else(|| "not held now".to_owned());
     let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
@@ -91,6 +94,17 @@ fn rough(span: Duration) -> String {
         120..7_200 => format!("{} min", seconds / 60),
         _ => format!("{} h", seconds / 3_600),
     }
+}
+
+/// Says once, after a second, that no node has ever answered; never returns.
+pub(super) async fn tell_silence(client: &Client, within: Duration) {
+    sleep(SILENT_MAX).await;
+    if client.cluster_id().is_none() {
+        let why = client.contact().failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
+        let asked = client.endpoints().join(", ");
+        say(&format!("fairhold: no answer yet from {asked}{why}: is it running? Trying for {}\n", duration::rounded(within)));
+    }
+    std::future::pending().await
 }
 
 /// Waits until no node has answered for as long as the caller allows: no named node and no node known from them, neither to the

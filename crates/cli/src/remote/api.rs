@@ -1,19 +1,19 @@
 //! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite answer.
 
-use super::{ConnectArgs, Failure};
-use fairhold_types::{Code, duration, problem::Effect};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use super::{ConnectArgs, Failure, Request};
+use crate::output;
+use fairhold_types::{duration, problem::Effect};
 use reqwest::{
-    Client, Method, RequestBuilder, StatusCode,
+    Client, RequestBuilder, StatusCode,
     header::{self, HeaderMap, HeaderValue},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     error::Error,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long a connection may take to stand.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
@@ -21,6 +21,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const TRY_MAX: Duration = Duration::from_secs(5);
 /// How much later than its own deadline a node's answer may arrive.
 const ANSWER_GRACE: Duration = Duration::from_millis(200);
+/// After so long without an answer it says what it is doing.
+const SILENT_MAX: Duration = Duration::from_secs(1);
 /// The pause after every endpoint was asked.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Names the cluster in every answer of a node, once the cluster has formed.
@@ -29,152 +31,6 @@ const CLUSTER: &str = "fairhold-cluster";
 const PROGRAM: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
 /// Has every answer of a node.
 const REQUEST_ID: &str = "fairhold-request-id";
-/// What stands in a URL as it is.
-const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-
-/// One level of a URL's path, or a value in its query.
-pub(crate) fn encode(text: &str) -> String {
-    utf8_percent_encode(text, &PLAIN).to_string()
-}
-
-/// A path of the tree as it stands in a URL.
-pub(crate) fn node_path(path: &str) -> String {
-    let levels: Vec<String> = path.trim_start_matches('/').split('/').map(encode).collect();
-    format!("/v1/nodes/{}", levels.join("/"))
-}
-
-/// A request.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    method: Method,
-    path: String,
-    query: Vec<String>,
-    headers: Vec<(&'static str, String)>,
-    body: Option<Vec<u8>>,
-    /// How long the server may hold the answer back, over all tries.
-    wait: Option<Duration>,
-    /// What is waited for is newer than this.
-    after: Option<u64>,
-    /// With this key a person can repeat it.
-    known_key: Option<String>,
-    /// The refusal that an earlier try brings about which was done and not answered.
-    done_by: Option<Code>,
-}
-
-impl Request {
-    /// Asks.
-    pub(crate) fn get(path: impl Into<String>) -> Request {
-        Request {
-            method: Method::GET,
-            path: path.into(),
-            query: Vec::new(),
-            headers: Vec::new(),
-            body: None,
-            wait: None,
-            after: None,
-            known_key: None,
-            done_by: None,
-        }
-    }
-
-    /// Changes something, under a key of its own.
-    pub(crate) fn change(method: Method, path: impl Into<String>) -> Request {
-        Request::unkeyed(method, path).header("idempotency-key", ulid::Ulid::generate().to_string())
-    }
-
-    /// The same for a command that can be repeated with the key of an earlier one, which is given here.
-    pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> Request {
-        let key = key.map_or_else(|| ulid::Ulid::generate().to_string(), str::to_owned);
-        let request = Request::unkeyed(method, path).header("idempotency-key", key.clone());
-        Request { known_key: Some(key), ..request }
-    }
-
-    /// Changes something by a call that takes no key.
-    pub(crate) fn unkeyed(method: Method, path: impl Into<String>) -> Request {
-        Request { method, ..Request::get(path) }
-    }
-
-    /// Takes this refusal as success where an earlier try, whose answer was lost, may have brought it about.
-    pub(crate) fn done_by(self, code: Code) -> Request {
-        Request { done_by: Some(code), ..self }
-    }
-
-    /// The same for the next page of a listing: what was waited for has come.
-    pub(crate) fn next_page(self) -> Request {
-        Request { wait: None, after: None, ..self }
-    }
-
-    /// Lets the server wait so long.
-    pub(crate) fn wait(self, wait: Option<Duration>) -> Request {
-        Request { wait, ..self }
-    }
-
-    /// Waits for what is newer than this revision.
-    pub(crate) fn after(self, after: Option<u64>) -> Request {
-        Request { after, ..self }
-    }
-
-    /// A parameter, where it is given.
-    pub(crate) fn parameter(mut self, name: &str, value: Option<impl ToString>) -> Request {
-        if let Some(value) = value {
-            self.query.push(format!("{name}={}", encode(&value.to_string())));
-        }
-        self
-    }
-
-    /// A flag, where it is set.
-    pub(crate) fn flag(mut self, name: &str, is_set: bool) -> Request {
-        if is_set {
-            self.query.push(name.to_owned());
-        }
-        self
-    }
-
-    /// A header.
-    pub(crate) fn header(mut self, name: &'static str, value: String) -> Request {
-        self.headers.push((name, value));
-        self
-    }
-
-    /// A JSON body.
-    pub(crate) fn json(self, body: &serde_json::Value) -> Request {
-        self.header("content-type", "application/json".to_owned()).body(body.to_string().into_bytes())
-    }
-
-    /// The body.
-    pub(crate) fn body(self, body: Vec<u8>) -> Request {
-        Request { body: Some(body), ..self }
-    }
-
-    /// Path and query of one try, which may wait so long.
-    fn target(&self, wait: Option<Duration>) -> String {
-        let mut query = self.query.clone();
-        query.extend(wait.map(|wait| format!("wait={}", duration::format(wait))));
-        query.extend(self.after.map(|after| format!("after={after}")));
-        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
-    }
-
-    /// What a definite answer means to a caller one of whose earlier tries may have been done.
-    fn answered(&self, status: StatusCode, body: Vec<u8>, may_be_done: bool) -> Result<Reply, Failure> {
-        let is_done = |done_by: Code| may_be_done && problem(status, &body).code == done_by.as_str();
-        match status {
-            status if status.is_success() => Ok(Reply { body }),
-            StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing changed within the wait".to_owned())),
-            _ if self.done_by.is_some_and(is_done) => Ok(Reply { body: Vec::new() }),
-            status => Err(Failure::Refused { status: status.as_u16(), body }),
-        }
-    }
-
-    /// What is left to do for a person who got no answer, where a try may have been done.
-    fn advice(&self, may_be_done: bool) -> String {
-        match (&self.known_key, may_be_done && self.method != Method::GET) {
-            (_, false) => String::new(),
-            (Some(key), true) => format!("; it may have happened: repeat it with --idempotency-key {key}"),
-            (None, true) => "; it may have happened: look before you repeat it".to_owned(),
-        }
-    }
-}
-
 /// An answer that says yes.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -196,6 +52,8 @@ pub(crate) struct Api {
     http: Client,
     endpoints: Vec<String>,
     timeout: Duration,
+    /// Whether it says on stderr that it is waiting for an answer.
+    tells: bool,
     /// The cluster that was named, or the first that answered.
     cluster: Arc<OnceLock<HeaderValue>>,
 }
@@ -231,7 +89,17 @@ impl Api {
         let endpoints: Result<Vec<String>, Failure> = connect.endpoint.iter().map(|url| endpoint(url)).collect();
         let cluster = connect.cluster_id.and_then(|id| HeaderValue::try_from(id.to_hex()).ok());
         let cluster = Arc::new(cluster.map_or_else(OnceLock::new, OnceLock::from));
-        Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout, cluster })
+        Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout, tells: !connect.quiet, cluster })
+    }
+
+    /// The same cluster, asked at these nodes.
+    pub(crate) fn at(&self, endpoints: Vec<String>) -> Api {
+        Api { endpoints, ..self.clone() }
+    }
+
+    /// The same for a screen: with so much time for an answer, and without a word on stderr.
+    pub(crate) fn for_screen(&self, timeout: Duration) -> Api {
+        Api { timeout: timeout.min(self.timeout), tells: false, ..self.clone() }
     }
 
     /// How long to try.
@@ -242,6 +110,34 @@ impl Api {
     /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them together
     /// take no longer than one could.
     pub(crate) async fn call(&self, request: &Request) -> Result<Reply, Failure> {
+        let last = Mutex::default();
+        let asking = self.ask(request, &last);
+        if !self.tells {
+            return asking.await;
+        }
+        let mut asking = std::pin::pin!(asking);
+        // A wait that the caller asked for is no silence.
+        let patience = SILENT_MAX + request.wait.unwrap_or_default();
+        match timeout(patience, asking.as_mut()).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                output::note(&self.still_trying(&last));
+                asking.await
+            }
+        }
+    }
+
+    fn still_trying(&self, last: &str) -> String {
+        let within = duration::rounded(self.timeout);
+        match last {
+            "" => format!("no answer yet from {}; trying for {within}", self.endpoints.join(", ")),
+            last => format!("no answer yet: {last}; is it running? (fairhold dev starts a cluster here.) Trying for {within}"),
+        }
+    }
+
+    /// The same without a word. Tells why the last try failed.
+    async fn ask(&self, request: &Request, told: &Mutex<String>) -> Result<Reply, Failure> {
         let whole = self.timeout + request.wait.unwrap_or_default();
         let (until, mut left) = (Instant::now() + whole, whole);
         let (mut last, mut may_be_done) = (String::new(), false);
@@ -266,6 +162,7 @@ impl Api {
                     }
                 };
                 last = format!("{url}: {why}");
+                told.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&last);
                 left = until.saturating_duration_since(Instant::now());
             }
             if strangers == self.endpoints.len() {
@@ -332,15 +229,15 @@ async fn whole(asked: RequestBuilder) -> Result<(StatusCode, HeaderMap, Vec<u8>)
 /// What a node says that does not do it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Problem {
-    code: String,
+pub(super) struct Problem {
+    pub(super) code: String,
     /// `/readyz?verbose` has it under this name.
     #[serde(alias = "reason")]
     detail: String,
     outcome: Option<Effect>,
 }
 
-fn problem(status: StatusCode, body: &[u8]) -> Problem {
+pub(super) fn problem(status: StatusCode, body: &[u8]) -> Problem {
     let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
     if problem.detail.is_empty() { Problem { detail: status.to_string(), ..problem } } else { problem }
 }

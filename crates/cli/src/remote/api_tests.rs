@@ -1,6 +1,11 @@
 //! Calls at servers that fail as they are told to: what is asked again, and what a person hears in the end.
 
-use super::*;
+use super::{
+    super::request::{encode, node_path},
+    *,
+};
+use fairhold_types::Code;
+use reqwest::Method;
 use std::sync::{Arc, Mutex};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -60,13 +60,21 @@ impl Failure {
             Failure::Unavailable(_) => EXIT_UNAVAILABLE,
             Failure::Refused { status: 401 | 403, .. } => EXIT_DENIED,
             Failure::Refused { body, .. } if is_busy(body) => EXIT_NOT_ACQUIRED,
+            Failure::Refused { body, .. } if is_full(body) => EXIT_UNAVAILABLE,
+            // The request itself is wrong.
+            Failure::Refused { status: 400 | 413 | 422, .. } => crate::EXIT_USAGE,
             Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => crate::EXIT_FAILURE,
         }
     }
 
-    /// The message for a terminal.
-    fn line(&self) -> String {
-        format!("fairhold: {}", harmless(&self.to_string()))
+    /// The message for a terminal: what went wrong, and on a second line what to do.
+    fn lines(&self) -> String {
+        let advice = match self {
+            Failure::Refused { body, .. } => advice(body),
+            Failure::Usage(_) | Failure::Unavailable(_) | Failure::Local(_) | Failure::Ended(_) => None,
+        };
+        let line = |text: &str| format!("fairhold: {}", harmless(text));
+        std::iter::once(self.to_string()).chain(advice).map(|text| line(&text)).collect::<Vec<_>>().join("\n")
     }
 
     /// Says it and ends. A refusal's body goes to standard output where exactly the body was asked for.
@@ -75,27 +83,72 @@ impl Failure {
             // The exit code says what can be said where nobody reads.
             output::write_bytes(body).ok();
         }
-        writeln!(io::stderr(), "{}", self.line()).ok();
+        writeln!(io::stderr(), "{}", self.lines()).ok();
         ExitCode::from(self.code())
     }
 }
 
 /// Whether somebody else has what was asked for, so that it may be asked for again.
 fn is_busy(body: &[u8]) -> bool {
+    has_code(body, &[Code::LockHeld, Code::WaitTimeout, Code::QueueFull])
+}
+
+/// Whether the cluster has no room for what was asked for.
+fn is_full(body: &[u8]) -> bool {
+    has_code(body, &[Code::StateFull])
+}
+
+fn has_code(body: &[u8], codes: &[Code]) -> bool {
     let code = serde_json::from_slice::<Problem>(body).map(|problem| problem.code);
-    code.is_ok_and(|code| [Code::LockHeld, Code::WaitTimeout, Code::QueueFull].iter().any(|busy| busy.as_str() == code))
+    code.is_ok_and(|code| codes.iter().any(|known| known.as_str() == code))
 }
 
 #[derive(Deserialize)]
 struct Problem {
     code: String,
     detail: String,
+    advice: Option<String>,
 }
 
 fn explain(status: u16, body: &[u8]) -> String {
     match serde_json::from_slice::<Problem>(body) {
-        Ok(Problem { code, detail }) => format!("{detail} ({code})"),
+        Ok(Problem { code, detail, .. }) => format!("{detail} ({code})"),
         Err(_) => format!("the answer is {status}, but not from a fairhold node: is -e its address for clients?"),
+    }
+}
+
+/// What to do, in terms of commands. The server's own advice is for HTTP; where it is the same for both, it stands.
+fn advice(body: &[u8]) -> Option<String> {
+    let Problem { code, advice, .. } = serde_json::from_slice(body).ok()?;
+    advice_here(&code).map(str::to_owned).or(advice)
+}
+
+fn advice_here(code: &str) -> Option<&'static str> {
+    let is = |known: Code| known.as_str() == code;
+    if is(Code::LockHeld) {
+        Some("to queue for it, pass --wait 30s")
+    } else if is(Code::NotHeld) {
+        Some("to wait until it is held: fairhold grants show ID --wait 30s")
+    } else if is(Code::NoLeader) {
+        Some("to follow the election until it has one: fairhold elections watch NAME")
+    } else if is(Code::NotEmpty) {
+        Some("remove what is below it first, or remove everything in one step: fairhold node rm -r PATH")
+    } else if is(Code::NoNode) {
+        Some("to see what exists: fairhold node tree; to create missing parents, pass --parents")
+    } else if is(Code::IdempotencyMismatch) || is(Code::Forgotten) {
+        Some("leave out --idempotency-key, or use a new one for each request")
+    } else if is(Code::SessionNotFound) || is(Code::SessionExpired) {
+        Some("to see which sessions exist: fairhold sessions ls; to open one: fairhold sessions open")
+    } else if is(Code::GrantNotFound) || is(Code::GrantGone) {
+        Some("stop all work under it; to acquire the lock again: fairhold grants take LOCK")
+    } else if is(Code::WouldDeadlock) {
+        Some("release a lock that you hold, or acquire all of them in one step: fairhold lock A B -- CMD")
+    } else if is(Code::WrongCluster) {
+        Some("check the addresses of -e and the id of --cluster-id")
+    } else if is(Code::Unauthenticated) {
+        Some("pass the file with the administrators' token: --auth-token-file FILE")
+    } else {
+        None
     }
 }
 
@@ -107,8 +160,19 @@ mod tests {
     fn text_from_others_stays_within_one_line_of_a_terminal() {
         let body = r#"{"code":"lock_held","detail":"the lock is held by \u001b]0;pwned\u0007\r\nFAKE\u009bA\u202e"}"#;
         let refused = Failure::Refused { status: 409, body: body.as_bytes().to_vec() };
-        let line = refused.line();
-        assert!(line.ends_with("pwned\\u{7}\\r\\nFAKE\\u{9b}A\\u{202e} (lock_held)"), "{line}");
+        let lines = refused.lines();
+        assert!(lines.contains("pwned\\u{7}\\r\\nFAKE\\u{9b}A\\u{202e} (lock_held)\n"), "{lines}");
+    }
+
+    #[test]
+    fn advice_names_commands_and_not_parts_of_a_request() {
+        let lines = |body: &str| Failure::Refused { status: 409, body: body.as_bytes().to_vec() }.lines();
+        let held = r#"{"code":"lock_held","detail":"the lock is held by ci-7","advice":"to queue for it, pass wait=30s"}"#;
+        let said = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
+        assert_eq!(lines(held), said);
+        let full = r#"{"code":"queue_full","detail":"the queue is full","advice":"try again later"}"#;
+        assert_eq!(lines(full), "fairhold: the queue is full (queue_full)\nfairhold: try again later");
+        assert_eq!(lines(r#"{"code":"denied","detail":"no"}"#), "fairhold: no (denied)");
     }
 
     #[test]
@@ -120,6 +184,8 @@ mod tests {
         assert_eq!((Failure::Usage(String::new()).code(), Failure::Unavailable(String::new()).code()), (2, 69));
         let held = refused(409, r#"{"code":"lock_held","detail":"the lock is held by ci-7"}"#);
         assert_eq!((held.code(), refused(409, r#"{"code":"not_empty","detail":"x"}"#).code()), (75, 1));
+        let full = refused(429, r#"{"code":"state_full","detail":"x"}"#);
+        assert_eq!((full.code(), refused(400, r#"{"code":"bad_request","detail":"x"}"#).code()), (69, 2));
         assert!(refused(502, "<html>").to_string().contains("502"));
     }
 }

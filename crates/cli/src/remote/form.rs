@@ -2,6 +2,7 @@
 
 use super::{Failure, api::Reply};
 use crate::output;
+use fairhold_types::duration;
 use serde_json::Value;
 use std::io::{self, IsTerminal as _};
 
@@ -83,13 +84,23 @@ pub(crate) fn harmless(text: &str) -> String {
     fairhold_types::text::harmless(text).into_owned()
 }
 
-/// A field as a cell: a dash where it is not there.
+/// The fields of answers that are durations.
+const SPANS: [&str; 10] =
+    ["held_for", "waited", "held", "estimate", "silent_for", "round_trip", "expires_in", "ttl", "max_hold", "lock_delay"];
+
+/// A field as a cell: a dash where it is not there, and a duration as people read it.
 pub(crate) fn cell(object: &Value, field: &str) -> String {
     match &object[field] {
         Value::Null => "-".to_owned(),
+        Value::String(text) if SPANS.contains(&field) => span(text),
         Value::String(text) => text.clone(),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
     }
+}
+
+/// A duration of the API as people read it: `1m24s` for `84769ms`.
+pub(crate) fn span(text: &str) -> String {
+    duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
 }
 
 /// Writes a text; that nobody reads it is no failure.
@@ -142,5 +153,11 @@ mod tests {
     fn what_is_not_there_is_a_dash() {
         let object = serde_json::json!({"a": "x", "n": 3});
         assert_eq!([cell(&object, "a"), cell(&object, "n"), cell(&object, "b")], ["x", "3", "-"]);
+    }
+
+    #[test]
+    fn durations_are_written_for_people_and_names_as_they_are() {
+        let object = serde_json::json!({"held_for": "84769ms", "waited": "soon", "owner": "84769ms"});
+        assert_eq!([cell(&object, "held_for"), cell(&object, "waited"), cell(&object, "owner")], ["1m24s", "soon", "84769ms"]);
     }
 }

@@ -38,12 +38,14 @@ pub(crate) enum AdminTokenError {
     },
 }
 
-/// The rule for administrators' calls, said in the log.
-pub(super) fn load(file: Option<&Path>) -> Result<Admin, AdminTokenError> {
+/// The rule for administrators' calls, said in the log. A trial on one machine (`fairhold dev`) needs no token.
+pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTokenError> {
     let Some(file) = file else {
-        tracing::warn!(
-            "no --admin-token-file: anyone who can reach the client port may break locks and end other clients' sessions"
-        );
+        if !is_trial {
+            tracing::warn!(
+                "no --admin-token-file: anyone who can reach the client port may break locks and end other clients' sessions"
+            );
+        }
         return Ok(Admin::open());
     };
     let (token, metadata) = read(file)?;
@@ -148,7 +150,7 @@ mod tests {
             let error = of(content).unwrap_err();
             assert!(error.contains(says) && error.contains("token"), "{error}");
         }
-        let error = load(Some(&directory.path().join("absent"))).unwrap_err().to_string();
+        let error = load(Some(&directory.path().join("absent")), false).unwrap_err().to_string();
         assert!(error.contains("absent cannot be read"), "{error}");
     }
 }

@@ -3,8 +3,8 @@
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// Disables core files, and lets no other process of the same user read the memory. Warns if the process has more rights than it
-/// needs.
-pub(super) fn raise() {
+/// needs, unless this is a trial on one machine (`fairhold dev`).
+pub(super) fn raise(is_trial: bool) {
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     if let Err(error) = setrlimit(Resource::Core, none) {
         tracing::warn!(%error, "core files of this process could not be disabled: they would contain all its secrets");
@@ -12,7 +12,7 @@ pub(super) fn raise() {
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!(%error, "other processes of the same user may be able to read the memory of this process");
     }
-    if geteuid().is_root() {
+    if geteuid().is_root() && !is_trial {
         tracing::warn!("this node runs as root, which it does not need: run it as a user of its own");
     }
 }
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn a_node_leaves_no_core_file_and_its_memory_is_its_own() {
-        raise();
+        raise(true);
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }

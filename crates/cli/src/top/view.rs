@@ -1,60 +1,89 @@
 //! The screen of `fairhold top`: nodes above, locks in the middle, the chosen lock's queue below.
 
-use super::Look;
-use crate::remote::form::{cell, harmless};
+use super::watcher::Look;
+use crate::{
+    look,
+    remote::form::{cell, harmless, span},
+};
+use fairhold_types::duration;
 use ratatui::{
     Frame,
-    layout::{Constraint, Layout},
+    layout::{Constraint, Layout, Rect},
     style::{Style, Stylize as _},
     text::Line,
     widgets::{Block, Borders, Paragraph, Row, Table, TableState},
 };
 use serde_json::Value;
+use std::time::Duration;
 
 /// Rows for nodes at most, so that locks stay in sight.
 const NODES_MAX: usize = 7;
+/// From this age on, what is shown is marked as old.
+const OLD: Duration = Duration::from_millis(2_000);
 
 /// Draws all of it.
 pub(super) fn draw(frame: &mut Frame<'_>, look: &Look, chosen: usize) {
-    let members = look.cluster["members"].as_array().cloned().unwrap_or_default();
-    let members = &members[..members.len().min(NODES_MAX)];
-    let nodes_rows = u16::try_from(members.len()).unwrap_or(0) + 2;
+    let shown = &look.nodes[..look.nodes.len().min(NODES_MAX)];
+    let nodes_rows = u16::try_from(shown.len()).unwrap_or(0) + 2;
     let parts = [Constraint::Length(1), Constraint::Length(nodes_rows), Constraint::Fill(3), Constraint::Fill(2)];
     let [head, nodes, locks, queue] = Layout::vertical(parts).areas(frame.area());
-    let of = |field| cell(&look.cluster, field);
-    let head_line = match &look.trouble {
-        Some(trouble) => Line::from(format!(" fairhold top: {}", harmless(trouble))).reversed(),
-        None => Line::from(format!(
-            " fairhold top: leader {}, term {}, revision {}; q quits",
-            of("leader"),
-            of("term"),
-            of("revision")
-        )),
+    let age = look.seen.map(|seen| seen.elapsed());
+    frame.render_widget(Paragraph::new(heading(look, age)), head);
+    draw_nodes(frame, nodes, shown);
+    // What is old must not look as if it were so now.
+    let style = if age.is_some_and(|age| age >= OLD) { Style::new().dim() } else { Style::new() };
+    draw_locks(frame, locks, look, chosen, style);
+    draw_queue(frame, queue, look, style);
+}
+
+/// How the cluster is, and how old the rest of the screen is.
+fn heading(look: &Look, age: Option<Duration>) -> Line<'static> {
+    let summary = if look.summary.is_empty() { "asking the cluster" } else { &look.summary };
+    match (&look.trouble, age) {
+        (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", harmless(summary))),
+        (trouble, age) => {
+            let seen = age.map_or_else(|| "nothing seen yet".to_owned(), |age| format!("seen {} ago", duration::rounded(age)));
+            let why = trouble.as_ref().map_or_else(String::new, |why| format!(": {}", harmless(why)));
+            Line::from(format!(" fairhold top: {}; locks {seen}{why}", harmless(summary))).reversed()
+        }
+    }
+}
+
+fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[look::Row]) {
+    let dash = || "-".to_owned();
+    let row = |node: &look::Row| {
+        let (role, is_silent) = match &node.role {
+            Ok(role) => (role.clone(), false),
+            Err(why) => (format!("NO ANSWER: {}", harmless(why)), true),
+        };
+        let lag = node.lag.map_or_else(dash, |lag| lag.to_string());
+        let silent = node.silent_for.as_deref().map_or_else(dash, span);
+        let row = Row::new([node.id.to_string(), role, harmless(&node.url), lag, silent]);
+        if is_silent { row.reversed() } else { row }
     };
-    frame.render_widget(Paragraph::new(head_line), head);
-
-    let rows = rows(members, &["id", "role", "url", "lag", "silent_for"]);
-    let widths =
-        [Constraint::Length(4), Constraint::Length(8), Constraint::Fill(1), Constraint::Length(8), Constraint::Length(10)];
+    let widths = [Constraint::Length(4), Constraint::Fill(1), Constraint::Fill(1), Constraint::Length(8), Constraint::Length(8)];
     let titles = Row::new(["ID", "ROLE", "URL", "BEHIND", "SILENT"]).bold();
-    frame.render_widget(Table::new(rows, widths).header(titles).block(Block::new().borders(Borders::BOTTOM)), nodes);
+    let table = Table::new(nodes.iter().map(row).collect::<Vec<_>>(), widths).header(titles);
+    frame.render_widget(table.block(Block::new().borders(Borders::BOTTOM)), area);
+}
 
-    let rows = self::rows(&look.locks, &["lock", "state", "holders", "queue_length", "held_for", "waiting_since"]);
+fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &Look, chosen: usize, style: Style) {
+    let fields = ["lock", "state", "owner", "held_for", "queue_length", "waiting_since"];
     let widths = [
-        Constraint::Fill(1),
+        Constraint::Fill(2),
         Constraint::Length(8),
-        Constraint::Length(7),
-        Constraint::Length(7),
+        Constraint::Fill(2),
         Constraint::Length(9),
+        Constraint::Length(7),
         Constraint::Length(20),
     ];
-    let titles = Row::new(["LOCK", "STATE", "HOLDERS", "WAITING", "HELD FOR", "WAITED FOR SINCE"]).bold();
-    let table = Table::new(rows, widths).header(titles).row_highlight_style(Style::new().reversed());
+    let titles = Row::new(["LOCK", "STATE", "HELD BY", "HELD FOR", "WAITING", "WAITED FOR SINCE"]).bold();
+    let table = Table::new(rows(&look.locks, &fields), widths).header(titles).style(style);
     let mut state = TableState::new().with_selected(Some(chosen));
-    frame.render_stateful_widget(table, locks, &mut state);
+    frame.render_stateful_widget(table.row_highlight_style(Style::new().reversed()), area, &mut state);
+}
 
-    let name = look.locks.get(chosen).map_or_else(|| "no lock".to_owned(), |lock| harmless(&cell(lock, "lock")));
-    let rows = self::rows(&look.queue, &["position", "state", "number", "mode", "owner", "since"]);
+fn draw_queue(frame: &mut Frame<'_>, area: Rect, look: &Look, style: Style) {
     let widths = [
         Constraint::Length(6),
         Constraint::Length(8),
@@ -64,12 +93,23 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &Look, chosen: usize) {
         Constraint::Length(20),
     ];
     let titles = Row::new(["PLACE", "STATE", "GRANT", "MODE", "OWNER", "SINCE"]).bold();
+    let name = look.queue_of.as_deref().map_or_else(|| "no lock".to_owned(), harmless);
     let block = Block::new().borders(Borders::TOP).title(format!(" {name} "));
-    frame.render_widget(Table::new(rows, widths).header(titles).block(block), queue);
+    let rows = rows(&look.queue, &["position", "state", "number", "mode", "owner", "since"]);
+    frame.render_widget(Table::new(rows, widths).header(titles).block(block).style(style), area);
 }
 
 fn rows(items: &[Value], fields: &[&str]) -> Vec<Row<'static>> {
-    items.iter().map(|item| Row::new(fields.iter().map(|field| harmless(&cell(item, field))).collect::<Vec<_>>())).collect()
+    items.iter().map(|item| Row::new(fields.iter().map(|field| text(item, field)).collect::<Vec<_>>())).collect()
+}
+
+/// A cell; a time without the fraction of its second, so that it is not cut in the middle.
+fn text(item: &Value, field: &str) -> String {
+    let text = harmless(&cell(item, field));
+    match (field, text.split_once('.')) {
+        ("since" | "waiting_since", Some((seconds, _))) => format!("{seconds}Z"),
+        _ => text,
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +117,7 @@ mod tests {
     use super::*;
     use ratatui::{Terminal, backend::TestBackend};
     use serde_json::json;
+    use std::time::Instant;
 
     fn screen(look: &Look, columns: u16, rows: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
@@ -84,26 +125,55 @@ mod tests {
         terminal.backend().to_string()
     }
 
-    #[test]
-    fn nodes_locks_and_the_queue_have_room_on_80_by_24() {
-        let node = |id: u64| json!({"id": id, "role": "voter", "url": format!("http://10.0.0.{id}:7171"), "lag": 0});
-        let lock = json!({"lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "held_for": "12s"});
+    fn node(id: u64, role: Result<&str, &str>) -> look::Row {
+        let role = role.map(str::to_owned).map_err(str::to_owned);
+        let (url, peer) = (format!("http://10.0.0.{id}:7171"), format!("10.0.0.{id}:7271"));
+        look::Row { id, url, peer, role, lag: Some(0), silent_for: None }
+    }
+
+    fn look() -> Look {
+        let lock = json!({
+            "lock": "deploy", "state": "held", "queue_length": 2, "held_for": "84769ms", "owner": "ci-7",
+            "waiting_since": "2026-11-22T04:48:55.123Z",
+        });
         let waiter =
             |place: u64| json!({"position": place, "state": "queued", "number": 40 + place, "owner": format!("ci-{place}")});
-        let mut look = Look {
-            cluster: json!({"leader": 2, "term": 3, "revision": 99, "members": [node(1), node(2), node(3)]}),
+        Look {
+            summary: "3 of 3 nodes answer, node 2 leads in term 3, 1 more may fail".to_owned(),
+            nodes: vec![node(1, Ok("follower")), node(2, Ok("leader")), node(3, Ok("follower"))],
             locks: vec![lock; 40],
+            queue_of: Some("deploy".to_owned()),
             queue: (1..40).map(waiter).collect(),
+            seen: Some(Instant::now()),
             trouble: None,
-        };
-        let drawn = screen(&look, 80, 24);
-        for text in ["leader 2", "http://10.0.0.3:7171", "deploy", "12s", "ci-1", "WAITING"] {
+        }
+    }
+
+    #[test]
+    fn nodes_locks_and_the_queue_have_room_on_100_by_24() {
+        let drawn = screen(&look(), 100, 24);
+        for text in ["node 2 leads", "http://10.0.0.3:7171", "deploy", "1m24s", "ci-7", "ci-1", "WAITING", "2026-11-22T04:48:55Z"]
+        {
             assert!(drawn.contains(text), "{text} is not on\n{drawn}");
         }
-        look.trouble = Some("no answer".to_owned());
-        assert!(screen(&look, 80, 24).contains("no answer"));
-        for (columns, rows) in [(1, 1), (20, 5), (300, 100)] {
-            screen(&look, columns, rows);
+        for (columns, rows) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
+            screen(&look(), columns, rows);
         }
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_not_shown_as_alive() {
+        let nodes = vec![node(1, Ok("leader")), node(2, Err("Connection refused")), node(3, Ok("follower"))];
+        let drawn = screen(&Look { nodes, ..look() }, 120, 24);
+        assert!(drawn.contains("NO ANSWER: Connection refused"), "{drawn}");
+    }
+
+    #[test]
+    fn what_is_old_has_its_age() {
+        let seen = Instant::now().checked_sub(Duration::from_secs(7));
+        let drawn = screen(&Look { seen, trouble: Some("no answer within 1s".to_owned()), ..look() }, 160, 24);
+        assert!(drawn.contains("locks seen 7s ago: no answer within 1s"), "{drawn}");
+        let drawn = screen(&Look::default(), 100, 24);
+        assert!(drawn.contains("asking the cluster; locks nothing seen yet"), "{drawn}");
     }
 }

@@ -77,8 +77,8 @@ pub(super) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -
         Rejection::NotLeader => (Code::NotLeader, Facts::default()),
         Rejection::OtherUse { election } => {
             let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
-            let detail = format!("{detail}: use /v1/{collection}/…, or choose another name for the {other}");
-            return Problem::new(Code::KindMismatch, detail);
+            let advice = format!("use /v1/{collection}/…, or choose another name for the {other}");
+            return Problem::new(Code::KindMismatch, detail).advice(advice);
         }
         Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
         Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),

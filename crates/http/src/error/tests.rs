@@ -185,6 +185,10 @@ fn check(error: CallError, asked: Asked, status: u16, code: &str, retryable: boo
     for name in ["type", "title", "status", "detail", "code", "retryable"] {
         assert!(object.remove(name).is_some(), "{shown}: {name} is missing");
     }
+    // What to do is for people, and is not repeated in the message.
+    if let Some(advice) = object.remove("advice") {
+        assert!(advice.as_str().is_some_and(|advice| !advice.is_empty()), "{shown}");
+    }
     assert_eq!(json, *facts, "{shown}");
 }
 
@@ -278,16 +282,19 @@ fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
     for (error, alone, in_a_batch) in [
         (CallError::Rejected(lock_held()), "pass wait=30s", "set \"queue\" to true"),
         (CallError::LockHeld { refused: lock_held(), in_the_way: in_the_way() }, "pass wait=30s", "set \"queue\" to true"),
-        (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode: use a new id"),
+        (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode; use a new id"),
         (CallError::Rejected(Rejection::Forgotten), "use a new key", "use a new id"),
         (
             CallError::Propose(UnknownReason::Deadline.into()),
             "retry with Idempotency-Key",
-            "it may have happened: send the call again with the same id",
+            "the request may have been carried out; send the call again, with the same id",
         ),
-        (CallError::Detached, "with Idempotency-Key", "send the call again with the same id to another node"),
+        (CallError::Detached, "with Idempotency-Key", "send the call again at another node, with the same id"),
     ] {
-        let detail = |error: CallError, asked| answer(error, asked).2["detail"].as_str().unwrap().to_owned();
+        let detail = |error: CallError, asked| {
+            let body = answer(error, asked).2;
+            format!("{}; {}", body["detail"].as_str().unwrap(), body["advice"].as_str().unwrap())
+        };
         let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, asked));
         assert!(of_one.contains(alone), "{of_one}");
         assert!(of_batch.contains(in_a_batch), "{of_batch}");
@@ -299,7 +306,10 @@ fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
 
 #[test]
 fn a_refused_write_says_why() {
-    let detail = |problem: Problem| problem.detail.into_owned();
+    let detail = |problem: Problem| match problem.advice {
+        Some(advice) => format!("{}: {advice}", problem.detail),
+        None => problem.detail.into_owned(),
+    };
     let refused = |rejection| Problem::of(CallError::Rejected(rejection), Asked::Write { key: key() });
     let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
     assert!(read_only("/").ends_with("the root always exists"));

@@ -22,6 +22,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
         version(describe),
         metrics(describe),
         openapi(describe),
+        front_page(describe),
     ]
 }
 
@@ -111,11 +112,26 @@ fn metrics(describe: &mut Describer) -> Operation {
         .done(Kind::Here)
 }
 
+fn front_page(describe: &mut Describer) -> Operation {
+    let text = json!({ "type": "string" });
+    describe
+        .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to go on.")
+        .about("As HTML if `Accept` names it, which browsers do, otherwise as text.")
+        .content(StatusCode::OK, "The page.", "text/plain; charset=utf-8", text.clone())
+        .example(StatusCode::OK, "text/plain; charset=utf-8", examples::FRONT_PAGE.into())
+        .content(StatusCode::OK, "", "text/html; charset=utf-8", text)
+        .example(StatusCode::OK, "text/html; charset=utf-8", json!("<!doctype html><html lang=\"en\">…</html>\n"))
+        .codes(&[Code::BadRequest])
+        .done(Kind::Here)
+}
+
 fn openapi(describe: &mut Describer) -> Operation {
     describe
         .call(Method::GET, "/openapi.json", "getDescription", TAG, "This description.")
+        .about("Compressed if `Accept-Encoding` names gzip. With `If-None-Match` and the ETag of an earlier answer, `304`.")
         .content(StatusCode::OK, "The description.", "application/json", json!({ "type": "object" }))
         .example(StatusCode::OK, "application/json", json!({ "openapi": "3.1.0", "info": { "title": "Fairhold" }, "paths": {} }))
+        .empty(StatusCode::NOT_MODIFIED, "You have it already.")
         .codes(&[Code::BadRequest])
         .done(Kind::Here)
 }

@@ -61,7 +61,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 fn list(describe: &mut Describer) -> Operation {
     let item = json!({
         "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
-        "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
+        "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
         "waited": "127s", "held": "3600s", "hand_overs": 41,
     });
     let last = LockName::parse("deploy").map(|name| paging::lock_cursor(LockSort::Name, &LockKey { rank: 0, name }));
@@ -268,8 +268,22 @@ fn break_lock(describe: &mut Describer) -> Operation {
              the same Idempotency-Key does not affect later holders.",
         )
         .in_path("name", NAME, lock_name())
-        .query(&BREAK, vec![words("reason", "The reason, for the holders and the history.", REASON_BYTES_MAX)])
+        .query(
+            &BREAK,
+            vec![
+                words("reason", "The reason, for the holders and the history.", REASON_BYTES_MAX),
+                integer(
+                    "token",
+                    "Break the lock only while a holder has this fencing token: a later holder keeps it. Otherwise the answer is \
+                     `412 stale_token`.",
+                    0..=u64::MAX,
+                    None,
+                )
+                .like(42),
+            ],
+        )
         .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
+        .codes(&[Code::StaleToken])
         .admin()
         .done(Kind::Keyed)
 }

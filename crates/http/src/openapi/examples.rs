@@ -11,6 +11,9 @@ pub(super) const SESSION_ID: &str = "5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e";
 const CLUSTER_ID: &str = "448c31b1e13a52809e0db18f63a5bda5";
 /// The value of a node.
 pub(super) const VALUE: &str = "v1.7";
+/// The first lines of the front page as text.
+pub(super) const FRONT_PAGE: &str =
+    "Fairhold 0.1.0, node 2\nFair locks over HTTP. The cluster serves. This node leads, in term 7.\n";
 /// The first lines of `/metrics`.
 pub(super) const METRICS: &str =
     "# HELP fairhold_leader Whether this node leads.\n# TYPE fairhold_leader gauge\nfairhold_leader 1\n";

@@ -1,6 +1,6 @@
 //! The orders of an administrator, at the boundary.
 
-use fairhold_types::{GrantId, LockName};
+use fairhold_types::{FencingToken, GrantId, LockName};
 use std::time::Duration;
 
 /// An administrator's order to take a lock from those who hold it.
@@ -10,6 +10,8 @@ pub struct BreakCall {
     pub key: GrantId,
     /// The lock.
     pub lock: LockName,
+    /// Only while a held grant has this token.
+    pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// The reason; may be empty.

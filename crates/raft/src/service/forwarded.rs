@@ -64,7 +64,14 @@ mod tests {
         let order = |name: &str| {
             let (lock, reason) = (LockName::parse(name).unwrap(), String::new());
             let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };
-            Command::Break(fairhold_state::command::Break { key, lock, by: "root".to_owned(), reason, at: WallMillis(0) })
+            Command::Break(fairhold_state::command::Break {
+                key,
+                lock,
+                token: None,
+                by: "root".to_owned(),
+                reason,
+                at: WallMillis(0),
+            })
         };
         assert_eq!(refusal(2, &order("printer")), None);
         assert!(refusal(2, &order("2-lock-0000000000")).unwrap().to_string().contains("a contender's name"));

@@ -345,7 +345,7 @@ impl Crowd {
             ("it waits already", Command::Upgrade { grant: self.upgrading, if_busy: IfBusy::Queue, key: Some(key), at: AT }),
             ("10,000 readers wait behind it", Command::EndUpgrade { grant: self.upgrading, attempt: 1, at: AT }),
             ("another timeout", Command::SetGrantTimeout { grant: anonymous, timeout_ms: 20_000, key: Some(key), at: AT }),
-            ("100,000 hold it", Command::Break(Break { key, lock: lock("pool"), by: by(), reason: by(), at: AT })),
+            ("100,000 hold it", Command::Break(Break { key, lock: lock("pool"), token: None, by: by(), reason: by(), at: AT })),
             ("100,000 hold it", Command::Revoke(Revoke { key: Some(key), lock: lock("pool"), by: by(), reason: by(), at: AT })),
             ("a limit that 9,999 who wait do not fit", Command::SetLock(set(key, "narrow", 4))),
             ("a limit that lets 9,999 in", Command::SetLock(set(other, "narrow", 1_000_000))),

@@ -481,7 +481,7 @@ impl Naive {
             self.facts.push(Event::Ended { lock: lock.clone(), grant, session, reason: EndReason::Expired });
             self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
             for id in stand.ids() {
-                self.past.push((id, self.now(), Past::Grant(EndReason::Expired)));
+                self.remember(id, Past::Grant(EndReason::Expired));
             }
             self.bury_changes(&stand);
         }
@@ -506,13 +506,19 @@ impl Naive {
             self.write_down(stand, reason);
             self.facts.push(stand.ended(reason));
             for id in stand.ids() {
-                self.past.push((id, self.now(), Past::Grant(reason)));
+                self.remember(id, Past::Grant(reason));
             }
             self.bury_changes(stand);
             self.touch(&stand.lock);
         }
         self.drop_session(number);
         self.settle();
+    }
+
+    /// An id is remembered once, also that of a grant that ended in several locks.
+    fn remember(&mut self, id: GrantId, past: Past) {
+        self.past.retain(|(known, _, _)| *known != id);
+        self.past.push((id, self.now(), past));
     }
 
     fn drop_session(&mut self, number: u64) {
@@ -1648,8 +1654,7 @@ impl Naive {
 
     fn note_broken(&mut self, id: GrantId, reason: &str) {
         if !reason.is_empty() {
-            self.past.retain(|(past, _, _)| *past != id);
-            self.past.push((id, self.now(), Past::Broken(reason.to_owned())));
+            self.remember(id, Past::Broken(reason.to_owned()));
         }
     }
 
@@ -1660,6 +1665,9 @@ impl Naive {
             Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
             None if self.is_used(&order.key.key) => return other_request(),
             None => {}
+        }
+        if let Some(token) = order.token {
+            self.verify(&Condition::Fence { lock: order.lock.clone(), token, grant: None })?;
         }
         let spares = self.errs(Mistake::BreakSparesCooling);
         let everybody = self.errs(Mistake::BreakEndsWaiters);

@@ -340,7 +340,13 @@ impl Commands {
 
     fn break_of(&mut self, lock: LockName) -> Command {
         let key = WriteKey { key: self.fresh_id(), fingerprint: [7; 16] };
-        Command::Break(Break { key, lock, by: "an administrator".to_owned(), reason: self.reason(), at: self.at() })
+        Command::Break(Break { key, lock, token: None, by: "an administrator".to_owned(), reason: self.reason(), at: self.at() })
+    }
+
+    /// The token of a holder of the lock, or one that somebody was told of.
+    fn token_to_break(&mut self, state: &State, lock: &LockName) -> Option<FencingToken> {
+        let current = state.front(lock, 1).next().and_then(|holder| holder.token());
+        if self.one_in(3) { self.told.token(&mut self.rng) } else { current }
     }
 
     /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
@@ -397,11 +403,13 @@ impl Commands {
 
     fn break_lock(&mut self, state: &State) -> Command {
         let known = self.breaks.clone();
+        let lock = self.lock();
         let mut order = match self.pick(&known) {
             Some(again) if self.one_in(4) => again,
             _ => Break {
                 key: WriteKey { key: if self.one_in(10) { self.known_id(state) } else { self.fresh_id() }, fingerprint: [7; 16] },
-                lock: self.lock(),
+                token: if self.one_in(3) { self.token_to_break(state, &lock) } else { None },
+                lock,
                 by: "an administrator".to_owned(),
                 reason: self.reason(),
                 at: self.at(),

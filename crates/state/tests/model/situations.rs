@@ -5,7 +5,7 @@
 
 use fairhold_state::{
     State,
-    command::{Acquire, Applied, Command, Condition, Event, Operation, Outcome, Rejection, SetLock, Transact},
+    command::{Acquire, Applied, Break, Command, Condition, Event, Operation, Outcome, Rejection, SetLock, Transact},
     read::GrantStatus,
     record::{Contender, Role},
 };
@@ -28,7 +28,7 @@ pub(crate) struct Scene<'a> {
 pub(crate) type Situation = (&'static str, fn(&Scene<'_>) -> bool);
 
 /// What must have come, and how to tell.
-pub(crate) const SITUATIONS: [Situation; 64] = [
+pub(crate) const SITUATIONS: [Situation; 66] = [
     ("a limit is lowered below the permits that are held", |s| {
         s.limit_set().is_some_and(|(lock, _)| s.is_over(lock) && !over(s.before, lock))
     }),
@@ -101,6 +101,8 @@ pub(crate) const SITUATIONS: [Situation; 64] = [
         matches!(s.command, Command::Break(order) if order.lock.is_reserved())
             || matches!(s.command, Command::Revoke(order) if order.lock.is_reserved())
     }),
+    ("a lock is broken by a token that is current", |s| s.broken_by_token() == Some(true)),
+    ("a lock is not broken because the token is stale", |s| s.broken_by_token() == Some(false)),
     ("a contender's node is written", |s| s.operations().any(|operation| is_contender(s.before, written(operation)))),
     ("a node is made below a contender's", |s| {
         s.operations().any(|operation| written(operation).parent().is_some_and(|parent| is_contender(s.before, &parent)))
@@ -363,6 +365,15 @@ impl<'a> Scene<'a> {
     fn broken(&self) -> Option<&'a LockName> {
         let Command::Break(order) = self.command else { return None };
         (self.before.revision() != self.after.revision()).then_some(&order.lock)
+    }
+
+    /// Whether an order that names a token took effect; none where it is another command or was given before.
+    fn broken_by_token(&self) -> Option<bool> {
+        let Command::Break(Break { lock, token: Some(token), .. }) = self.command else { return None };
+        match self.before.verify_fence(lock, *token, None) {
+            Ok(()) => self.broken().map(|_| true),
+            Err(_) => self.broken().is_none().then_some(false),
+        }
     }
 
     fn transact(&self) -> Option<&'a Transact> {

@@ -285,10 +285,11 @@ impl Machine {
         let lock = LockName::parse(word(args)?)?;
         let key = args.take_key("key").map_or_else(|| format!("k{}", self.steps), str::to_owned);
         let reason = args.take_key("reason").unwrap_or_default().to_owned();
+        let token = args.take_key("token").map(str::parse).transpose()?.map(FencingToken);
         let mut fingerprint = [0; 16];
         fingerprint.iter_mut().zip(lock.as_str().bytes()).for_each(|(to, from)| *to = from);
         let key = WriteKey { key: grant_id(&key)?, fingerprint };
-        Ok(Command::Break(Break { key, lock, by: "admin".to_owned(), reason, at: self.at() }))
+        Ok(Command::Break(Break { key, lock, token, by: "admin".to_owned(), reason, at: self.at() }))
     }
 
     fn proclaim(&self, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {

@@ -1,4 +1,5 @@
-//! Asks every endpoint that was given, and every member that one of them names, all at once.
+//! A look at the whole cluster: asks every endpoint that was given, and every member that one of them names, all at once. What
+//! one node says of another is not believed: a node is alive if it answers.
 
 use crate::remote::api::cause;
 use fairhold_types::{
@@ -10,6 +11,7 @@ use futures_util::future::join_all;
 use reqwest::Client;
 use serde::de::DeserializeOwned;
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -17,47 +19,47 @@ use tokio::{net::TcpStream, time::timeout};
 
 /// All that was seen.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The endpoints: those that were given first, then the members that they name.
-    pub(super) endpoints: Vec<Endpoint>,
+    pub(crate) endpoints: Vec<Endpoint>,
     /// The members' ports for one another, by address: whether something listens there.
-    pub(super) peers: BTreeMap<String, Result<(), String>>,
+    pub(crate) peers: BTreeMap<String, Result<(), String>>,
 }
 
 /// One URL.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(crate) struct Endpoint {
     /// The URL.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// Whether it was given, and not only named by a node.
-    pub(super) given: bool,
+    pub(crate) given: bool,
     /// What it said, or why it said nothing.
-    pub(super) says: Result<Answer, String>,
+    pub(crate) says: Result<Answer, String>,
 }
 
 /// What a node says of itself.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// `/v1/cluster`
-    pub(super) cluster: Cluster,
+    pub(crate) cluster: Cluster,
     /// `/readyz?verbose`
-    pub(super) readiness: Option<Readiness>,
+    pub(crate) readiness: Option<Readiness>,
     /// Its wall clock against this machine's.
-    pub(super) clock: Option<Clock>,
+    pub(crate) clock: Option<Clock>,
 }
 
 /// How far a wall clock is ahead of this machine's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// Milliseconds; less than nothing where it is behind.
-    pub(super) ahead: i64,
+    pub(crate) ahead: i64,
     /// How many milliseconds the network leaves in doubt, either way.
-    pub(super) doubt: i64,
+    pub(crate) doubt: i64,
 }
 
 impl Clock {
     /// From what it showed, somewhen between two moments of this machine's clock.
-    pub(super) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
+    pub(crate) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
         let millis = |time: WallMillis| i64::try_from(time.0).unwrap_or(i64::MAX);
         let (before, shown, after) = (millis(before), millis(shown), millis(after));
         let doubt = (after - before).max(0) / 2 + 1;
@@ -65,14 +67,49 @@ impl Clock {
     }
 
     /// By how much it surely differs, whatever the network did.
-    pub(super) fn surely(self) -> u64 {
+    pub(crate) fn surely(self) -> u64 {
         u64::try_from(self.ahead.abs() - self.doubt).unwrap_or(0)
     }
 }
 
+/// What is asked of each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Its view of the cluster.
+    Cluster,
+    /// That, how it is, and whether something listens at the port for the other nodes.
+    All,
+}
+
+/// One member, as a person sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Its number.
+    pub(crate) id: NodeId,
+    /// Its address for clients.
+    pub(crate) url: String,
+    /// Its address for the other nodes.
+    pub(crate) peer: String,
+    /// Its role as it says itself; or why it said nothing.
+    pub(crate) role: Result<String, String>,
+    /// How many entries it is behind; only the leader knows.
+    pub(crate) lag: Option<u64>,
+    /// How long the leader has not heard from it; only the leader knows.
+    pub(crate) silent_for: Option<String>,
+}
+
 impl Seen {
+    /// Looks at what every node says of the cluster, and at nothing else: cheap enough for once a second.
+    pub(crate) async fn glance(urls: &[String], limit: Duration) -> Seen {
+        Seen::ask(urls, limit, Depth::Cluster).await
+    }
+
     /// Looks. Nothing takes longer than `limit` to be given up, and it looks twice: at what was given, then at what that names.
-    pub(super) async fn look(urls: &[String], limit: Duration) -> Seen {
+    pub(crate) async fn look(urls: &[String], limit: Duration) -> Seen {
+        Seen::ask(urls, limit, Depth::All).await
+    }
+
+    async fn ask(urls: &[String], limit: Duration, depth: Depth) -> Seen {
         let client = crate::demo::http_client(limit);
         let mut known: Vec<String> = Vec::new();
         for url in urls.iter().map(|url| base(url)) {
@@ -80,27 +117,28 @@ impl Seen {
                 known.push(url);
             }
         }
-        let mut seen = Seen { endpoints: look_at(&client, &known, true).await, peers: BTreeMap::new() };
+        let mut seen = Seen { endpoints: look_at(&client, &known, true, depth).await, peers: BTreeMap::new() };
         let answered: Vec<(Option<String>, NodeId)> =
             seen.answering().map(|(_, answer)| (answer.cluster.cluster.clone(), answer.cluster.id)).collect();
         // A node that answered under another name of its host is not asked twice.
         let missing = seen.members().into_iter().filter(|(id, _)| !answered.contains(&(seen.cluster_id(), *id)));
         let missing: Vec<String> = missing.map(|(_, (url, _))| base(&url)).filter(|url| !known.contains(url)).collect();
-        let peers: Vec<String> = seen.members().into_values().map(|(_, peer)| peer).collect();
+        let peers = seen.members().into_values().map(|(_, peer)| peer);
+        let peers: Vec<String> = if depth == Depth::All { peers.collect() } else { Vec::new() };
         let (more, peers) =
-            tokio::join!(look_at(&client, &missing, false), join_all(peers.into_iter().map(|peer| knock(peer, limit))));
+            tokio::join!(look_at(&client, &missing, false, depth), join_all(peers.into_iter().map(|peer| knock(peer, limit))));
         seen.endpoints.extend(more);
         seen.peers = peers.into_iter().collect();
         seen
     }
 
     /// The endpoints that answered.
-    pub(super) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &Answer)> {
+    pub(crate) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &Answer)> {
         self.endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.says.as_ref().ok()?)))
     }
 
     /// The cluster that most endpoints belong to, the first of equals; none where none that answered has formed one.
-    pub(super) fn cluster_id(&self) -> Option<String> {
+    pub(crate) fn cluster_id(&self) -> Option<String> {
         let mut counts: Vec<(&String, usize)> = Vec::new();
         for id in self.answering().filter_map(|(_, answer)| answer.cluster.cluster.as_ref()) {
             match counts.iter_mut().find(|(known, _)| *known == id) {
@@ -113,14 +151,69 @@ impl Seen {
     }
 
     /// The nodes of that cluster that answered, each once, by number.
-    pub(super) fn nodes(&self) -> BTreeMap<NodeId, (&Endpoint, &Answer)> {
+    pub(crate) fn nodes(&self) -> BTreeMap<NodeId, (&Endpoint, &Answer)> {
         let cluster = self.cluster_id();
         let ours = self.answering().filter(|(_, answer)| answer.cluster.cluster == cluster);
         ours.map(|(endpoint, answer)| (answer.cluster.id, (endpoint, answer))).collect()
     }
 
+    /// The node that leads: it says so itself, and no node that answered is in a later term.
+    pub(crate) fn leader(&self) -> Option<(NodeId, &Endpoint, &Answer)> {
+        let newest = self.nodes().values().map(|(_, answer)| answer.cluster.term).max()?;
+        let leads = |answer: &Answer| answer.cluster.role == "leader" && answer.cluster.term == newest;
+        self.nodes().into_iter().find(|(_, (_, answer))| leads(answer)).map(|(id, (endpoint, answer))| (id, endpoint, answer))
+    }
+
+    /// The nodes of the cluster that answered, the leader first, then those with the newest state.
+    pub(crate) fn best_urls(&self) -> Vec<String> {
+        let leader = self.leader().map(|(id, _, _)| id);
+        let mut nodes: Vec<_> = self.nodes().into_iter().collect();
+        nodes.sort_by_key(|(id, (_, answer))| (Some(*id) != leader, Reverse((answer.cluster.term, answer.cluster.revision))));
+        nodes.into_iter().map(|(_, (endpoint, _))| endpoint.url.clone()).collect()
+    }
+
+    /// Every member, with what it says of itself, or why it says nothing.
+    pub(crate) fn roster(&self) -> Vec<Row> {
+        let (nodes, leader) = (self.nodes(), self.leader());
+        let known_to_leader = leader.map_or(&[][..], |(_, _, answer)| &answer.cluster.members);
+        let row = |(id, (url, peer)): (NodeId, (String, String))| {
+            let member = known_to_leader.iter().find(|member| member.id == id);
+            let role = match nodes.get(&id) {
+                Some((_, answer)) if answer.cluster.role == "leader" && leader.is_none_or(|(leader, ..)| leader != id) => {
+                    Ok("old leader".to_owned())
+                }
+                Some((_, answer)) => Ok(answer.cluster.role.clone()),
+                None => Err(self.why_silent(&url)),
+            };
+            let (lag, silent_for) = (member.and_then(|one| one.lag), member.and_then(|one| one.silent_for.clone()));
+            Row { id, url, peer, role, lag, silent_for }
+        };
+        self.members().into_iter().map(row).collect()
+    }
+
+    fn why_silent(&self, url: &str) -> String {
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.url == base(url));
+        let why = endpoint.and_then(|endpoint| endpoint.says.as_ref().err().cloned());
+        why.unwrap_or_else(|| "another node answers there".to_owned())
+    }
+
+    /// One sentence: how many answer, who leads, how many more may fail.
+    pub(crate) fn summary(&self) -> String {
+        let (members, answering) = (self.members().len(), self.nodes().len());
+        let spare = answering.saturating_sub(members / 2 + 1);
+        match self.leader() {
+            Some((id, _, answer)) => {
+                format!(
+                    "{answering} of {members} nodes answer, node {id} leads in term {}, {spare} more may fail",
+                    answer.cluster.term
+                )
+            }
+            None => format!("{answering} of {members} nodes answer, and none of them leads"),
+        }
+    }
+
     /// The members that they name, by the one that has seen most: URL for clients, address for nodes.
-    pub(super) fn members(&self) -> BTreeMap<NodeId, (String, String)> {
+    pub(crate) fn members(&self) -> BTreeMap<NodeId, (String, String)> {
         let nodes = self.nodes();
         let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
         let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
@@ -134,12 +227,16 @@ fn base(url: &str) -> String {
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
 
-async fn look_at(client: &Client, urls: &[String], given: bool) -> Vec<Endpoint> {
-    join_all(urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, says: ask(client, url).await } })).await
+async fn look_at(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
+    join_all(urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, says: ask(client, url, depth).await } }))
+        .await
 }
 
-async fn ask(client: &Client, url: &str) -> Result<Answer, String> {
+async fn ask(client: &Client, url: &str, depth: Depth) -> Result<Answer, String> {
     let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
+    if depth == Depth::Cluster {
+        return Ok(Answer { cluster, readiness: None, clock: None });
+    }
     // The connection stands by now, so that the times around this one are those of one round trip and the proof of readiness.
     let (before, begun) = (now(), Instant::now());
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();

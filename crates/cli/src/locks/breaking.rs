@@ -1,0 +1,87 @@
+//! `fairhold locks break`: looks who holds the lock, takes it from that holder and from nobody else, and says so.
+
+use crate::{
+    output,
+    remote::{
+        Api, Failure, Request,
+        form::{cell, span},
+        request::encode,
+    },
+};
+use fairhold_types::Code;
+use reqwest::Method;
+use serde_json::Value;
+use std::io::{self, IsTerminal as _};
+
+/// Which lock to break, and why.
+#[derive(Debug, clap::Args)]
+pub(super) struct BreakArgs {
+    /// The lock
+    name: String,
+    /// The reason, for the holder and the history; a terminal asks for one
+    #[arg(long)]
+    reason: Option<String>,
+    /// Break it only while a holder has this fencing token [default: the token of the holder that it shows]
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<u64>,
+}
+
+/// Breaks it. Between the look and the break the lock may change hands: then nothing happens, and the exit code is 1.
+pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(), Failure> {
+    let BreakArgs { name, reason, token } = args;
+    if reason.is_none() && io::stdin().is_terminal() {
+        let why = "say why, for the holder and the history: --reason 'ci-7 hangs'; without a terminal the reason is optional";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let say = |text: &str| {
+        if !is_quiet {
+            output::note(text);
+        }
+    };
+    let look = Request::get(format!("/v1/locks/{}", encode(name)));
+    let before: Value = api.call(&look).await?.read()?;
+    let holders = before["holders"].as_array().cloned().unwrap_or_default();
+    let only = match holders.as_slice() {
+        [holder] => holder["token"].as_u64(),
+        [] | [_, _, ..] => None,
+    };
+    let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
+    let request = request.parameter("reason", reason.as_ref()).parameter("token", token.or(only));
+    match api.call(&request).await {
+        Ok(_) => {}
+        Err(Failure::Refused { body, .. }) if is_stale(&body) => {
+            return Err(Failure::Ended(format!(
+                "nothing was broken: the token is stale, {name} has changed hands. Look again: fairhold locks show {name}"
+            )));
+        }
+        Err(failure) => return Err(failure),
+    }
+    if is_quiet {
+        return Ok(());
+    }
+    match holders.as_slice() {
+        [] => say(&format!("nobody held {name}; a lock delay, if one was running, has ended")),
+        [holder] => say(&format!("broken: {} held {name} for {}", who(holder), span(&cell(holder, "held_for")))),
+        [first, ..] => {
+            let count = before["holder_count"].as_u64().unwrap_or(holders.len() as u64);
+            say(&format!("broken: {count} holders of {name}, first {}", who(first)));
+        }
+    }
+    // Who has it now is news for a person, and no part of what was asked for.
+    if let Ok(reply) = api.call(&look).await {
+        let after: Value = reply.read()?;
+        match after["holders"].as_array().and_then(|holders| holders.first()) {
+            Some(next) => say(&format!("next: {}", who(next))),
+            None => say("nobody waits for it"),
+        }
+    }
+    Ok(())
+}
+
+fn who(holder: &Value) -> String {
+    format!("{} (#{}, token {})", cell(holder, "owner"), cell(holder, "number"), cell(holder, "token"))
+}
+
+fn is_stale(body: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(body).is_ok_and(|body| body["code"] == Code::StaleToken.as_str())
+}

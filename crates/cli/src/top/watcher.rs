@@ -1,0 +1,107 @@
+//! Looks at the cluster once a second: at every node itself, and at the locks and a queue at the best node that answers.
+
+use crate::{
+    look::{Row, Seen},
+    remote::{Api, Failure, Request, request::encode},
+};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+use tokio::{sync::watch, time::sleep};
+
+/// How often the cluster is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a node may take to answer. A node that takes longer is shown as one that does not answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// How many locks are looked at.
+const LOCKS_MAX: usize = 50;
+/// How many of the chosen lock's queue are.
+const QUEUE_MAX: usize = 100;
+
+/// What was seen last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    /// The cluster in one sentence; empty before the first look.
+    pub(super) summary: String,
+    /// The members, each as it answers now.
+    pub(super) nodes: Vec<Row>,
+    /// The locks with the longest waits.
+    pub(super) locks: Vec<Value>,
+    /// The lock whose queue is shown.
+    pub(super) queue_of: Option<String>,
+    /// Its queue, holders first.
+    pub(super) queue: Vec<Value>,
+    /// When the locks and the queue were seen; none before the first answer.
+    pub(super) seen: Option<Instant>,
+    /// Why there is nothing newer.
+    pub(super) trouble: Option<String>,
+}
+
+/// Asks, over and over.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    api: Api,
+    /// The endpoints that were given, and the members that they named: any of them may be dead.
+    urls: Vec<String>,
+    look: Look,
+}
+
+impl Watcher {
+    pub(super) fn new(api: Api, urls: &[String]) -> Watcher {
+        Watcher { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), look: Look::default() }
+    }
+
+    /// Tells what it sees until nobody listens. Another choice of the lock is looked at without delay.
+    pub(super) async fn run(mut self, tell: watch::Sender<Look>, mut choice: watch::Receiver<Option<String>>) {
+        while !tell.is_closed() {
+            let begun = Instant::now();
+            let chosen = choice.borrow_and_update().clone();
+            self.look_at_nodes().await;
+            tell.send_replace(self.look.clone());
+            let found = self.look_at_locks(chosen).await;
+            self.look.trouble = found.err().map(|failure| failure.to_string());
+            tell.send_replace(self.look.clone());
+            tokio::select! {
+                () = sleep(LOOK_EVERY.saturating_sub(begun.elapsed())) => {}
+                Ok(()) = choice.changed() => {}
+            }
+        }
+    }
+
+    async fn look_at_nodes(&mut self) {
+        let seen = Seen::glance(&self.urls, ANSWER_WITHIN).await;
+        let best = seen.best_urls();
+        if best.is_empty() {
+            let why = |row: &mut Row| row.role = Err("no answer".to_owned());
+            self.look.nodes.iter_mut().for_each(why);
+            self.look.summary = "no node answers".to_owned();
+            return;
+        }
+        self.look.nodes = seen.roster();
+        self.look.summary = seen.summary();
+        for row in &self.look.nodes {
+            if !self.urls.contains(&row.url) {
+                self.urls.push(row.url.clone());
+            }
+        }
+        self.api = self.api.at(best);
+    }
+
+    /// Keeps what was there before unless all of it is there anew.
+    async fn look_at_locks(&mut self, chosen: Option<String>) -> Result<(), Failure> {
+        let request = Request::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
+        let listed: Value = self.api.call(&request).await?.read()?;
+        let locks = listed["items"].as_array().cloned().unwrap_or_default();
+        let name = chosen.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
+        let queue: Value = match &name {
+            Some(name) => {
+                let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
+                self.api.call(&Request::get(path)).await?.read()?
+            }
+            None => Value::Null,
+        };
+        let queue = queue["items"].as_array().cloned().unwrap_or_default();
+        self.look.locks = locks;
+        (self.look.queue_of, self.look.queue, self.look.seen) = (name, queue, Some(Instant::now()));
+        Ok(())
+    }
+}
