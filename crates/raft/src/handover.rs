@@ -249,6 +249,50 @@ async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        aliases::{LeaderId, Members},
+        types::Member,
+    };
+    use openraft::{LogId, Membership, metrics::SerdeInstant};
+    use openraft_rt_tokio::TokioRuntime;
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        sync::Arc,
+    };
+
+    const LEASE: Duration = Duration::from_secs(1);
+    type Moment = <TokioRuntime as AsyncRuntime>::Instant;
+
+    /// Node 1 leads three voters and a learner, and its log ends at this index. Of each other it knows how far it has the log,
+    /// and when it was heard last.
+    fn leader(last: u64, others: &[(NodeId, Option<u64>, Moment)]) -> RaftMetrics<Types<TokioRuntime>> {
+        let mut metrics = RaftMetrics::new_initial(1);
+        let nodes: BTreeMap<NodeId, Member> = (1..=4).map(|id| (id, Member::default())).collect();
+        let membership = Membership::new(vec![BTreeSet::from([1, 2, 3])], nodes).unwrap();
+        metrics.membership_config = Arc::new(Members::new(None, membership));
+        let leader_id = LeaderId { term: 1, node_id: 1 };
+        let reached = |index: Option<u64>| index.map(|index| LogId { leader_id, index });
+        metrics.last_log_index = Some(last);
+        metrics.replication = Some(others.iter().map(|(id, index, _)| (*id, reached(*index))).collect());
+        metrics.heartbeat = Some(others.iter().map(|(id, _, heard)| (*id, Some(SerdeInstant::new(*heard)))).collect());
+        metrics
+    }
+
+    #[test]
+    fn only_a_voter_that_answers_and_has_nearly_all_of_the_log_takes_over() {
+        let now = <Moment as Instant>::now();
+        let long_ago = now - LEASE * (SILENT_LEASES + 1);
+        let metrics = leader(5_000, &[(2, Some(4_000), now), (3, Some(5_000), long_ago), (4, Some(5_000), now)]);
+        let asked = |to| may_take_over(LEASE, &metrics, to);
+        assert_eq!(asked(2), Ok(()));
+        assert_eq!(asked(1), Err(HandoverError::LeadsAlready { to: 1 }));
+        assert_eq!(asked(3), Err(HandoverError::Silent { to: 3 }));
+        assert_eq!(asked(4), Err(HandoverError::NoVote { to: 4, voters: vec![1, 2, 3] }));
+        assert_eq!(asked(9), Err(HandoverError::NotMember { to: 9, members: vec![1, 2, 3, 4] }));
+        let behind = leader(5_000, &[(2, Some(3_999), now), (3, None, now)]);
+        assert_eq!(may_take_over(LEASE, &behind, 2), Err(HandoverError::Behind { to: 2, lag: 1_001 }));
+        assert_eq!(may_take_over(LEASE, &behind, 3), Err(HandoverError::Behind { to: 3, lag: 5_001 }));
+    }
 
     #[test]
     fn every_refusal_names_the_node_and_what_there_is() {

@@ -2,6 +2,7 @@
 
 mod append;
 mod forwarded;
+mod refused;
 mod snapshot;
 mod terms;
 
@@ -17,6 +18,7 @@ use crate::{
     wire::{self, Declined, Reply, Request},
 };
 use forwarded::refusal;
+use refused::Refused;
 
 use append::Appenders;
 use bytes::Bytes;
@@ -34,7 +36,6 @@ use snapshot::Incoming;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    mem::discriminant,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
     time::Duration,
 };
@@ -51,8 +52,7 @@ struct Inner<RT: AsyncRuntime> {
     core: OnceLock<Weak<Core<RT>>>,
     /// With which data directory each node introduced itself last.
     introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
-    /// The last refusal of each node that was logged, so that a node which tries again and again is logged once.
-    logged: Mutex<BTreeMap<NodeId, Refusal>>,
+    refused: Refused,
     appenders: Appenders<RT>,
     incoming: Incoming,
     far_terms: Complaint<RT>,
@@ -72,7 +72,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
             configured: config.members.keys().copied().collect(),
             core: OnceLock::new(),
             introduced: Mutex::new(BTreeMap::new()),
-            logged: Mutex::new(BTreeMap::new()),
+            refused: Refused::default(),
             appenders: Appenders::default(),
             incoming: Incoming::default(),
             far_terms: Complaint::default(),
@@ -132,16 +132,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        // The second one is this node's own affair: it says so when it ends.
-        if matches!(refusal, Refusal::Starting | Refusal::LostEntries(_)) {
-            return;
-        }
-        // A stranger may claim any id: all strangers share one entry, or they could grow the list at will.
-        let stranger = !self.0.configured.contains(&other);
-        let before = lock(&self.0.logged).insert(if stranger { NodeId::MAX } else { other }, refusal.clone());
-        let known = before
-            .is_some_and(|before| if stranger { discriminant(&before) == discriminant(refusal) } else { before == *refusal });
-        if !known {
+        if self.0.refused.is_news(&self.0.configured, other, refusal) {
             tracing::warn!(node = other, "node {other} is refused: {refusal}");
         }
     }
@@ -171,7 +162,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         match &decision {
             Ok(()) => {
                 lock(&self.0.introduced).insert(other.id, other.incarnation);
-                lock(&self.0.logged).remove(&other.id);
+                self.0.refused.forget(other.id);
             }
             Err(refusal) => self.log_refusal(other.id, refusal),
         }

@@ -196,6 +196,8 @@ mod tests {
         assert_eq!([1_999, 2_000, 2_499, 2_500].map(|log| room(0, log)), {
             [LogRoom::All, LogRoom::Small, LogRoom::Small, LogRoom::Nothing]
         });
+        assert!(LogRoom::Small.takes(SMALL_BYTES) && !LogRoom::Small.takes(SMALL_BYTES + 1));
+        assert!(LogRoom::All.takes(usize::MAX) && !LogRoom::Nothing.takes(0));
         assert_eq!([3_499, 3_500, 4_500].map(|log| room(4_000, log)), [LogRoom::All, LogRoom::Small, LogRoom::Nothing]);
     }
 }

@@ -55,6 +55,17 @@ fn folder() -> PathBuf {
     PathBuf::from("../../proto/golden")
 }
 
+fn break_of(key: u128, name: &str, token: Option<FencingToken>) -> Break {
+    Break {
+        key: WriteKey { key: grant(key), fingerprint: *b"0123456789abcdef" },
+        lock: lock(name),
+        token,
+        by: "curl@10.0.0.7".to_owned(),
+        reason: "the job is stuck".to_owned(),
+        at: AT,
+    }
+}
+
 /// Compares in hexadecimal, 16 bytes a line, and gives back what the file has.
 fn assert_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = folder().join(name);
@@ -225,14 +236,7 @@ fn commands() -> Vec<(String, Command)> {
         }),
         ForgetLocks => Command::ForgetLocks { locks: vec![(lock("orders/42"), Revision(5_000_000_000))] },
         Transact => Command::Transact(transact()),
-        Break => Command::Break(Break {
-            key: WriteKey { key: grant(4), fingerprint: *b"0123456789abcdef" },
-            lock: lock("orders/42"),
-            token: Some(FencingToken(42)),
-            by: "curl@10.0.0.7".to_owned(),
-            reason: "the job is stuck".to_owned(),
-            at: AT,
-        }),
+        Break => Command::Break(break_of(4, "orders/42", Some(FencingToken(42)))),
         EndSession => Command::EndSession {
             session: SessionNumber(300),
             by: "curl@10.0.0.7".to_owned(),
@@ -405,14 +409,7 @@ fn small_state() -> State {
         Command::Release { grant: grant(15), session: None, at: AT },
         Command::Transact(Transact { conditions: Vec::new(), then: vec![put("/jobs/nightly", b"value", true)], ..transact() }),
         Command::Acquire(in_lock(16, "broken", Mode::Exclusive)),
-        Command::Break(Break {
-            key: WriteKey { key: grant(17), fingerprint: *b"0123456789abcdef" },
-            lock: lock("broken"),
-            token: None,
-            by: "curl@10.0.0.7".to_owned(),
-            reason: "the job is stuck".to_owned(),
-            at: AT,
-        }),
+        Command::Break(break_of(17, "broken", None)),
         Command::Transact(Transact { key: None, conditions: Vec::new(), then: each_kind(other), ..transact() }),
         // It cools in `orders/42`; its key is remembered.
         Command::ExpireSession { session: SessionNumber(2), at: AT },

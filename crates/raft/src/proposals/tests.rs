@@ -57,6 +57,30 @@ fn a_flood_of_releases_shuts_out_no_write() {
 }
 
 #[test]
+fn a_batch_ends_at_its_bytes() {
+    let (queue, mut outlet) = queue(BYTES);
+    let large = || {
+        Command::Transact(fairhold_state::command::Transact {
+            key: None,
+            conditions: Vec::new(),
+            then: vec![fairhold_state::command::Operation::Put {
+                path: fairhold_types::Path::parse("/a").unwrap(),
+                value: vec![0; BATCH_BYTES_MAX / 2].into(),
+                parents: false,
+                lifetime: fairhold_state::command::Lifetime::Persistent,
+            }],
+            otherwise: None,
+            at: WallMillis(0),
+        })
+    };
+    let waiting: Vec<_> = (0..6).map(|_| queue.submit(large(), false).unwrap()).collect();
+    let first = outlet.next(0).unwrap();
+    let bytes = first.bytes;
+    assert_eq!(outlet.gather(first).len(), BATCH_BYTES_MAX.div_ceil(bytes), "one command has {bytes} bytes");
+    drop(waiting);
+}
+
+#[test]
 fn what_its_caller_took_back_is_not_proposed() {
     let (queue, mut outlet) = queue(BYTES);
     let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
 
+mod figures;
 mod large_values;
 mod log;
 mod lost_entries;
