@@ -12,6 +12,7 @@ mod leaderships;
 mod trial;
 
 mod broken;
+mod clients;
 mod cut_off;
 mod dropped;
 mod elections;
@@ -23,6 +24,7 @@ mod leader_killed;
 mod looking;
 mod many;
 mod paused;
+mod readme;
 mod recipes;
 mod scripts;
 mod uses;

@@ -75,7 +75,7 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
             ("queued", "2", "2"),
             "the urgent one stands before"
         );
-        assert_eq!(sh.done(&format!("grants renew {id} --ttl 2m")).await[0], "120s");
+        assert_eq!(sh.done(&format!("grants renew {id} --ttl 2m")).await[0], "2m");
         sh.done(&format!("locks fence deploy {token} --grant {id}")).await;
         let queue = said(&sh.run("locks queue deploy -o json").await, 0);
         assert!(queue.contains(r#""meta":{"build":"81"}"#), "{queue}");
@@ -133,7 +133,7 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
         sh.done(&format!("node create /workers/3 --parents --session {id} n7")).await;
         sh.fails("node put /nothing --exists x", 1, "version_mismatch").await;
         sh.done("node put /box --container x").await;
-        assert_eq!(sh.done(&format!("sessions keepalive {id}")).await[0], "60s");
+        assert_eq!(sh.done(&format!("sessions keepalive {id}")).await[0], "1m");
         let gone = "0".repeat(32);
         let kept = sh.run(&format!("sessions keepalive {id} {gone}")).await;
         assert!(said(&kept, 1).contains("1 of 2 sessions have ended"), "{kept:?}");

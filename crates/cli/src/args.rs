@@ -261,6 +261,15 @@ mod tests {
     }
 
     #[test]
+    fn the_script_of_the_checkout_passes_on_each_command() {
+        let script = std::fs::read_to_string("../../fairhold").unwrap();
+        let line = script.lines().find_map(|line| line.strip_prefix("commands=\"")).unwrap();
+        let shown: Vec<String> =
+            Args::command().get_subcommands().filter(|one| !one.is_hide_set()).map(|one| one.get_name().to_owned()).collect();
+        assert_eq!(line.trim_end_matches('"').split(' ').collect::<Vec<_>>(), shown);
+    }
+
+    #[test]
     fn serve_takes_several_members() {
         let line = "fairhold serve --id 1 --data d --member 1=http://a:1,a:2 --member 2=http://b:1,b:2";
         let Ok(Command::Serve(args)) = parse(line) else { panic!("not understood: {line}") };

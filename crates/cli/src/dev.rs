@@ -144,6 +144,11 @@ async fn supervise(plan: &Plan, args: &DevArgs, data: &Data, signals: &mut StopS
     }
 }
 
+/// Whether the demo draws a live view, on which nobody else may write.
+fn has_screen(args: &DevArgs) -> bool {
+    args.demo && io::stdout().is_terminal()
+}
+
 async fn all_ended(keepers: &mut JoinSet<()>) {
     while keepers.join_next().await.is_some() {}
 }
@@ -153,7 +158,7 @@ fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>)
     let mut keepers = JoinSet::new();
     let peer_key = data.peer_key_file()?;
     for node in plan.nodes() {
-        let logs = if args.demo && io::stdout().is_terminal() && io::stderr().is_terminal() {
+        let logs = if has_screen(args) && io::stderr().is_terminal() {
             LogTarget::File(data.log_file(node.id()))
         } else {
             LogTarget::Stderr
@@ -226,10 +231,11 @@ fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Se
     match event {
         Event::Started { id, pid } => {
             set(id, Some(pid));
-            if ready {
-                eprintln!("dev: {}", plan.node_line(id, pid).trim_end());
-            } else {
-                write_stdout(&plan.node_line(id, pid))?;
+            match (ready, has_screen(args)) {
+                (false, _) => write_stdout(&plan.node_line(id, pid))?,
+                (true, false) => eprintln!("dev: {}", plan.node_line(id, pid).trim_end()),
+                // The live view shows it.
+                (true, true) => {}
             }
         }
         Event::Ended { id, pid, status } => {
@@ -237,8 +243,10 @@ fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Se
             if !ready && status.code().is_some() {
                 return Err(DevError::NodeFailed { id, status });
             }
-            let next = if args.no_restart { "not started again" } else { "starting it again in 2 s" };
-            eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
+            if !has_screen(args) {
+                let next = if args.no_restart { "not started again" } else { "starting it again in 2 s" };
+                eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
+            }
         }
         Event::CannotStart { id, error } => return Err(DevError::Spawn { id, error }),
     }

@@ -24,6 +24,8 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
     let mut bytes = Vec::with_capacity(512);
     serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
+    // So that the prompt of a shell begins on a line of its own.
+    bytes.push(b'\n');
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -157,7 +157,7 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         }
         body.extend_from_slice(&answer);
     }
-    body.extend_from_slice(b"]}");
+    body.extend_from_slice(b"]}\n");
     body
 }
 
@@ -187,6 +187,7 @@ fn shorten(answer: &mut Answer) {
             grant.waits_for.as_mut().map(bare);
         }
         Some(Body::Problem(problem)) => {
+            problem.advice = None;
             problem.facts.ahead.clear();
             problem.facts.holder.as_mut().map(bare);
             (problem.facts.cycle, problem.facts.note) = (None, None);

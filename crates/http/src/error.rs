@@ -341,10 +341,11 @@ impl From<Problem> for fairhold_types::problem::Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, retryable) = (self.status, self.retryable);
-        let bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
+        let mut bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
             tracing::error!(%error, "a problem could not be encoded as JSON");
             Vec::new()
         });
+        bytes.push(b'\n');
         let mut response = Response::new(Bytes::from(bytes).into());
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);

@@ -37,10 +37,15 @@ pub fn rounded(duration: Duration) -> String {
         0 => format!("{millis}ms"),
         1..10 if millis >= 100 => format!("{seconds}.{}s", millis / 100),
         1..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds % 86_400 / 3_600),
+        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     }
+}
+
+/// Two units, or the first alone where nothing is left for the second.
+fn two(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
+    if rest == 0 { format!("{many}{unit}") } else { format!("{many}{unit}{rest:02}{smaller}") }
 }
 
 #[cfg(test)]
@@ -56,8 +61,9 @@ mod tests {
             (2_499, "2.4s"),
             (10_962, "10s"),
             (59_999, "59s"),
-            (60_000, "1m00s"),
+            (60_000, "1m"),
             (84_769, "1m24s"),
+            (3_600_000, "1h"),
             (7_500_000, "2h05m"),
             (273_600_000, "3d04h"),
         ];

@@ -90,7 +90,8 @@ fn answers_written_one_by_one_are_the_body_that_is_described() {
     };
     for answers in [vec![renewed(1)], vec![renewed(1), Answer { status: 204, retry_after: None, body: None }, renewed(2)]] {
         let one_by_one = together(answers.iter().map(|answer| write(answer.clone(), BATCH_RELEASE_BYTES_MAX)));
-        assert_eq!(one_by_one, serde_json::to_vec(&fairhold_types::batch::Answers { answers }).unwrap());
+        let described = serde_json::to_string(&fairhold_types::batch::Answers { answers }).unwrap();
+        assert_eq!(String::from_utf8(one_by_one).unwrap(), described + "\n");
     }
 }
 

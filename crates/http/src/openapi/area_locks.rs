@@ -283,7 +283,7 @@ fn break_lock(describe: &mut Describer) -> Operation {
             ],
         )
         .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
-        .codes(&[Code::StaleToken])
+        .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
         .done(Kind::Keyed)
 }
