@@ -59,7 +59,7 @@ impl Table {
         let rows = std::mem::take(&mut self.rows);
         match form {
             Form::Plain | Form::Json | Form::Ndjson => rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect(),
-            Form::Table => self.columns(rows),
+            Form::Table => self.columns(rows.into_iter().map(|row| row.into_iter().map(to_the_second).collect()).collect()),
         }
     }
 
@@ -77,6 +77,19 @@ impl Table {
         };
         all.iter().map(line).collect()
     }
+}
+
+/// A time of the API without the fraction of its second, so that more fits on a line; any other text as it is.
+fn to_the_second(text: String) -> String {
+    let shape = |(at, c): (usize, char)| match at {
+        4 | 7 => c == '-',
+        10 => c == 'T',
+        13 | 16 => c == ':',
+        19 => c == '.',
+        23 => c == 'Z',
+        _ => c.is_ascii_digit(),
+    };
+    if text.len() == 24 && text.chars().enumerate().all(shape) { format!("{}Z", &text[..19]) } else { text }
 }
 
 /// A text from somebody else, which must not control the terminal.
@@ -136,6 +149,16 @@ mod tests {
         };
         assert_eq!(text(Form::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
         assert_eq!(text(Form::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
+    }
+
+    #[test]
+    fn a_table_for_people_has_no_fractions_of_seconds_and_a_pipe_has_them() {
+        let mut table = Table::new(&["SINCE"]);
+        table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
+        assert_eq!(table.take(Form::Table), "SINCE\n2026-11-22T04:48:55Z\n");
+        table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
+        assert_eq!(table.take(Form::Plain), "2026-11-22T04:48:55.123Z\n");
+        assert_eq!(to_the_second("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
     }
 
     #[test]

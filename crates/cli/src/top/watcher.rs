@@ -90,7 +90,9 @@ impl Watcher {
     async fn look_at_locks(&mut self, chosen: Option<String>) -> Result<(), Failure> {
         let request = Request::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
         let listed: Value = self.api.call(&request).await?.read()?;
-        let locks = listed["items"].as_array().cloned().unwrap_or_default();
+        let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
+        // A lock that nobody holds or wants is not what is looked for here.
+        locks.retain(|lock| lock["state"] != "idle" || lock["queue_length"] != 0);
         let name = chosen.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
         let queue: Value = match &name {
             Some(name) => {
