@@ -1,12 +1,17 @@
-//! The clients in one file that users copy, `docs/examples/fairhold.py` and `fairhold.mjs`: programs with them count under a
+//! The clients in one file that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs with them count under a
 //! lock, learn that they lost it, and are refused a late write.
 
 use crate::{
     client::{Call, new_key},
     harness::{Cluster, LONG, alone, report},
     uses::urls,
+    without::Need,
 };
-use std::{fs, path::PathBuf, process::Stdio};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 use tokio::process::Command;
 
 /// Adds 1 to the number in a file, without any care of its own.
@@ -87,6 +92,75 @@ await client.withLock(name, async (lock) => {
 console.log('fine');
 ";
 
+const GO_STORY: &str = r#"package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"story/fairhold"
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func main() {
+	ctx, client := context.Background(), fairhold.NewClient("")
+	if len(os.Args) > 1 {
+		must(client.WithLock(ctx, "deep/counter", 5*time.Second, func(ctx context.Context, lock *fairhold.Lock) error {
+			text, err := os.ReadFile(os.Args[1])
+			must(err)
+			count, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			must(err)
+			time.Sleep(50 * time.Millisecond)
+			must(ctx.Err())
+			return os.WriteFile(os.Args[1], []byte(strconv.Itoa(count+1)), 0o644)
+		}))
+		return
+	}
+	must(client.WithLock(ctx, "orders/44=7 x", 3*time.Second, func(held context.Context, lock *fairhold.Lock) error {
+		must(client.Put(ctx, "/gone/first", []byte("first"), lock))
+		must(client.Break(ctx, lock.Name))
+		var refused *fairhold.Refused
+		if err := client.Put(ctx, "/gone/first", []byte("late"), lock); !errors.As(err, &refused) || refused.Code != "stale_token" {
+			panic(fmt.Sprint("a late write: ", err))
+		}
+		select {
+		case <-held.Done():
+		case <-time.After(5 * time.Second):
+			panic("it never heard")
+		}
+		return nil
+	}))
+	fmt.Println("fine")
+}
+"#;
+
+/// What only the story needs of the client: an administrator's call.
+const GO_BREAKS: &str = "package fairhold
+
+import (
+	\"context\"
+	\"net/url\"
+)
+
+func (c *Client) Break(ctx context.Context, name string) error {
+	_, err := c.call(ctx, \"DELETE\", \"/v1/locks/\"+url.PathEscape(name)+\"/holders?reason=test\", newKey(), nil, nil)
+	return err
+}
+";
+
+/// The Go tool chain.
+const GO: Need = Need("go");
+
 fn examples() -> PathBuf {
     fs::canonicalize("../../docs/examples").expect("the examples")
 }
@@ -154,5 +228,40 @@ fn the_javascript_client_counts_and_learns_of_its_loss() {
         let cluster = Cluster::start().await;
         count(6, |path| node(&cluster, NODE_COUNTS, &[path])).await;
         assert_eq!(ends_well(node(&cluster, NODE_LOSES, &[])).await, "fine\n");
+    });
+}
+
+/// The story with the client, built by Go.
+async fn go_program(folder: &Path) -> PathBuf {
+    fs::create_dir(folder.join("fairhold")).expect("a folder");
+    fs::copy(examples().join("fairhold.go"), folder.join("fairhold/fairhold.go")).expect("the client");
+    fs::write(folder.join("fairhold/break.go"), GO_BREAKS).expect("it can be written");
+    fs::write(folder.join("main.go"), GO_STORY).expect("it can be written");
+    fs::write(folder.join("go.mod"), "module story\n\ngo 1.19\n").expect("it can be written");
+    for arguments in [&["vet", "./..."][..], &["build", "-o", "story", "."]] {
+        let mut command = Command::new("go");
+        command.args(arguments).current_dir(folder).env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local");
+        ends_well(command).await;
+    }
+    folder.join("story")
+}
+
+#[test]
+fn the_go_client_counts_and_learns_of_its_loss() {
+    let go = std::process::Command::new("go").arg("version").output().map_err(|error| error.to_string());
+    if GO.or_without(go).is_none() {
+        return;
+    }
+    alone(LONG, async {
+        let cluster = Cluster::start().await;
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = go_program(folder.path()).await;
+        let start = |arguments: &[&str]| {
+            let mut command = Command::new(&program);
+            command.args(arguments).env("FAIRHOLD_ENDPOINT", urls(&cluster)).stdin(Stdio::null()).kill_on_drop(true);
+            command
+        };
+        count(6, |path| start(&[path])).await;
+        assert_eq!(ends_well(start(&[])).await, "fine\n");
     });
 }

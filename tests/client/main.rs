@@ -10,6 +10,9 @@ mod harness;
 mod leaderships;
 #[path = "../cluster/trial.rs"]
 mod trial;
+#[path = "../cluster/without.rs"]
+#[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
+mod without;
 
 mod broken;
 mod clients;

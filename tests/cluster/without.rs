@@ -5,6 +5,7 @@ use crate::harness::report;
 
 /// Every name that `FAIRHOLD_WITHOUT` may have, and what it stands for.
 const NAMES: &[(&str, &str)] = &[
+    ("go", "the Go tool chain, 1.19 or newer"),
     ("mounts", "mounted file systems, which only root can make"),
     ("namespaces", "user, PID and mount namespaces (unshare)"),
     ("networks", "network namespaces, which only root can make"),
@@ -15,7 +16,7 @@ const NAMES: &[(&str, &str)] = &[
 
 /// What a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need(&'static str);
+pub(crate) struct Need(pub(crate) &'static str);
 
 pub(crate) const MOUNTS: Need = Need("mounts");
 pub(crate) const NAMESPACES: Need = Need("namespaces");

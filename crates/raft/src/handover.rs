@@ -159,10 +159,13 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
         return Err(HandoverError::NoLeader);
     }
     // Before anything is looked at that the same request may have changed.
-    if let Some(key) = key
-        && core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)?
-    {
-        return Ok(HandedOver::Before);
+    if let Some(key) = key {
+        // A new leader may not have applied yet what the leader before it noted: perhaps this very request.
+        let caught_up = async { core.applied(core.barriers.next(false).await.ok()?).await };
+        RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(HandoverError::NoLeader)?;
+        if core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)? {
+            return Ok(HandedOver::Before);
+        }
     }
     core.look(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key

@@ -116,14 +116,15 @@ impl Api {
             return asking.await;
         }
         let mut asking = std::pin::pin!(asking);
-        // A wait that the caller asked for is no silence.
-        let patience = SILENT_MAX + request.wait.unwrap_or_default();
-        match timeout(patience, asking.as_mut()).await {
-            Ok(answered) => answered,
-            Err(_) => {
-                let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        loop {
+            if let Ok(answered) = timeout(SILENT_MAX, asking.as_mut()).await {
+                return answered;
+            }
+            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            // A node that holds its answer back, because the caller asked it to wait, is not silent.
+            if !last.is_empty() || request.wait.is_none() {
                 output::note(&self.still_trying(&last));
-                asking.await
+                return asking.await;
             }
         }
     }
@@ -131,12 +132,12 @@ impl Api {
     fn still_trying(&self, last: &str) -> String {
         let within = duration::rounded(self.timeout);
         match last {
-            "" => format!("no answer yet from {}; trying for {within}", self.endpoints.join(", ")),
+            "" => format!("no answer yet from {}: is it running? Trying for {within}", self.endpoints.join(", ")),
             last => format!("no answer yet: {last}; is it running? (fairhold dev starts a cluster here.) Trying for {within}"),
         }
     }
 
-    /// The same without a word. Tells why the last try failed.
+    /// The same without a word. Tells why the last try failed, and nothing while another one is under way.
     async fn ask(&self, request: &Request, told: &Mutex<String>) -> Result<Reply, Failure> {
         let whole = self.timeout + request.wait.unwrap_or_default();
         let (until, mut left) = (Instant::now() + whole, whole);
@@ -149,6 +150,7 @@ impl Api {
                     let nodes = "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT";
                     return Err(Failure::Unavailable(format!("no answer within {within}: {last} ({nodes}){advice}")));
                 }
+                told.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 let why = match self.try_at(url, request, left).await {
                     Tried::Answered(status, body) => return request.answered(status, body, may_be_done),
                     Tried::Nothing(why) => why,

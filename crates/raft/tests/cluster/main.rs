@@ -20,7 +20,7 @@ use fairhold_raft::{
 };
 use fairhold_state::{
     State,
-    command::{Answer, Command, Event, Meta, OpenSession, Outcome},
+    command::{Answer, Command, Event, Meta, OpenSession, Outcome, WriteKey},
 };
 use fairhold_types::{ClusterId, GrantId, Incarnation, NodeId, Revision, SessionId, time::WallMillis};
 use futures_util::{
@@ -548,6 +548,24 @@ async fn a_leader_hands_over_before_it_stops() {
     let status = cluster.node(next).status();
     assert_eq!((status.role, status.leader), (Role::Leader, Some(next)));
     opened(&cluster.open_session(leader).await.unwrap());
+}
+
+/// The new leader has the key in its log, and may not have applied it when the request comes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handover_that_comes_again_at_once_finds_its_key_at_the_new_leader() {
+    let cluster = Cluster::form(3, 1_000).await;
+    cluster.open_session(1).await.unwrap();
+    for turn in 1..=12_u8 {
+        let leader = cluster.leader_among(1..=3).await;
+        let to = leader % 3 + 1;
+        let key = WriteKey { key: GrantId::from_ulid(u128::from(turn)), fingerprint: [turn; 16] };
+        // A leader that is new has not heard from everybody yet.
+        while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
+            cluster.open_session(leader).await.unwrap();
+        }
+        cluster.leader_among([to]).await;
+        assert_eq!(cluster.node(to).hand_over(to, Some(key), soon()).await, Ok(()), "turn {turn}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
