@@ -73,6 +73,19 @@ fn a_request_and_an_expected_election_explain_one_change_each() {
 }
 
 #[test]
+fn a_rival_that_stood_at_the_same_time_may_depose_a_leader_once_and_soon() {
+    let then = |since: &[u64]| {
+        let later = (5..).zip(since).map(|(term, since)| Leadership { term, node: 1, since: *since });
+        let leaders: Vec<Leadership> = TWO.into_iter().chain(later).collect();
+        let killed = Deeds { absences: [(1, vec![span(8_500, 8_700)])].into(), ..ready() };
+        killed.unexplained(&leaders, NODES).len()
+    };
+    assert_eq!((then(&[]), then(&[9_500])), (0, 0));
+    assert_eq!(then(&[9_500, 9_900]), 1, "a third one");
+    assert_eq!(then(&[10_500]), 1, "not soon");
+}
+
+#[test]
 fn a_machine_that_stood_still_for_the_lease_explains_an_election_and_a_shorter_stall_does_not() {
     let stalled = |stalls: &[(u64, u64)]| {
         let stalls = stalls.iter().map(|(at, late)| (*at, Duration::from_millis(*late))).collect();

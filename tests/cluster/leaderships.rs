@@ -24,6 +24,9 @@ const LEASE: Duration = Duration::from_millis(300);
 const STALL_COUNTS_FOR: Duration = Duration::from_secs(2);
 /// An election follows within this time after a node is back: it has to start, on a slow disk, and some elections are in vain.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
+/// Where two nodes stand for election at once, the one with the higher term deposes the winner, and another election settles it.
+/// That is the lease and the longest wait before a vote after it.
+const RIVALS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Milliseconds of the clock of this machine, which is that of the logs.
 pub(crate) fn now() -> u64 {
@@ -117,9 +120,16 @@ impl Deeds {
     /// The elections for which the test gave no reason, each in words; with what else was seen of it.
     pub(crate) fn unexplained(&self, leaders: &[Leadership], nodes: usize) -> Vec<String> {
         let (mut expected, mut requests, mut complaints) = (self.expected, self.requests.clone(), Vec::new());
+        // Whether the last election had a cause, and nodes may still stand because of it.
+        let mut rivals = false;
         for pair in leaders.windows(2) {
             let (last, next) = (pair[0], pair[1]);
             if next.since <= self.ready.unwrap_or(0) || self.was_away(last.node, last.since, next.since, nodes) {
+                rivals = true;
+                continue;
+            }
+            if std::mem::take(&mut rivals) && next.since.saturating_sub(last.since) < millis(RIVALS_WITHIN) {
+                crate::harness::report(&format!("two nodes stood at once: node {} leads in term {}", next.node, next.term));
                 continue;
             }
             // A request brings one other leader.

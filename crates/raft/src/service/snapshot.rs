@@ -23,7 +23,11 @@ use std::sync::{Arc, Mutex};
 /// The one incoming snapshot. Only a leader sends one, so a later leader ends it, and so does the end of the connection: then its
 /// blocks are dropped.
 #[derive(Default)]
-pub(super) struct Incoming(Mutex<Option<Partial>>);
+pub(super) struct Incoming {
+    partial: Mutex<Option<Partial>>,
+    /// The last one for which there was no room.
+    refused: Mutex<Option<SnapshotBegin>>,
+}
 
 /// A snapshot, with the vote under which it was sent.
 type Complete<RT> = (Vote<LeaderId>, SnapshotOf<Types<RT>, SnapshotData>);
@@ -39,7 +43,7 @@ impl Incoming {
     /// Begins a snapshot, and ends the one before, unless that is of a later leader.
     pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
         self.give_up(store, |partial| partial.head.vote <= head.vote);
-        let mut partial = lock(&self.0);
+        let mut partial = lock(&self.partial);
         if partial.is_some() {
             return Reply::Declined(Declined::OutOfOrder);
         }
@@ -49,13 +53,28 @@ impl Incoming {
         };
         // The leader asks again after a while.
         if !store.has_room_for(u64::from(head.blocks) * BLOCK_BYTES as u64) {
-            tracing::warn!(from, blocks = head.blocks, "the disk has no space for the leader's snapshot");
+            self.refuse(from, head);
             return Reply::Declined(Declined::Busy);
         }
         tracing::info!(from, blocks = head.blocks, "a snapshot from the leader begins to arrive");
         let arriving = Arc::new(Arriving::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
         Reply::SnapshotTaken
+    }
+
+    /// Logs once for each snapshot that the disk has no space for it.
+    fn refuse(&self, from: NodeId, head: SnapshotBegin) {
+        let mut refused = lock(&self.refused);
+        if refused.as_ref().is_some_and(|known| (known.last_log_id, known.blocks) == (head.last_log_id, head.blocks)) {
+            return;
+        }
+        let mib = (u64::from(head.blocks) * BLOCK_BYTES as u64).div_ceil(1 << 20);
+        tracing::warn!(
+            from,
+            "the disk has no space for the leader's snapshot of {mib} MiB: this node cannot catch up. Free space on the file \
+             system of its data directory; the leader tries again by itself"
+        );
+        *refused = Some(head);
     }
 
     /// Takes its place here; it is answered when the block is written.
@@ -66,7 +85,7 @@ impl Incoming {
         index: u32,
         block: Vec<u8>,
     ) -> BoxFuture<'static, Reply<RT>> {
-        let arriving = match &mut *lock(&self.0) {
+        let arriving = match &mut *lock(&self.partial) {
             Some(partial) if partial.from == from && index < partial.head.blocks && partial.received == index => {
                 partial.received += 1;
                 Arc::clone(&partial.arriving)
@@ -79,7 +98,7 @@ impl Incoming {
 
     /// The complete snapshot.
     pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
-        let whole = lock(&self.0).take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
+        let whole = lock(&self.partial).take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
         let Some(Partial { head, arriving, .. }) = whole else {
             self.give_up(store, |partial| partial.from == from);
             return Err(Declined::OutOfOrder);
@@ -99,7 +118,7 @@ impl Incoming {
     }
 
     fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
-        if let Some(Partial { from, arriving, .. }) = lock(&self.0).take_if(|partial| is_over(partial)) {
+        if let Some(Partial { from, arriving, .. }) = lock(&self.partial).take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
             // After what is still to be written of it; the end of a process may come before, and removes it too.
             drop(store.aside(Box::new(move || drop(arriving))));
