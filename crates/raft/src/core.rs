@@ -2,19 +2,21 @@
 
 use crate::{
     addresses::Addresses,
-    aliases::{LeaderId, RaftOf},
+    aliases::LeaderId,
     barrier::BarrierQueue,
     disk_room::DiskRoom,
     elections::{Ballots, Contact},
     error::NotProposed,
-    lost_entries::{Losses, LostEntries},
+    losses::Losses,
+    lost_entries::LostEntries,
+    machine::Machine,
     peer::{Lane, Peer, PeerError, Target},
     proposals::ProposalQueue,
     round_trips::RoundTrips,
     sending::Sending,
     shared::{Progress, Shared},
     snapshot::SnapshotStore,
-    snapshot_schedule::Schedule,
+    snapshot_schedule::{LogRoom, Schedule},
     status::{ReplicaStatus, status},
     types::{Member, Types},
     wire::{self, Declined, Reply, Request},
@@ -22,7 +24,7 @@ use crate::{
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
 use openraft::{
-    AsyncRuntime, Instant, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
+    AsyncRuntime, Instant, Raft, RaftMetrics, ServerState, async_runtime::watch::WatchReceiver, metrics::RaftServerMetrics,
 };
 use std::{
     sync::{Arc, OnceLock},
@@ -58,6 +60,9 @@ pub trait Attendant: Send + Sync + 'static {
     /// Answers one message; called on the node that leads, as far as it knows.
     fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
 }
+
+/// The handle of a running Raft.
+pub(crate) type RaftOf<RT> = Raft<Types<RT>, Machine<RT>>;
 
 /// What all parts of a running replica share.
 pub(crate) struct Core<RT: AsyncRuntime> {
@@ -158,6 +163,18 @@ impl<RT: AsyncRuntime> Core<RT> {
         }
     }
 
+    /// Stops taking part. What was in flight is answered first, as unknown where it is.
+    pub(crate) async fn stop(&self) {
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::error!(%error, "raft did not stop as it should");
+        }
+    }
+
+    /// What the log has room for now.
+    pub(crate) fn log_room(&self) -> LogRoom {
+        self.schedule.log_room(&self.shared.newest_now(), &self.shared.now())
+    }
+
     /// Resolves when Raft has stopped, for whatever reason.
     pub(crate) async fn stopped(&self) {
         self.until(|_| None::<()>).await;
@@ -169,7 +186,7 @@ impl<RT: AsyncRuntime> Core<RT> {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, self, cluster, revision))
+        self.look(|metrics| status(metrics, (&self.losses, &self.addresses, &self.round_trips), cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {

@@ -11,6 +11,7 @@
 
 use fairhold_metrics::Gauge;
 use fairhold_state::command::{Command, LOG_FORMAT};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
@@ -19,7 +20,7 @@ use std::{
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -253,7 +254,7 @@ impl Defects {
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 }
 

@@ -4,12 +4,9 @@
 //! alone stops nobody: the others go on without that node, as they do without a node that is down. So writes go on while a
 //! majority of the voters answers the leader and has room.
 
-use crate::{
-    core::{Core, Route},
-    handover::is_silent,
-    types::Types,
-    wire::Request,
-};
+pub(crate) mod reports;
+
+use crate::types::Types;
 use fairhold_types::NodeId;
 use openraft::{
     AsyncRuntime, Instant,
@@ -17,14 +14,9 @@ use openraft::{
     async_runtime::watch::{WatchReceiver, WatchSender},
     type_config::TypeConfigExt,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, time::Duration};
 
-/// How often a node tells the leader that its disk is nearly full.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long the leader goes by that.
 const HOLDS_FOR: Duration = Duration::from_secs(4);
 
@@ -50,7 +42,7 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
 
     /// From now on this node's own disk is nearly full, or is not.
     pub(crate) fn set_low(&self, low: bool) {
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = self.own.lock();
         own.send_if_different(low);
     }
 
@@ -71,45 +63,10 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, RT::Instant>> {
-        // It is whole after every single statement.
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+        self.others.lock()
     }
 }
 
 fn is_recent<I: Instant>(said: I, now: I) -> bool {
     now.saturating_duration_since(said) <= HOLDS_FOR
-}
-
-/// Whether fewer than a majority of the voters answer this leader and have room.
-pub(crate) fn is_short<RT: AsyncRuntime>(core: &Core<RT>) -> bool {
-    if core.disk_room.nobody_is_low() {
-        return false;
-    }
-    let now = RT::Instant::now();
-    core.look(|metrics| {
-        let can_write = |id: NodeId| {
-            let answers = id == metrics.id || !is_silent(core.lease, metrics, id);
-            answers && core.disk_room.has_room(metrics.id, id, now)
-        };
-        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
-        voters.iter().filter(|id| can_write(**id)).count() <= voters.len() / 2
-    })
-}
-
-/// Tells the leader again and again while this node's disk is nearly full, until Raft stops.
-pub(crate) async fn tell<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut low = core.disk_room.known.clone();
-    loop {
-        let is_low = *low.borrow_and_update();
-        if is_low && let Route::There(leader) = core.route() {
-            // A message that is lost is followed by another.
-            drop(RT::timeout(TELL_EVERY, core.ask(&leader, &Request::DiskLow)).await);
-        }
-        tokio::select! {
-            biased;
-            () = core.stopped() => return,
-            changed = low.changed() => if changed.is_err() { return },
-            () = RT::sleep(TELL_EVERY), if is_low => {}
-        }
-    }
 }

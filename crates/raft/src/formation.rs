@@ -6,8 +6,9 @@
 use crate::{
     config::ReplicaConfig,
     core::Core,
+    error::FormationError,
     peer::{Introduction, PeerError, Refusal, Target},
-    service::is_empty,
+    status::is_empty,
     types::Member,
 };
 use fairhold_state::command::Command;
@@ -30,48 +31,6 @@ const GREETING_LIMIT: Duration = Duration::from_secs(2);
 
 /// The time for one try at naming the cluster.
 const NAMING_LIMIT: Duration = Duration::from_secs(2);
-
-/// Why a node cannot be part of the cluster that it was configured for. The text says what to do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FormationError {
-    /// The cluster knows this node with another data directory.
-    #[error(
-        "node {id} is a member of the cluster with data directory {expected}, and this one is {found}: its log and its votes are \
-         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or remove node {id} \
-         from the cluster and add it again under a new id"
-    )]
-    Wiped {
-        /// This node.
-        id: NodeId,
-        /// The data directory that the cluster knows.
-        expected: Incarnation,
-        /// The one it has.
-        found: Incarnation,
-    },
-    /// The cluster formed without this node.
-    #[error(
-        "node {by} is in a cluster that formed without node {id}: add node {id} to that cluster, or check the --member lists"
-    )]
-    NotAMember {
-        /// This node.
-        id: NodeId,
-        /// The node that said so.
-        by: NodeId,
-    },
-    /// Another node does not speak with this one.
-    #[error("nodes {by} and {id} refuse each other: {refusal}")]
-    Refused {
-        /// This node.
-        id: NodeId,
-        /// The other one.
-        by: NodeId,
-        /// Why.
-        refusal: Refusal,
-    },
-    /// The members cannot form a cluster.
-    #[error("the cluster cannot be formed: {0}")]
-    Impossible(String),
-}
 
 /// What a node without a log learns from asking another one.
 enum Found {

@@ -5,147 +5,75 @@
 
 use crate::{
     core::{CallError, Core, Route, leader_in},
-    error::ProposeError,
-    replica::Replica,
-    status::silent_for,
+    error::{HandoverError, ProposeError},
+    status::is_silent,
     types::Types,
-    wire::{Reply, Request},
+    wire::{HandedOver, Reply, Request},
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
-use fairhold_types::{NodeId, failpoint, time::WallMillis};
+use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How many leases a handover may take: the target has to win an election.
 const HANDOVER_LEASES: u32 = 4;
-/// A member that acknowledged nothing for so many leases is taken for one that is down.
-const SILENT_LEASES: u32 = 4;
 /// Entries that the target may be behind: it has to have all of them before it stands for election, and nothing is proposed
 /// meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
 
-/// Why the leadership was not handed over. But for `Unfinished` nothing was tried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum HandoverError {
-    /// No such member.
-    #[error("node {to} is not a member of the cluster: the members are {}", list(members))]
-    NotMember {
-        /// The one asked for.
-        to: NodeId,
-        /// The members.
-        members: Vec<NodeId>,
-    },
-    /// A learner cannot lead.
-    #[error("node {to} has no vote and cannot lead: the voters are {}", list(voters))]
-    NoVote {
-        /// The one asked for.
-        to: NodeId,
-        /// The voters.
-        voters: Vec<NodeId>,
-    },
-    /// There is nothing to hand over.
-    #[error("node {to} is already the leader")]
-    LeadsAlready {
-        /// The one asked for.
-        to: NodeId,
-    },
-    /// It does not answer the leader.
-    #[error("node {to} does not answer the leader: check that it runs and can be reached, then try again")]
-    Silent {
-        /// The one asked for.
-        to: NodeId,
-    },
-    /// It has too little of the log.
-    #[error("node {to} is {lag} log entries behind the leader: try again when it has caught up")]
-    Behind {
-        /// The one asked for.
-        to: NodeId,
-        /// By how many entries.
-        lag: u64,
-    },
-    /// No leader is known, or it could not be reached.
-    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
-    NoLeader,
-    /// The key was used before, for something else.
-    #[error("the idempotency key was already used with another request")]
-    OtherRequest,
-    /// The cluster remembers as many keys as it can.
-    #[error("too many idempotency keys are remembered: try again in a minute")]
-    Full,
-    /// It was begun, and the target did not lead in time. Another one may.
-    #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
-    Unfinished {
-        /// The one asked for.
-        to: NodeId,
-    },
-}
-
-fn list(ids: &[NodeId]) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-impl<RT: AsyncRuntime> Replica<RT> {
-    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
-    /// but with a key that came before nothing is done, and any member may lead.
-    pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        let core = &self.core;
-        let done = loop {
-            let asked = match core.route() {
-                Route::Here => Some(serve(core, to, key, deadline).await),
-                Route::There(leader) => {
-                    let within_ms = crate::proposals::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                    let request = Request::HandOver { to, key, within_ms };
-                    match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
-                        Some(Ok(Ok(Reply::HandedOver(done)))) => Some(done),
-                        Some(Ok(Err(CallError::NotDelivered(_)))) => None,
-                        // It may have been begun.
-                        Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
-                    }
+/// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
+/// but with a key that came before nothing is done, and any member may lead.
+pub(crate) async fn ask<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    to: NodeId,
+    key: Option<WriteKey>,
+    deadline: RT::Instant,
+) -> Result<(), HandoverError> {
+    let done = loop {
+        let asked = match core.route() {
+            Route::Here => Some(serve(core, to, key, deadline).await),
+            Route::There(leader) => {
+                let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
+                let request = Request::HandOver { to, key, within_ms };
+                match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
+                    Some(Ok(Ok(Reply::HandedOver(done)))) => Some(done),
+                    Some(Ok(Err(CallError::NotDelivered(_)))) => None,
+                    // It may have been begun.
+                    Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                 }
-                Route::Unknown => None,
-            };
-            match asked {
-                Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
-                Some(done) => break done,
-                None => break Err(HandoverError::NoLeader),
             }
+            Route::Unknown => None,
         };
-        if done? == HandedOver::Before {
-            return Ok(());
+        match asked {
+            Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
+            Some(done) => break done,
+            None => break Err(HandoverError::NoLeader),
         }
-        let leads = core.until(|standing| (leader_in(standing)?.0 == to).then_some(()));
-        match RT::timeout_at(deadline, leads).await {
-            Ok(Some(())) => Ok(()),
-            Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
-        }
+    };
+    if done? == HandedOver::Before {
+        return Ok(());
     }
-
-    /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
-    /// leads and there is another voter; waits a moment for it.
-    pub async fn transfer_leadership(&self) {
-        let core = &self.core;
-        let leads = core.leadership().is_some();
-        let best = core.look(|metrics| {
-            let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
-            let has_room = |id| core.disk_room.has_room(metrics.id, id, RT::Instant::now());
-            voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), has_room(*id), matched(metrics, *id)))
-        });
-        let Some(best) = best.filter(|_| leads) else { return };
-        tracing::info!(node = best, "handing the leadership to node {best}");
-        if !moved(core, best).await {
-            tracing::warn!(node = best, "node {best} did not become the leader in time; the others will elect a leader");
-        }
+    let leads = core.until(|standing| (leader_in(standing)?.0 == to).then_some(()));
+    match RT::timeout_at(deadline, leads).await {
+        Ok(Some(())) => Ok(()),
+        Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
     }
 }
 
-/// What a leader did that was asked to hand over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum HandedOver {
-    /// It handed over.
-    Now,
-    /// Nothing: the same request came before.
-    Before,
+/// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
+/// leads and there is another voter; waits a moment for it.
+pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
+    let leads = core.leadership().is_some();
+    let best = core.look(|metrics| {
+        let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
+        let has_room = |id| core.disk_room.has_room(metrics.id, id, RT::Instant::now());
+        voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), has_room(*id), matched(metrics, *id)))
+    });
+    let Some(best) = best.filter(|_| leads) else { return };
+    tracing::info!(node = best, "handing the leadership to node {best}");
+    if !moved(core, best).await {
+        tracing::warn!(node = best, "node {best} did not become the leader in time; the others will elect a leader");
+    }
 }
 
 /// Hands over where this node leads.
@@ -232,10 +160,6 @@ fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u6
     known.and_then(|log_id| log_id.as_ref()).map_or(0, |log_id| log_id.index + 1)
 }
 
-pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
-    silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
-}
-
 /// Begins, and waits until another node leads; whether one does.
 async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
     if failpoint!(RaftTransferBegin, RT).is_err() || core.raft.trigger().transfer_leader(to).await.is_err() {
@@ -254,6 +178,7 @@ mod tests {
     use super::*;
     use crate::{
         aliases::{LeaderId, Members},
+        status::SILENT_LEASES,
         types::Member,
     };
     use openraft::{LogId, Membership, metrics::SerdeInstant};

@@ -3,23 +3,17 @@
 use crate::{
     aliases::{LogId, Members},
     shared::{Progress, Shared},
-    snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside},
+    snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside, header},
     types::Types,
 };
-use bytes::Bytes;
 use fairhold_state::{State, snapshot::SnapshotError};
 use fairhold_types::failpoint;
 use openraft::{
     AsyncRuntime, Instant, RaftSnapshotBuilder,
     alias::{SnapshotMetaOf, SnapshotOf},
 };
-use std::{
-    fmt, io,
-    sync::{Arc, Mutex, PoisonError},
-};
-
-/// The version byte of a snapshot's header: the last log entry and the membership that it covers.
-const SNAPSHOT_HEADER_FORMAT: u8 = 1;
+use parking_lot::Mutex;
+use std::{fmt, io, sync::Arc};
 
 /// A snapshot on its way through openraft.
 #[derive(Clone)]
@@ -49,7 +43,7 @@ impl Arriving {
 
     /// Writes the next block. To be called aside.
     pub(crate) fn write(&self, block: &[u8]) {
-        let mut draft = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = self.0.lock();
         if let Ok(whole_so_far) = &mut *draft
             && let Err(error) = whole_so_far.write(block)
         {
@@ -59,7 +53,7 @@ impl Arriving {
 
     /// Makes all of it durable. To be called aside.
     fn finish(&self) -> io::Result<Arc<dyn StoredSnapshot>> {
-        let mut draft = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draft = self.0.lock();
         std::mem::replace(&mut *draft, Err(io::Error::other("the snapshot was taken before")))?.finish()
     }
 }
@@ -68,17 +62,6 @@ impl Arriving {
 pub(crate) struct Keeper {
     pub(crate) store: Arc<dyn SnapshotStore>,
     pub(crate) newest: tokio::sync::Mutex<Option<LogId>>,
-}
-
-/// The header of a snapshot that covers this.
-pub(crate) fn header<RT: AsyncRuntime>(meta: &SnapshotMetaOf<Types<RT>>) -> io::Result<Bytes> {
-    fairhold_codec::encode(SNAPSHOT_HEADER_FORMAT, meta).map(Bytes::from).map_err(io::Error::other)
-}
-
-/// What a header says.
-pub(crate) fn covered<RT: AsyncRuntime>(header: &[u8]) -> io::Result<SnapshotMetaOf<Types<RT>>> {
-    fairhold_codec::decode(SNAPSHOT_HEADER_FORMAT, header)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's header: {error}")))
 }
 
 impl Keeper {
@@ -100,7 +83,7 @@ impl Keeper {
         let Some(snapshot) = self.store.newest().await? else {
             return Ok(None);
         };
-        Ok(Some(openraft::Snapshot { meta: covered::<RT>(&snapshot.meta())?, snapshot }))
+        Ok(Some(openraft::Snapshot { meta: header::decode::<RT>(&snapshot.meta())?, snapshot }))
     }
 
     /// The snapshot that openraft hands over, on the disk.
@@ -149,7 +132,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         let begun = RT::Instant::now();
         // It is freed there too: what was changed meanwhile is its own by now.
         let state = std::mem::take(&mut self.state);
-        let draft = self.keeper.store.draft(header::<RT>(&meta)?);
+        let draft = self.keeper.store.draft(header::encode::<RT>(&meta)?);
         let snapshot = aside(&*self.keeper.store, move || write(draft, state)).await??;
         failpoint!(RaftSnapshotSave, RT)?;
         self.keeper.keep::<RT>(&meta, &snapshot).await?;

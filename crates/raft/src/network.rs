@@ -1,40 +1,35 @@
 //! openraft's network over a `Peer`: one client for each target and purpose, each on its own lane.
 
+mod client;
 mod pipeline;
 
+use self::client::{Client, RpcError, unexpected, unreadable};
 use crate::{
     addresses::Addresses,
-    aliases::LogId,
     elections::{Ballots, VOTE_LIMIT, grants},
     keeper::SnapshotData,
-    lost_entries::Losses,
-    peer::{Lane, Peer, PeerError, Target},
+    losses::Losses,
+    peer::{Lane, Peer},
     round_trips::RoundTrips,
     sending::Sending,
     types::{Member, Types},
-    wire::{self, Declined, Reply, Request, SnapshotBegin},
+    wire::{self, Reply, Request},
 };
-use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::Stream;
 use openraft::{
     AsyncRuntime, Instant, OptionalSend, RPCTypes,
     alias::{SnapshotOf, VoteOf},
     base::{BoxFuture, BoxStream},
-    errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable},
+    errors::{ReplicationClosed, StreamingError},
     network::{RPCOption, RaftNetworkFactory, RaftNetworkV2},
     raft::{
         AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
         TransferLeaderResponse, VoteRequest, VoteResponse,
     },
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc};
 use tokio::sync::oneshot;
-
-/// Blocks of a snapshot under way to one peer at a time.
-const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
-
-type RpcError<RT> = RPCError<Types<RT>>;
 
 /// Makes the clients.
 pub(crate) struct Network<RT: AsyncRuntime> {
@@ -84,115 +79,6 @@ impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
 
     async fn new_snapshot_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
         self.client(target, node, Lane::Snapshot)
-    }
-}
-
-/// Speaks to one node on one lane.
-pub(crate) struct Client<RT: AsyncRuntime> {
-    from: NodeId,
-    to: Target,
-    lane: Lane,
-    peer: Arc<dyn Peer>,
-    ballots: Ballots<RT::Instant>,
-    losses: Losses,
-    round_trips: RoundTrips,
-    sending: Sending,
-}
-
-impl<RT: AsyncRuntime> Client<RT> {
-    /// Sends at once, in the order of the calls; the future only waits for the answer.
-    fn send(
-        &self,
-        lane: Lane,
-        request: Bytes,
-        action: RPCTypes,
-        limit: Duration,
-    ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
-        let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
-        let answer = self.peer.call(&self.to, lane, request);
-        let (to, losses) = (self.to.id, self.losses.clone());
-        let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
-        async move {
-            let bytes = match RT::timeout(limit, answer).await {
-                Ok(Ok(bytes)) => {
-                    drop(timer);
-                    bytes
-                }
-                Ok(Err(error)) => {
-                    if let Some(timer) = timer {
-                        timer.fail();
-                    }
-                    if let PeerError::Refused(refusal) = &error {
-                        losses.note(refusal);
-                    }
-                    return Err(peer_error(error));
-                }
-                Err(_) => return Err(RPCError::Timeout(timeout)),
-            };
-            match wire::decode(&bytes) {
-                Ok(Reply::Declined(declined)) => {
-                    if let Declined::Refused(refusal) = &declined {
-                        losses.note(refusal);
-                    }
-                    Err(declined_error(declined))
-                }
-                Ok(reply) => {
-                    if lane == Lane::Heartbeat {
-                        losses.forget(to);
-                    }
-                    Ok(reply)
-                }
-                Err(error) => Err(unreadable(&error)),
-            }
-        }
-    }
-
-    async fn ask(&self, lane: Lane, request: Request<RT>, action: RPCTypes, limit: Duration) -> Result<Reply<RT>, RpcError<RT>> {
-        let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
-        self.send(lane, request, action, limit).await
-    }
-
-    async fn send_snapshot(
-        &self,
-        vote: VoteOf<Types<RT>>,
-        snapshot: SnapshotOf<Types<RT>, SnapshotData>,
-        limit: Duration,
-    ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
-        let _sent = self.sending.begin();
-        let SnapshotData::Stored(stored) = snapshot.snapshot else {
-            return Err(unexpected());
-        };
-        let count = stored.blocks();
-        let begin = Request::SnapshotBegin(SnapshotBegin {
-            vote,
-            last_log_id: snapshot.meta.last_log_id,
-            members: snapshot.meta.last_membership,
-            blocks: count,
-        });
-        taken(self.ask(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
-        // Read one after the other; and `buffered` makes the calls in the order of the blocks, so they arrive in it.
-        let read = stream::iter(0..count).then(move |index| {
-            let block = stored.clone().fetch(index);
-            async move { (index, block.await) }
-        });
-        let sent = read.boxed().map(|(index, block)| {
-            let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
-                wire::encode(&Request::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
-            });
-            let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
-            async move { taken(answer?.await?) }
-        });
-        let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
-        while let Some(result) = sent.next().await {
-            result?;
-        }
-        let Reply::SnapshotInstalled(response) =
-            self.ask(Lane::Snapshot, Request::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(response)
     }
 }
 
@@ -288,33 +174,4 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         };
         Ok(response)
     }
-}
-
-/// The last log entry of an append request, or the one before it where it has none.
-fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -> Option<LogId> {
-    rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)
-}
-
-fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
-    match error {
-        PeerError::Unreachable(_) | PeerError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
-        // It was there a moment ago: one more try finds out whether it still is.
-        PeerError::Lost(_) => RPCError::Network(NetworkError::new(&error)),
-    }
-}
-
-fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::new(&declined))
-}
-
-fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::new(error))
-}
-
-fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::from_string("an answer to another question"))
-}
-
-fn taken<RT: AsyncRuntime>(reply: Reply<RT>) -> Result<(), RpcError<RT>> {
-    if let Reply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
 }

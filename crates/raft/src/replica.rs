@@ -3,14 +3,12 @@
 use crate::{
     core::{Attendant, CallError, Core, Leadership, Route, leadership_in},
     defect::Defect,
-    error::{NotProposed, ProposeError, ReadError, UnknownReason},
-    formation::FormationError,
-    metrics,
+    error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
+    handover, metrics,
     peer::Service,
-    proposals,
+    proposals::batcher,
     service::Reception,
-    snapshot_schedule,
-    start::FatalReason,
+    snapshot_schedule::tasks,
     status::ReplicaStatus,
     types::{Answers, Batch, Member, Types},
     wire::{Reply, Request},
@@ -18,7 +16,7 @@ use crate::{
 use fairhold_metrics::Registry;
 use fairhold_state::{
     State,
-    command::{Answer, Command},
+    command::{Answer, Command, WriteKey},
 };
 use fairhold_types::{
     NodeId, Revision, failpoint,
@@ -130,7 +128,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 ForwardReason::LeaseExpired => NotProposed::NoLeader.into(),
                 ForwardReason::NotLeader | ForwardReason::LeadershipTransfer => NotProposed::Deposed.into(),
             }),
-            Some(Ok(Err(error))) => Err(proposals::write_error::<RT>(&error)),
+            Some(Ok(Err(error))) => Err(batcher::write_error::<RT>(&error)),
             Some(Err(_)) | None => Err(UnknownReason::Deposed.into()),
         }
     }
@@ -162,10 +160,22 @@ impl<RT: AsyncRuntime> Replica<RT> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
     }
 
+    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
+    /// but with a key that came before nothing is done, and any member may lead.
+    pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
+        handover::ask(&self.core, to, key, deadline).await
+    }
+
+    /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
+    /// leads and there is another voter; waits a moment for it.
+    pub async fn transfer_leadership(&self) {
+        handover::transfer(&self.core).await;
+    }
+
     /// Takes a snapshot of what is applied here now, unless there is one, and waits until it is stored. Gives the index of the
     /// last log entry that it covers.
     pub async fn take_snapshot(&self, deadline: RT::Instant) -> Result<u64, ProposeError> {
-        snapshot_schedule::take_snapshot(&self.core, deadline).await
+        tasks::take_snapshot(&self.core, deadline).await
     }
 
     /// Says whether this node's disk is nearly full. While fewer than a majority of the voters answer the leader and have room,
@@ -272,7 +282,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Stops taking part. What was in flight is answered first, as unknown where it is.
     pub async fn shutdown(&self) {
-        stop(&self.core).await;
+        self.core.stop().await;
     }
 
     /// Resolves when the replica has stopped, and says why. Unless the node was shut down, the process has to end.
@@ -301,12 +311,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
             reason = died => reason,
             reason = refused => reason,
         }
-    }
-}
-
-pub(crate) async fn stop<RT: AsyncRuntime>(core: &Core<RT>) {
-    if let Err(error) = core.raft.shutdown().await {
-        tracing::error!(%error, "raft did not stop as it should");
     }
 }
 

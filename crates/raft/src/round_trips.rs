@@ -3,23 +3,16 @@
 //! openraft waits for the answer to a heartbeat until the next one is due. Where the answers of a majority take longer, the
 //! leader believes that nobody hears it: it answers no reads, and another one is elected, again and again.
 
-use crate::{
-    core::{Core, leadership_in},
-    peer::Lane,
-};
+pub(crate) mod watch;
+
+use crate::peer::Lane;
 use fairhold_types::NodeId;
-use openraft::{AsyncRuntime, Instant, RPCTypes};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use openraft::{Instant, RPCTypes};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// An answer changes the mean by this part of the difference.
 const MEAN_OF: u32 = 8;
-/// How often the leader looks at it.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-
 /// The means of the last round trips of heartbeats, by node. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct RoundTrips(Arc<Mutex<BTreeMap<NodeId, Duration>>>);
@@ -54,8 +47,7 @@ impl RoundTrips {
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, Duration>> {
-        // It is whole after every single statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -97,33 +89,10 @@ impl Verdict {
     }
 }
 
-/// Looks at the round trips while this node leads, until Raft stops.
-pub(crate) async fn watch<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duration) {
-    let mut verdict = Verdict::default();
-    while core.until(leadership_in).await.is_some() {
-        tokio::select! {
-            biased;
-            () = core.stopped() => return,
-            () = RT::sleep(LOOK_EVERY) => {}
-        }
-        let took = core.standing(|standing| core.round_trips.of_majority(core.id, standing.membership_config.voter_ids()));
-        let Some(took) = took.filter(|took| verdict.judge(*took, interval)) else { continue };
-        let (took_ms, interval_ms) = (took.as_millis(), interval.as_millis());
-        if verdict.too_long {
-            tracing::warn!(
-                took_ms,
-                "a majority takes {took_ms} ms to answer a heartbeat, and the interval is {interval_ms} ms: near that, no leader \
-                 lasts and the cluster serves nothing. Move the nodes closer together, or to faster machines"
-            );
-        } else {
-            tracing::info!(took_ms, "a majority answers heartbeats within {took_ms} ms again");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openraft::AsyncRuntime;
     use openraft_rt_tokio::TokioRuntime;
 
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;

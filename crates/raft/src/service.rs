@@ -11,15 +11,14 @@ use crate::{
     config::ReplicaConfig,
     core::{Core, Route},
     elections::grants,
-    handover, lost_entries,
+    handover,
+    lost_entries::heartbeat,
     peer::{Introduction, Lane, Refusal, Service},
+    status::is_empty,
     types::Types,
     vacancy,
     wire::{self, Declined, Reply, Request},
 };
-use forwarded::refusal;
-use refused::Refused;
-
 use append::Appenders;
 use bytes::Bytes;
 use fairhold_state::command::Command;
@@ -27,16 +26,19 @@ use fairhold_types::{
     Incarnation, NodeId, failpoint,
     planted::{self, Bug},
 };
+use forwarded::refusal;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
 };
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
+use parking_lot::Mutex;
+use refused::Refused;
 use snapshot::Incoming;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -117,7 +119,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
 
     /// A connection may be older than what this node knows of the members by now.
     fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
-        let introduced = lock(&self.0.introduced).get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
+        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
         core.look(|metrics| {
             let mut nodes = metrics.membership_config.nodes().peekable();
             if nodes.peek().is_none() {
@@ -161,7 +163,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
         };
         match &decision {
             Ok(()) => {
-                lock(&self.0.introduced).insert(other.id, other.incarnation);
+                self.0.introduced.lock().insert(other.id, other.incarnation);
                 self.0.refused.forget(other.id);
             }
             Err(refusal) => self.log_refusal(other.id, refusal),
@@ -223,7 +225,7 @@ impl<RT: AsyncRuntime> Inner<RT> {
         }
         match request {
             Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
-            Request::Append(rpc) => lost_entries::heartbeat(core, rpc).boxed(),
+            Request::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
             Request::Vote(rpc) => async move {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
                     return Reply::Declined(Declined::Busy);
@@ -328,16 +330,6 @@ fn reply<RT: AsyncRuntime>(reply: &Reply<RT>) -> Bytes {
 
 pub(crate) fn known<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Known {
     metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
-}
-
-/// Nothing was ever written, not even a vote.
-pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
-    metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these locks guard is whole after every single statement.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<RT: AsyncRuntime> Clone for Reception<RT> {

@@ -1,6 +1,6 @@
 //! The state of this node, as all of its parts read it, and how far it got.
 
-use crate::{defect::Defects, log_bytes::LogBytes, metrics::ReplicaMetrics, types::Types};
+use crate::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes, types::Types};
 use fairhold_state::{
     State,
     command::{Answer, Rejection},
@@ -12,9 +12,10 @@ use openraft::{
     async_runtime::watch::{WatchReceiver, WatchSender},
     type_config::TypeConfigExt,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 /// How far this node's state got.
@@ -123,14 +124,13 @@ impl<RT: AsyncRuntime> Shared<RT> {
 
     /// A snapshot is on the disk.
     pub(crate) fn note_snapshot(&self, made_at: Progress, bytes: u64) {
-        let publish = self.publish_newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let publish = self.publish_newest.lock();
         publish.send_if_different(Newest { index: made_at.applied, bytes, made_at });
     }
 
     /// What the log weighs.
     pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
-        // Whole after every call.
-        self.log_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log_bytes.lock()
     }
 
     /// The answer of a command at which the machine would panic, and which is not proposed.
@@ -145,7 +145,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
 
     /// Says how far the state got.
     pub(crate) fn publish(&self, progress: Progress) {
-        let publish = self.publish.lock().unwrap_or_else(PoisonError::into_inner);
+        let publish = self.publish.lock();
         publish.send_if_different(progress);
     }
 }

@@ -3,11 +3,12 @@
 //! A state may be as large as half of a machine's memory, so it is never there a second time as bytes: a snapshot is written
 //! and read a block at a time.
 
+pub(crate) mod header;
 mod image;
 
 pub use image::{ImageStore, SnapshotImage};
 
-use crate::{keeper, types::Types};
+use crate::types::Types;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, alias::LogIdOf};
@@ -70,7 +71,7 @@ pub trait StoredSnapshot: Send + Sync + 'static {
 
 /// The last log entry that a snapshot covers, by what it says.
 pub fn covered_by<RT: AsyncRuntime>(meta: &[u8]) -> io::Result<Option<LogIdOf<Types<RT>>>> {
-    Ok(keeper::covered::<RT>(meta)?.last_log_id)
+    Ok(header::decode::<RT>(meta)?.last_log_id)
 }
 
 /// Does work aside, and gives back what came of it.

@@ -2,25 +2,28 @@
 
 use crate::{
     addresses::Addresses,
-    aliases::RaftOf,
     barrier,
     config::ReplicaConfig,
-    core::Core,
+    core::{Core, RaftOf},
     defect::{DefectBook, Defects},
     disk_room::{self, DiskRoom},
     elections::{Ballots, Contact, Elections},
-    formation::{self, FormationError},
-    lost_entries::{Losses, LostEntries},
+    error::{FormationError, StartError},
+    formation,
+    losses::Losses,
     machine::{Audience, Machine},
     metrics,
     network::Network,
     peer::Peer,
     proposals,
-    replica::{Replica, stop},
+    replica::Replica,
     round_trips::{self, RoundTrips},
     service::{Reception, known},
     snapshot::SnapshotStore,
-    snapshot_schedule::{Schedule, purge_log, take_snapshots},
+    snapshot_schedule::{
+        Schedule,
+        tasks::{purge_log, take_snapshots},
+    },
     types::Types,
 };
 use fairhold_types::{NodeId, failpoint};
@@ -28,53 +31,9 @@ use openraft::{
     AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
 use std::{
-    io,
     sync::{Arc, OnceLock},
     time::Duration,
 };
-
-/// Why a replica cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The newest snapshot cannot be read.
-    #[error("the snapshot cannot be read: {0}")]
-    Snapshot(#[source] io::Error),
-    /// What is noted of defects cannot be read.
-    #[error("the notes on defects cannot be read: {0}")]
-    Defects(#[source] io::Error),
-    /// The configuration contradicts itself.
-    #[error("the configuration is not valid: {0}")]
-    Config(String),
-    /// The log cannot be read, or contradicts itself.
-    #[error("the log cannot be read: {0}")]
-    Log(String),
-    /// The state contradicts itself: nothing that is built on it may be answered.
-    #[error("{0}")]
-    Broken(String),
-    /// This data directory is not the one that the cluster knows.
-    #[error(transparent)]
-    Formation(#[from] FormationError),
-}
-
-/// Why a replica has stopped.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FatalReason {
-    /// It was shut down.
-    #[error("the node was shut down")]
-    Stopped,
-    /// It cannot be part of its cluster.
-    #[error(transparent)]
-    Formation(#[from] FormationError),
-    /// The state contradicts itself: nothing that is built on it may be answered.
-    #[error("{0}")]
-    Broken(String),
-    /// Its storage went back in time.
-    #[error(transparent)]
-    LostEntries(#[from] LostEntries),
-    /// The disk failed, or the machine did: nothing more may be acknowledged.
-    #[error("{0}")]
-    Failed(String),
-}
 
 impl<RT: AsyncRuntime> Replica<RT> {
     /// Starts with what is in the log and in the newest snapshot, and forms the cluster or joins it in the background.
@@ -137,11 +96,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
             disk_room: DiskRoom::new(),
         });
         if let Err(error) = recognise(&core, &config) {
-            stop(&core).await;
+            core.stop().await;
             return Err(error.into());
         }
-        drop(RT::spawn(proposal_outlet.run(core.clone())));
-        drop(RT::spawn(barrier_outlet.run(core.clone())));
+        drop(RT::spawn(proposals::batcher::run(proposal_outlet, core.clone())));
+        drop(RT::spawn(barrier::rounds::run(barrier_outlet, core.clone())));
         spawn_tasks(&core, &config);
         let (told, formation) = Types::<RT>::watch_channel(None);
         let (forming, member) = (formation::form(core.clone(), config), core.clone());
@@ -152,11 +111,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
             told.send(Some(result)).ok();
         }));
         if let Err(error) = failpoint!(RaftStartServe, RT) {
-            stop(&core).await;
+            core.stop().await;
             return Err(StartError::Log(error.to_string()));
         }
         if !reception.open(&core) {
-            stop(&core).await;
+            core.stop().await;
             return Err(StartError::Config("another replica was started with this reception".to_owned()));
         }
         Ok(Replica { core, reception, formation })
@@ -166,12 +125,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
 /// Starts what runs for as long as the replica does.
 fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
     drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
-    drop(RT::spawn(round_trips::watch(core.clone(), Duration::from_millis(config.heartbeat_ms))));
+    drop(RT::spawn(round_trips::watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
     drop(RT::spawn(log_leaders(core.clone())));
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
-    drop(RT::spawn(disk_room::tell(core.clone())));
+    drop(RT::spawn(disk_room::reports::tell(core.clone())));
     drop(RT::spawn(formation::name(core.clone())));
 }
 

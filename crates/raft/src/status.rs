@@ -1,13 +1,18 @@
 //! What a node knows of itself and of its cluster, for people and for metrics.
 
 use crate::{
+    addresses::Addresses,
     aliases::LogId,
-    core::Core,
+    losses::Losses,
+    round_trips::RoundTrips,
     types::{Member, Types},
 };
 use fairhold_types::{ClusterId, NodeId, Revision};
 use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
 use std::time::Duration;
+
+/// A member that acknowledged nothing for so many leases is taken for one that is down.
+pub(crate) const SILENT_LEASES: u32 = 4;
 
 /// What a node does in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +79,7 @@ pub struct MemberStatus {
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
-    core: &Core<RT>,
+    (losses, addresses, round_trips): (&Losses, &Addresses, &RoundTrips),
     cluster: Option<ClusterId>,
     revision: Revision,
 ) -> ReplicaStatus {
@@ -82,17 +87,17 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let membership = &metrics.membership_config;
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
-        let lost = core.losses.of(id);
+        let lost = losses.of(id);
         // openraft never takes back what was acknowledged once.
         let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
-            member: core.addresses.of(id, member),
+            member: addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
             // Entries count from 0: a node that has none is behind by one more than the last index.
             silent: silent_for(metrics, id),
-            round_trip: core.round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
+            round_trip: round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
             lost_entries: lost.map(|lost| lost.count()),
         }
@@ -123,6 +128,15 @@ pub(crate) fn status<RT: AsyncRuntime>(
 pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
     let heard = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
     Some(RT::Instant::now().saturating_duration_since(**heard))
+}
+
+pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+    silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
+}
+
+/// Nothing was ever written, not even a vote.
+pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
+    metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
 }
 
 fn next(index: Option<u64>) -> u64 {

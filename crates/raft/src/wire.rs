@@ -5,8 +5,7 @@
 
 use crate::{
     aliases::{LeaderId, LogId, Members},
-    error::{NotProposed, ProposeError},
-    handover::{HandedOver, HandoverError},
+    error::{HandoverError, NotProposed, ProposeError},
     peer::{Refusal, WIRE_VERSION},
     types::Types,
 };
@@ -85,6 +84,15 @@ pub(crate) struct SnapshotBegin {
     pub(crate) members: Members,
     /// How many blocks follow.
     pub(crate) blocks: u32,
+}
+
+/// What a leader did that was asked to hand over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum HandedOver {
+    /// It handed over.
+    Now,
+    /// Nothing: the same request came before.
+    Before,
 }
 
 /// The answer to a request.

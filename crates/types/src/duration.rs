@@ -21,6 +21,12 @@ fn fits(duration: &Duration) -> bool {
     u64::try_from(duration.as_nanos()).is_ok()
 }
 
+/// The whole milliseconds of a duration, rounded down; `u64::MAX` if they do not fit.
+#[must_use]
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Writes a duration in the one unit that needs no fraction: `"30s"`, `"250ms"`.
 #[must_use]
 pub fn format(duration: Duration) -> String {

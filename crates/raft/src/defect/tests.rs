@@ -9,11 +9,11 @@ struct Paper(Mutex<Vec<Defect>>);
 
 impl DefectBook for Paper {
     fn load(&self) -> io::Result<Vec<Defect>> {
-        Ok(self.0.lock().unwrap().clone())
+        Ok(self.0.lock().clone())
     }
 
     fn save(&self, defects: &[Defect]) -> io::Result<()> {
-        *self.0.lock().unwrap() = defects.to_vec();
+        *self.0.lock() = defects.to_vec();
         Ok(())
     }
 
@@ -68,7 +68,7 @@ fn a_panic_that_does_not_come_again_leaves_nothing_out_and_counts_from_the_begin
 fn another_version_tries_again_what_panicked_in_this_one() {
     let paper = Arc::<Paper>::default();
     panics_at(&paper, 7, &close(1, 10));
-    paper.0.lock().unwrap()[0].version = "0.0.0".to_owned();
+    paper.0.lock()[0].version = "0.0.0".to_owned();
     let life = Defects::load(paper).unwrap();
     assert!(life.refuses(&close(1, 10)).is_none(), "it may be mended");
     assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { .. }), "what is in the log keeps its meaning");

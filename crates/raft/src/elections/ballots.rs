@@ -9,10 +9,8 @@ use crate::{
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, Instant, Membership, Vote, raft::VoteResponse};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeSet, sync::Arc};
 use tokio::sync::Notify;
 
 /// Whether this answer gives the vote.
@@ -127,8 +125,7 @@ impl<I: Instant> Ballots<I> {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner<I>> {
-        // It is whole after every single statement.
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.lock()
     }
 }
 

@@ -2,10 +2,8 @@
 
 use crate::aliases::LeaderId;
 use openraft::{Instant, Vote};
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// The longest random time.
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
@@ -134,8 +132,7 @@ impl<I: Instant> Contact<I> {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner<I>> {
-        // It is whole after every single statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,7 +5,7 @@
 //! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
 //! way ends that early: the answer to the last of them is true for all (decision 0029).
 
-use super::{Client, RpcError, last_of, unexpected, unreadable};
+use super::client::{Client, RpcError, last_of, unexpected, unreadable};
 use crate::{
     aliases::LogId,
     types::Types,
@@ -172,7 +172,7 @@ mod tests {
     use crate::{
         aliases::LeaderId,
         elections::Ballots,
-        lost_entries::Losses,
+        losses::Losses,
         peer::{Introduction, Lane, Peer, PeerError, Target},
         round_trips::RoundTrips,
         sending::Sending,

@@ -1,6 +1,5 @@
 //! Append requests in the order of their arrival: one queue for each node that sends them.
 
-use super::lock;
 use crate::{
     core::Core,
     types::Types,
@@ -13,10 +12,8 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use openraft::{AsyncRuntime, raft::AppendEntriesRequest};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests of one node that wait. A leader has at most 64 under way; more is another leader's remains.
@@ -44,7 +41,9 @@ impl<RT: AsyncRuntime> Appenders<RT> {
         rpc: AppendEntriesRequest<Types<RT>>,
     ) -> BoxFuture<'static, Reply<RT>> {
         let (answer, answered) = oneshot::channel();
-        let sent = lock(&self.0)
+        let sent = self
+            .0
+            .lock()
             .entry(from)
             .or_insert_with(|| {
                 let (sender, receiver) = mpsc::channel(QUEUE_MAX);

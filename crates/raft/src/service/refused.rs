@@ -2,10 +2,10 @@
 
 use crate::peer::Refusal;
 use fairhold_types::NodeId;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem::discriminant,
-    sync::{Mutex, PoisonError},
 };
 
 /// The last refusal of each node that was told.
@@ -22,13 +22,13 @@ impl Refused {
         // A stranger may claim any id: all strangers share one entry, or they could grow the list at will.
         let stranger = !configured.contains(&other);
         let key = if stranger { NodeId::MAX } else { other };
-        let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, refusal.clone());
+        let before = self.0.lock().insert(key, refusal.clone());
         before.is_none_or(|before| if stranger { discriminant(&before) != discriminant(refusal) } else { before != *refusal })
     }
 
     /// The node was admitted: the next refusal is news again.
     pub(super) fn forget(&self, other: NodeId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&other);
+        self.0.lock().remove(&other);
     }
 }
 

@@ -1,10 +1,9 @@
 //! A snapshot on its way in: its blocks are written as they come, until the last one has come.
 
-use super::lock;
 use crate::{
     aliases::LeaderId,
-    keeper::{Arriving, SnapshotData, header},
-    snapshot::SnapshotStore,
+    keeper::{Arriving, SnapshotData},
+    snapshot::{SnapshotStore, header},
     types::Types,
     wire::{Declined, Reply, SnapshotBegin},
 };
@@ -18,7 +17,8 @@ use openraft::{
     AsyncRuntime, Vote,
     alias::{SnapshotMetaOf, SnapshotOf},
 };
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The one incoming snapshot. Only a leader sends one, so a later leader ends it, and so does the end of the connection: then its
 /// blocks are dropped.
@@ -43,12 +43,12 @@ impl Incoming {
     /// Begins a snapshot, and ends the one before, unless that is of a later leader.
     pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
         self.give_up(store, |partial| partial.head.vote <= head.vote);
-        let mut partial = lock(&self.partial);
+        let mut partial = self.partial.lock();
         if partial.is_some() {
             return Reply::Declined(Declined::OutOfOrder);
         }
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members.clone() };
-        let Ok(meta) = header::<RT>(&meta) else {
+        let Ok(meta) = header::encode::<RT>(&meta) else {
             return Reply::Declined(Declined::Malformed);
         };
         // The leader asks again after a while.
@@ -64,7 +64,7 @@ impl Incoming {
 
     /// Logs once for each snapshot that the disk has no space for it.
     fn refuse(&self, from: NodeId, head: SnapshotBegin) {
-        let mut refused = lock(&self.refused);
+        let mut refused = self.refused.lock();
         if refused.as_ref().is_some_and(|known| (known.last_log_id, known.blocks) == (head.last_log_id, head.blocks)) {
             return;
         }
@@ -85,7 +85,7 @@ impl Incoming {
         index: u32,
         block: Vec<u8>,
     ) -> BoxFuture<'static, Reply<RT>> {
-        let arriving = match &mut *lock(&self.partial) {
+        let arriving = match &mut *self.partial.lock() {
             Some(partial) if partial.from == from && index < partial.head.blocks && partial.received == index => {
                 partial.received += 1;
                 Arc::clone(&partial.arriving)
@@ -98,7 +98,7 @@ impl Incoming {
 
     /// The complete snapshot.
     pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
-        let whole = lock(&self.partial).take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
+        let whole = self.partial.lock().take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
         let Some(Partial { head, arriving, .. }) = whole else {
             self.give_up(store, |partial| partial.from == from);
             return Err(Declined::OutOfOrder);
@@ -118,7 +118,7 @@ impl Incoming {
     }
 
     fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
-        if let Some(Partial { from, arriving, .. }) = lock(&self.partial).take_if(|partial| is_over(partial)) {
+        if let Some(Partial { from, arriving, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
             // After what is still to be written of it; the end of a process may come before, and removes it too.
             drop(store.aside(Box::new(move || drop(arriving))));

@@ -1,0 +1,88 @@
+//! Makes the barriers, one after the other: on the leader by a round of heartbeats, elsewhere by asking the leader.
+
+use super::{BarrierOutlet, Outcome, Waiting};
+use crate::{
+    core::{Core, Route},
+    error::NotProposed,
+    wire::{Reply, Request},
+};
+use fairhold_types::failpoint;
+use openraft::{AsyncRuntime, ReadPolicy};
+use std::{sync::Arc, time::Duration};
+
+/// The time for one barrier, after which all that wait for it are told to ask again.
+const ROUND_LIMIT: Duration = Duration::from_secs(1);
+
+/// Makes barriers until Raft stops.
+pub(crate) async fn run<RT: AsyncRuntime>(BarrierOutlet(mut queue): BarrierOutlet, core: Arc<Core<RT>>) {
+    let mut stopped = std::pin::pin!(core.stopped());
+    loop {
+        let round = async {
+            let first = queue.recv().await?;
+            // All of these asked before this barrier starts.
+            let mut waiting = vec![first];
+            while let Ok(next) = queue.try_recv() {
+                waiting.push(next);
+            }
+            core.shared.metrics.barriers.inc();
+            core.shared.metrics.barrier_reads.inc_by(waiting.len() as u64);
+            make(&core, waiting).await;
+            Some(())
+        };
+        tokio::select! {
+            biased;
+            () = &mut stopped => return,
+            more = round => if more.is_none() { return },
+        }
+    }
+}
+
+async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<Waiting>) {
+    let (waiting, outcome) = match core.route() {
+        Route::Here => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
+        Route::There(leader) => {
+            let (forwarded, own): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| waiting.forwarded);
+            tell_all(forwarded, Err(NotProposed::NoLeader));
+            if own.is_empty() {
+                return;
+            }
+            let asked = async {
+                match core.ask(&leader, &Request::ReadIndex).await {
+                    Ok(Reply::ReadIndex(outcome)) => outcome,
+                    Ok(_) | Err(_) => Err(NotProposed::NoLeader),
+                }
+            };
+            // Reading changes nothing: where another node leads now, it is asked at once.
+            let moved = core.until(|standing| (standing.current_leader != Some(leader.id)).then_some(()));
+            let either = async {
+                tokio::select! {
+                    biased;
+                    outcome = asked => outcome,
+                    _ = moved => Err(NotProposed::NoLeader),
+                }
+            };
+            (own, RT::timeout(ROUND_LIMIT, either).await)
+        }
+        Route::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
+    };
+    tell_all(waiting, outcome.unwrap_or(Err(NotProposed::NoLeader)));
+}
+
+async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
+    if failpoint!(RaftBarrierBegin, RT).is_err() {
+        return Err(NotProposed::NoLeader);
+    }
+    match core.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
+        Ok(_) if failpoint!(RaftBarrierProved, RT).is_err() => Err(NotProposed::NoLeader),
+        Ok(linearizer) => Ok(linearizer.read_log_id().index()),
+        // Deposed, just elected, or no majority in time: all of them may pass.
+        Err(_) => Err(NotProposed::NoLeader),
+    }
+}
+
+fn tell_all(waiting: Vec<Waiting>, outcome: Outcome) {
+    for one in waiting {
+        // A reader that went away wants no answer.
+        one.answer.send(outcome).ok();
+    }
+}

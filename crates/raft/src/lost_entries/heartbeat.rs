@@ -1,0 +1,41 @@
+//! Answers heartbeats: the one place where a node sees that its storage has lost entries.
+
+use super::LostEntries;
+use crate::{
+    core::Core,
+    peer::Refusal,
+    types::Types,
+    wire::{Declined, Reply},
+};
+use fairhold_types::planted::{self, Bug};
+use openraft::{
+    AsyncRuntime,
+    raft::{AppendEntriesRequest, AppendEntriesResponse},
+};
+use std::{sync::Arc, time::Duration};
+
+/// For how long a node that lost entries says so to those that ask, before it ends.
+const TELLS_FOR: Duration = Duration::from_millis(500);
+
+/// Answers a heartbeat. Where it shows that this node has lost entries, the node stops.
+pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEntriesRequest<Types<RT>>) -> Reply<RT> {
+    let (acknowledged, leader) = (rpc.prev_log_id, rpc.vote.leader_id.node_id);
+    match (core.raft.append_entries(rpc).await, acknowledged) {
+        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if !planted::has(Bug::HidesLostEntries) => {
+            let has = core.look(|metrics| metrics.last_log_index);
+            let lost = LostEntries { node: core.id, leader, acknowledged: acknowledged.index, has };
+            let refusal = Refusal::LostEntries(lost.clone());
+            if core.lost.set(lost).is_ok() {
+                let core = core.clone();
+                drop(RT::spawn(async move {
+                    // The leader may have stopped waiting for this answer while a disk was slow.
+                    RT::sleep(TELLS_FOR).await;
+                    core.stop().await;
+                }));
+            }
+            Reply::Declined(Declined::Refused(refusal))
+        }
+        (Ok(response), _) => Reply::Append(response),
+        (Err(_), _) => Reply::Declined(Declined::NotRunning),
+    }
+}
