@@ -2,11 +2,18 @@
 //!
 //! Every rule is a pure function from text to complaints, and is shown a planted violation: a rule that cannot fail is none.
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/source.rs"]
 mod source;
 
+use circles::circles;
 use source::{Source, files_under};
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 const FILE_LINES_MAX: usize = 400;
 const LINE_CHARS_MAX: usize = 130;
@@ -481,4 +488,65 @@ fn a_word_that_is_not_ours_is_found() {
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub const MASTER_ID: u64 = 1;\n", 2);
     let fine = "//! epoch\npub fn remaster(ticketing: u64) {} // ticket\nlet r = tx.subscribe();\n";
     assert_finds_nothing(rule, "crates/x/src/a.rs", fine);
+}
+
+// Circles
+
+/// `tests/tidy/circles.txt`: the files that still import each other in circles, a line for each crate.
+fn known_circles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let split = |line: &str| {
+        let (name, files) = line.split_once(": ").expect("a crate and its files");
+        (name.to_owned(), files.split(' ').map(str::to_owned).collect())
+    };
+    lines.map(split).collect()
+}
+
+fn check_circles(sources: &[Source], known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+    let none = BTreeSet::new();
+    let found = circles(sources);
+    let mut complaints = Vec::new();
+    for (name, circles) in &found {
+        let known = known.get(name).unwrap_or(&none);
+        let files: BTreeSet<String> = circles.iter().flatten().cloned().collect();
+        for circle in circles.iter().filter(|circle| circle.iter().any(|file| !known.contains(file))) {
+            complaints.push(format!("{name}: these files import each other in a circle: {}", circle.join(" ")));
+        }
+        for file in known.difference(&files) {
+            complaints.push(format!("{name}: {file} is in no circle any more: take it out of tests/tidy/circles.txt"));
+        }
+    }
+    complaints
+}
+
+#[test]
+fn no_further_files_import_each_other_in_circles() {
+    let known = fs::read_to_string(root().join("tests/tidy/circles.txt")).expect("the list is there");
+    let sources = sources();
+    if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|how| how == "write") {
+        let head: String = known.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+        let lines = circles(&sources).into_iter().filter(|(_, circles)| !circles.is_empty()).map(|(name, circles)| {
+            let files: BTreeSet<String> = circles.into_iter().flatten().collect();
+            format!("{name}: {}\n", files.into_iter().collect::<Vec<_>>().join(" "))
+        });
+        fs::write(root().join("tests/tidy/circles.txt"), head + &lines.collect::<String>()).expect("the list can be written");
+        return;
+    }
+    assert_none(&check_circles(&sources, &known_circles(&known)));
+}
+
+#[test]
+fn a_circle_is_found_through_imports_paths_and_names_that_are_passed_on() {
+    let file = |name: &str, text: &str| Source::new(&format!("crates/x/src/{name}.rs"), text);
+    let lib = file("lib", "mod a;\nmod b;\npub use b::Bee;\n");
+    let check =
+        |a: &str, b: &str, known: &str| check_circles(&[lib.clone(), file("a", a), file("b", b)], &known_circles(known)).len();
+    let back = "use crate::a::{self, Ay};\n";
+    assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", ""), 0);
+    assert_eq!(check("use crate::b::Bee;\n", back, ""), 1, "by an import");
+    assert_eq!(check("use crate::Bee;\n", back, ""), 1, "by a name that the root passes on");
+    assert_eq!(check("fn f() { crate::b::f() }\n", "use super::a::Ay;\n", ""), 1, "by a path");
+    assert_eq!(check("use crate::b::Bee;\n", "#[cfg(test)]\nmod tests { use crate::a::Ay; }\n", ""), 0, "tests do not count");
+    assert_eq!(check("use crate::b::Bee;\n", back, "x: a b\n"), 0, "it is known");
+    assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", "x: a\n"), 1, "a list that is too long");
 }

@@ -24,11 +24,7 @@
 //!   again with it, and a release ends it for good, also before it begins. Where the caller chose it, the newest attempt may be
 //!   one that it made elsewhere, even attempt 1: nothing is given up, and the timeout decides.
 
-use crate::{
-    acquire::{Request, Standing},
-    clock::wall_now,
-    node::Node,
-};
+use crate::{acquire::Request, clock::wall_now, node::Node, standing::Claim};
 use fairhold_raft::error::{NotProposed, ProposeError};
 use fairhold_state::command::{Answer, Command};
 use fairhold_types::GrantId;
@@ -45,17 +41,6 @@ const RETURN_WITHIN: Duration = Duration::from_secs(2);
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long giving up a place may take, across a change of leader.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// What came of an acquire.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Claim {
-    /// Nothing stands in a queue because of it, or it stands there for somebody else.
-    Nothing,
-    /// It may stand there, or come to.
-    Unknown,
-    /// It stands there.
-    Committed(Standing),
-}
 
 impl<RT: AsyncRuntime> Request<RT> {
     /// Gives up for a caller that was not told what came of its request.

@@ -4,21 +4,21 @@
 //! queue can it take it out again.
 
 use crate::{
-    abandon::Claim,
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     clock::wall_now,
     keepalive::Renewed,
-    look::{Look, look},
     node::Node,
     open_request::OpenRequest,
-    positions, view,
+    positions,
+    standing::{Claim, Look, Standing, look},
+    view,
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
     command::{Acquire, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
 };
-use fairhold_types::{EndReason, FencingToken, GrantNumber, Revision, SessionNumber, failpoint};
+use fairhold_types::{EndReason, FencingToken, Revision, failpoint};
 use futures_util::FutureExt;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::Future, time::Duration};
@@ -31,25 +31,6 @@ struct Delivery {
     answer: Answer,
     /// Used when the caller has taken it; dropped with it when nobody has.
     taken: oneshot::Sender<()>,
-}
-
-/// A caller's standing, once its acquire is committed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing {
-    pub(crate) number: GrantNumber,
-    pub(crate) session: SessionNumber,
-    pub(crate) attempt: u64,
-    /// Its token, where it was granted at once.
-    pub(crate) token: Option<FencingToken>,
-    /// The revision of the answer.
-    pub(crate) revision: Revision,
-}
-
-impl Standing {
-    /// Whether the grant was held before this request was committed: an earlier one may have been answered so.
-    pub(crate) fn was_held(self) -> bool {
-        self.attempt > 1 && self.token.is_some()
-    }
 }
 
 impl<RT: AsyncRuntime> Node<RT> {

@@ -5,7 +5,7 @@ use crate::{
     clock::wall_now,
     node::Node,
     view,
-    writes::{fingerprint, write_key},
+    write_key::{fingerprint, write_key},
 };
 use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
 use fairhold_types::{Revision, SessionNumber};

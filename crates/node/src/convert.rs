@@ -5,13 +5,15 @@
 
 use crate::{
     abandon::ABANDON_AFTER,
-    acquire::{Standing, UNKNOWN, after_waiting, expires_in, uncertain},
+    acquire::{UNKNOWN, after_waiting, expires_in, uncertain},
     api::{At, CallError, GrantView},
     clock::wall_now,
     node::Node,
     open_request::OpenRequest,
-    positions, view,
-    writes::write_key,
+    positions,
+    standing::Standing,
+    view,
+    write_key::write_key,
 };
 use fairhold_state::{
     State,

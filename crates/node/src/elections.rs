@@ -7,7 +7,7 @@ use crate::{
     node::Node,
     scope::Scope,
     watch::{Begin, Tidings, Told, Watch},
-    writes::fingerprint,
+    write_key::fingerprint,
 };
 use fairhold_state::{
     State,

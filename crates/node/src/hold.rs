@@ -5,14 +5,14 @@
 //! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
 
 use crate::{
-    abandon::Claim,
-    acquire::{Request, Standing, UNKNOWN, after_waiting, uncertain},
+    acquire::{Request, UNKNOWN, after_waiting, uncertain},
     api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
-    look::{Look, look},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
-    positions, view,
+    positions,
+    standing::{Claim, Look, Standing, look},
+    view,
 };
 use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
 use openraft_rt::{AsyncRuntime, Instant};

@@ -7,13 +7,11 @@ use crate::{
     hub::Hub,
     keepalive::{KeepaliveService, Keepalives},
     memory::MemoryShortage,
-    metrics,
     stop::Stop,
     tasks::Tasks,
     turns::Walks,
-    writes::write_key,
+    write_key::write_key,
 };
-use fairhold_metrics::Registry;
 use fairhold_raft::{Audience, Replica, let_others_run};
 use fairhold_types::{
     ClusterId, GrantId, NodeId, Revision, SessionId,
@@ -268,9 +266,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    /// Registers what this node measures.
-    pub fn register_metrics(&self, registry: &mut Registry) {
-        metrics::register(&self.0, registry);
+    /// Says whether this process is short of memory.
+    pub fn set_memory_short(&self, short: bool) {
+        self.0.memory.set(short);
     }
 
     /// A digest of the whole state here, equal exactly where two states are equal. It walks the state, part by part.

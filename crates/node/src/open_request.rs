@@ -1,6 +1,6 @@
 //! While a request that waits is open, its node keeps the grant alive; from the answer on, only the caller does.
 
-use crate::{acquire::Standing, api::Renewal, keepalive::Renewed, node::Node};
+use crate::{api::Renewal, keepalive::Renewed, node::Node, standing::Standing};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,8 +1,8 @@
 //! The position of a waiter, and the contenders ahead of it. Each request counts it from the nearer end of the queue.
 
 use crate::{
+    ahead::{self, Usual},
     api::InTheWay,
-    view::{self, Usual},
 };
 use fairhold_state::State;
 use fairhold_types::{GrantNumber, LockName};
@@ -28,12 +28,16 @@ pub(crate) fn of_grant<'a>(state: &State, locks: impl Iterator<Item = &'a LockNa
 /// The contenders ahead of a position in a lock's queue.
 pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
     let count = usize::try_from(position.saturating_sub(1)).unwrap_or(usize::MAX).min(AHEAD_MAX);
-    InTheWay { position, ahead: view::first_ahead(state.front(lock, count)), estimate: Usual::of(state, lock).estimate(position) }
+    InTheWay {
+        position,
+        ahead: ahead::first_ahead(state.front(lock, count)),
+        estimate: Usual::of(state, lock).estimate(position),
+    }
 }
 
 /// The other holders of a lock, for a holder that waits to be the only one.
 pub(crate) fn of_upgrade(state: &State, lock: &LockName, number: GrantNumber) -> InTheWay {
     let others = state.front(lock, AHEAD_MAX + 1).filter(|holder| holder.number != number && holder.granted_at.is_some());
     let position = state.lock_summary(lock).holders.max(1) as u64;
-    InTheWay { position, ahead: view::first_ahead(others.take(AHEAD_MAX)), estimate: None }
+    InTheWay { position, ahead: ahead::first_ahead(others.take(AHEAD_MAX)), estimate: None }
 }

@@ -6,9 +6,10 @@ use crate::{
         SessionView,
     },
     node::Node,
-    turns::{count_in_turns, find_in_turns, look_in_turns},
+    turns::{Walked, count_in_turns, find_in_turns, look_in_turns},
     view,
 };
+use fairhold_raft::error::NotProposed;
 use fairhold_state::{
     State,
     command::Rejection,
@@ -24,6 +25,14 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
+    /// A copy of the state for a walk that takes as long as the state is large, once there is a place for it, as fresh as that.
+    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walked, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
+        self.freshen_by(read.freshness, deadline).await?;
+        let begun = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
+        begun.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
+    }
+
     /// A lock with a page of its holders; a lock that was never used has nobody.
     pub async fn lock(
         &self,

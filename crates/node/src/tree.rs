@@ -4,7 +4,7 @@ use crate::{
     api::{At, CallError, Children, Fence, NodeRow, Operated, Precondition, ReadOptions, TransactCall, Transacted, WriteCall},
     clock::wall_now,
     node::Node,
-    writes::fingerprint,
+    write_key::fingerprint,
 };
 use fairhold_state::{
     State,

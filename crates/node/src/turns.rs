@@ -1,13 +1,8 @@
 //! Long walks over a copy of the state, in turns: between two of them, others on this thread get theirs. Only so many are under
 //! way at a time: each keeps an old state alive, and the more walk, the longer each takes.
 
-use crate::{
-    api::{CallError, ReadOptions},
-    node::Node,
-};
-use fairhold_raft::{error::NotProposed, let_others_run};
+use fairhold_raft::let_others_run;
 use fairhold_state::State;
-use openraft_rt::{AsyncRuntime, Instant};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -30,9 +25,11 @@ impl Walks {
         Walks(Arc::new(Semaphore::new(WALKS_MAX)))
     }
 
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+    /// A copy of the state as it is once there is a place for the walk.
+    pub(crate) async fn begin(&self, copy: impl FnOnce() -> State) -> Walked {
         // It is never closed.
-        Arc::clone(&self.0).acquire_owned().await.ok()
+        let place = Arc::clone(&self.0).acquire_owned().await.ok();
+        Walked { state: copy(), _place: place }
     }
 }
 
@@ -40,17 +37,6 @@ impl Walks {
 pub(crate) struct Walked {
     pub(crate) state: State,
     _place: Option<OwnedSemaphorePermit>,
-}
-
-impl<RT: AsyncRuntime> Node<RT> {
-    /// A copy of the state for a walk that takes as long as the state is large, once there is a place for it, as fresh as that.
-    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walked, CallError> {
-        let deadline = RT::Instant::now() + read.timeout;
-        self.freshen_by(read.freshness, deadline).await?;
-        let place = RT::timeout_at(deadline, self.0.walks.place()).await;
-        let place = place.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
-        Ok(Walked { state: self.0.replica.state(), _place: place })
-    }
 }
 
 /// Has `look` look at so many entries at a time until it says that it is done.
@@ -106,11 +92,11 @@ mod tests {
     #[test]
     fn one_walk_too_many_waits_until_another_is_over() {
         let walks = Walks::new();
-        let mut places: Vec<_> = (0..WALKS_MAX).map(|_| walks.place().now_or_never().unwrap()).collect();
-        let mut next = pin!(walks.place());
+        let mut places: Vec<_> = (0..WALKS_MAX).map(|_| walks.begin(State::default).now_or_never().unwrap()).collect();
+        let mut next = pin!(walks.begin(State::default));
         assert!((&mut next).now_or_never().is_none());
         places.pop();
-        assert!(next.now_or_never().flatten().is_some());
+        assert!(next.now_or_never().is_some());
     }
 
     #[test]

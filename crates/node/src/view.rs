@@ -1,15 +1,16 @@
 //! Views: what callers are shown of the state. Ids go to their owners only.
 
 use crate::{
-    api::{Ahead, GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
+    ahead::{Usual, facts},
+    api::{GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
     positions,
 };
 use fairhold_state::{
     State,
-    command::{HolderFacts, Meta},
+    command::HolderFacts,
     queue_view::{Before, QueueKey},
     read::{GrantStatus, QueueEntry},
-    record::{Contender, Session},
+    record::Session,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName};
 use std::time::Duration;
@@ -69,15 +70,6 @@ pub(crate) fn front<'a>(
     let is_it = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
     let lock = locks.clone().find(is_it).or_else(|| locks.next());
     lock.map_or_else(InTheWay::default, |lock| positions::of(state, lock, ahead.saturating_add(1)))
-}
-
-/// Those ahead, as a caller is told of them.
-pub(crate) fn first_ahead<'a>(contenders: impl Iterator<Item = &'a Contender>) -> Vec<Ahead> {
-    let with_meta = |(place, contender): (usize, &Contender)| Ahead {
-        facts: facts(contender),
-        meta: if place == 0 { contender.meta.clone() } else { Meta::default() },
-    };
-    contenders.enumerate().map(with_meta).collect()
 }
 
 /// The first of those who hold a lock.
@@ -155,15 +147,6 @@ pub(crate) fn session(state: &State, session: &Session, page: &PageQuery<OwnedAf
     }
 }
 
-pub(crate) fn facts(contender: &Contender) -> HolderFacts {
-    HolderFacts {
-        number: contender.number,
-        owner: contender.owner.text.clone(),
-        token: contender.token(),
-        since: contender.held_since.unwrap_or(contender.queued_at),
-    }
-}
-
 fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
     let contender = entry.contender;
     QueueItem {
@@ -180,42 +163,5 @@ fn item(entry: &QueueEntry<'_>, estimate: Option<Duration>) -> QueueItem {
         held_since: contender.held_since,
         waits_for: entry.waits_for.map(|other| (other.number, other.owner.text.clone())),
         estimate,
-    }
-}
-
-/// What is usual in a lock, of which estimates are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usual {
-    hold_ms: Option<u64>,
-    limit: u64,
-}
-
-impl Usual {
-    pub(crate) fn of(state: &State, lock: &LockName) -> Usual {
-        Usual { hold_ms: state.usual_hold_ms(lock), limit: state.lock_summary(lock).limit.unwrap_or(1).max(1).into() }
-    }
-
-    /// How long it takes until those ahead have held, as many at a time as may, each for as long as is usual; nothing where
-    /// nobody has held yet.
-    pub(crate) fn estimate(self, position: u64) -> Option<Duration> {
-        let turns = position.saturating_sub(1).div_ceil(self.limit);
-        self.hold_ms.map(|hold_ms| Duration::from_millis(hold_ms.saturating_mul(turns)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_estimate_counts_turns_of_as_many_as_may_hold_together() {
-        let usual = |hold_ms, limit| Usual { hold_ms, limit };
-        for (position, seconds) in [(1, 0), (2, 10), (4, 30)] {
-            assert_eq!(usual(Some(10_000), 1).estimate(position), Some(Duration::from_secs(seconds)), "{position}");
-        }
-        for (position, seconds) in [(3, 10), (4, 10), (5, 20)] {
-            assert_eq!(usual(Some(10_000), 3).estimate(position), Some(Duration::from_secs(seconds)), "{position}");
-        }
-        assert_eq!(usual(None, 1).estimate(2), None);
     }
 }

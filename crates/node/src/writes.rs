@@ -5,20 +5,16 @@ use crate::{
     clock::wall_now,
     keepalive::Renewed,
     node::Node,
+    write_key::write_key,
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
-    command::{Answer, Command, OpenSession, Outcome, Rejection, WriteKey},
+    command::{Answer, Command, OpenSession, Outcome, Rejection},
 };
-use fairhold_types::{GrantId, Revision, SessionId, SessionNumber};
+use fairhold_types::{GrantId, Revision, SessionId, SessionNumber, duration};
 use openraft_rt::{AsyncRuntime, Instant};
-use serde::Serialize;
-use sha2::{Digest, Sha256};
 use std::time::Duration;
-
-/// The version byte of the bytes under a write's fingerprint, which are never stored.
-const FINGERPRINT_FORMAT: u8 = 1;
 
 /// So many grants or nodes of a session surely go with the command that ends it.
 const AT_ONCE_MAX: usize = 256;
@@ -46,7 +42,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     ) -> Result<At<Duration>, CallError> {
         let deadline = RT::Instant::now() + timeout;
         if let Some(ttl) = ttl {
-            let timeout_ms = millis(ttl);
+            let timeout_ms = duration::millis(ttl);
             let key = write_key(key, &("renew", &grant, timeout_ms))?;
             let command = Command::SetGrantTimeout { grant, timeout_ms, key, at: wall_now() };
             self.0.replica.propose(command, deadline).await?.result?;
@@ -69,7 +65,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let command = Command::OpenSession(OpenSession {
             key: Some(call.key),
             id: Self::new_session_id(),
-            timeout_ms: millis(call.timeout),
+            timeout_ms: duration::millis(call.timeout),
             name: call.name,
             meta: call.meta,
             at: wall_now(),
@@ -175,22 +171,4 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         Ok(self.0.replica.propose(command, deadline).await?)
     }
-}
-
-/// The key of a call, with what was asked; none where the caller gave none.
-pub(crate) fn write_key(key: Option<GrantId>, asked: &impl Serialize) -> Result<Option<WriteKey>, CallError> {
-    key.map(|key| Ok(WriteKey { key, fingerprint: fingerprint(asked)? })).transpose()
-}
-
-/// What tells one write from another, for its key: the first half of a hash over all that was asked.
-pub(crate) fn fingerprint(asked: &impl Serialize) -> Result<[u8; 16], CallError> {
-    let bytes = fairhold_codec::encode(FINGERPRINT_FORMAT, asked)
-        .map_err(|error| Rejection::Unsupported { what: format!("a write of this size ({error})") })?;
-    let mut fingerprint = [0; 16];
-    fingerprint.copy_from_slice(&Sha256::digest(&bytes)[..16]);
-    Ok(fingerprint)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -5,6 +5,7 @@ use crate::{
     handshake::{self, HANDSHAKE_TIMEOUT, Manners, Purpose},
     key::PeerKeys,
     lane::{LaneQueue, LaneTask},
+    lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     metrics::PeerMetrics,
     reader::Arrivals,
 };
@@ -12,25 +13,17 @@ use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
 use fairhold_types::NodeId;
 use futures_util::{FutureExt, future::BoxFuture};
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-    time::Duration,
-};
+use parking_lot::{Mutex, RwLock};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-
-pub(crate) const SHUTTING_DOWN: &str = "this node is shutting down";
-
-pub(crate) const NOT_READY: &str = "this node is not ready to connect to others";
 
 /// Speaks to other nodes over TCP.
 ///
 /// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is
 /// `Unreachable`.
 pub struct TcpPeer {
-    shared: Arc<Shared>,
+    shared: Arc<LaneContext>,
     /// By node and lane; more than one where a node's address or data directory changed.
     lanes: Mutex<HashMap<(NodeId, Lane), Vec<OpenLane>>>,
     runtime: Handle,
@@ -40,16 +33,6 @@ pub struct TcpPeer {
 struct OpenLane {
     to: Target,
     queue: LaneQueue,
-}
-
-/// What all lanes of one client need.
-pub(crate) struct Shared {
-    service: RwLock<Option<Arc<dyn Service>>>,
-    pub(crate) manners: Manners,
-    closing: CancellationToken,
-    /// The refusal that was last logged, by node.
-    refusals: Mutex<HashMap<NodeId, Refusal>>,
-    pub(crate) metrics: PeerMetrics,
 }
 
 impl TcpPeer {
@@ -62,7 +45,7 @@ impl TcpPeer {
     /// The same, with another limit for connecting and introductions.
     #[must_use]
     pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
-        let shared = Shared {
+        let shared = LaneContext {
             service: RwLock::new(None),
             manners: Manners { keys, arrivals: Arrivals::default(), time_limit },
             closing: CancellationToken::new(),
@@ -80,7 +63,7 @@ impl TcpPeer {
 
     /// Who this node is and whom it admits. To be set once, before the node speaks.
     pub fn set_service(&self, service: Arc<dyn Service>) {
-        *self.shared.service.write().unwrap_or_else(PoisonError::into_inner) = Some(service);
+        *self.shared.service.write() = Some(service);
     }
 
     /// Ends all connections and waits for their tasks. Calls still waiting fail, and so do all later ones.
@@ -89,12 +72,12 @@ impl TcpPeer {
         self.tasks.close();
         self.tasks.wait().await;
         // The service owns, by and by, this client: without this, neither would ever be freed.
-        self.shared.service.write().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.service.write().take();
     }
 
     /// The queue of a lane, which begins with its first request.
     fn lane(&self, to: &Target, lane: Lane) -> LaneQueue {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lanes = self.lanes.lock();
         let open = lanes.entry((to.id, lane)).or_default();
         if let Some(found) = open.iter().find(|open| open.to == *to) {
             return found.queue.clone();
@@ -173,29 +156,5 @@ impl Drop for TcpPeer {
 impl fmt::Debug for TcpPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpPeer").field("tasks", &self.tasks.len()).finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    pub(crate) fn service(&self) -> Option<Arc<dyn Service>> {
-        self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) async fn closed(&self) {
-        self.closing.cancelled().await;
-    }
-
-    /// Logs a refusal, unless it was the last one logged for the node.
-    pub(crate) fn tell_refusal(&self, to: &Target, refusal: &Refusal) {
-        let before = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).insert(to.id, refusal.clone());
-        if before.is_none_or(|before| before != *refusal) {
-            let (peer, address) = (to.id, &to.address);
-            tracing::warn!(peer, address, "this node and node {peer} cannot communicate: {refusal}");
-        }
-    }
-
-    /// The node was admitted: a later refusal is news again.
-    pub(crate) fn forget_refusal(&self, node: NodeId) {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
     }
 }

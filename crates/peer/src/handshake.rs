@@ -3,24 +3,22 @@
 //! Neither says more than its number and what it wants before the other one has proved that it is a member (`key`). The preamble
 //! stays the same in all versions, so that nodes of different versions can tell each other which they are.
 
+pub use crate::{
+    handshake_error::HandshakeError,
+    meeting::{MAGIC, PREAMBLE_BYTES},
+};
+
 use crate::{
     frame::{Frame, FrameError, Kind},
     key::{Keys, PeerKeys, Side, Transcript},
     meeting::{self, Connection, Meeting},
     reader::Arrivals,
 };
-use fairhold_codec::{DecodeError, EncodeError};
 use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
 use fairhold_types::NodeId;
 use serde::{Deserialize, Serialize};
 use std::{io, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
-
-/// What every connection begins with, in both directions.
-pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
-
-/// Magic and version.
-pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 
 /// A handshake that takes longer is given up, by both sides.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,49 +56,6 @@ pub enum Purpose {
     Greet,
     /// To carry the requests of one lane.
     Lane(Lane),
-}
-
-/// Why a handshake came to nothing, other than by a refusal.
-#[derive(Debug, thiserror::Error)]
-pub enum HandshakeError {
-    /// Not a node at all.
-    #[error("the other side is not a fairhold node, or this is not its peer port")]
-    Stranger,
-    /// It ended the connection.
-    #[error("the other side closed the connection during the handshake")]
-    Closed,
-    /// It took too long.
-    #[error("the handshake was not complete within {0:?}")]
-    TimedOut(Duration),
-    /// Its sender should have proved itself, but sent no proof.
-    #[error("the other side sent a message without a proof")]
-    Unproved,
-    /// It introduced itself with another id than in its hello.
-    #[error("the other side gave two node ids: first {began}, then {introduced}")]
-    TwoNames {
-        /// In its hello.
-        began: NodeId,
-        /// In its introduction.
-        introduced: NodeId,
-    },
-    /// A frame that is none.
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-    /// A frame with something else in it.
-    #[error("the introduction cannot be decoded: {0}")]
-    Unreadable(#[from] DecodeError),
-    /// This node's own introduction cannot be written.
-    #[error("this node's introduction cannot be sent: {0}")]
-    Unwritable(#[from] EncodeError),
-}
-
-impl From<io::Error> for HandshakeError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() == io::ErrorKind::UnexpectedEof {
-            true => HandshakeError::Closed,
-            false => HandshakeError::Frame(FrameError::Io(error)),
-        }
-    }
 }
 
 /// What became of an accepted connection.

@@ -6,11 +6,9 @@
 use crate::frame::Kind;
 use fairhold_raft::peer::WIRE_VERSION;
 use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
-use std::{
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{fmt, sync::Arc};
 
 /// The fewest bytes of a key: a shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
@@ -179,7 +177,7 @@ impl PeerKeys {
     #[must_use]
     pub fn replace(&self, by: &PeerKeys) -> bool {
         let new = by.now();
-        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.0.write();
         let changed = *keys != new;
         *keys = new;
         changed
@@ -188,7 +186,7 @@ impl PeerKeys {
     /// The current keys, for a handshake that starts now.
     #[must_use]
     pub fn now(&self) -> Arc<Keys> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 

@@ -5,19 +5,20 @@
 //! Once it was taken out to be written it is in flight: from then on only an answer or `Lost` ends it.
 
 use crate::{
-    client::{NOT_READY, SHUTTING_DOWN, Shared},
     frame::{Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
     handshake::{self, Purpose},
+    lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     meeting::Connection,
     metrics::Flow,
     reader::FrameReader,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, PeerError, Refusal, Target};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -115,7 +116,7 @@ pub(crate) struct LaneTask {
     to: Target,
     lane: Lane,
     calls: mpsc::Receiver<Call>,
-    shared: Arc<Shared>,
+    shared: Arc<LaneContext>,
     failures: u32,
 }
 
@@ -133,7 +134,7 @@ enum Ending {
 
 impl LaneTask {
     /// A lane, with the queue that feeds it.
-    pub(crate) fn new(to: Target, lane: Lane, shared: Arc<Shared>) -> (LaneQueue, LaneTask) {
+    pub(crate) fn new(to: Target, lane: Lane, shared: Arc<LaneContext>) -> (LaneQueue, LaneTask) {
         let (sender, calls) = mpsc::channel(LANE_QUEUE_MAX);
         (LaneQueue { calls: sender, held: Arc::default() }, LaneTask { to, lane, calls, shared, failures: 0 })
     }
@@ -379,6 +380,6 @@ impl InFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }

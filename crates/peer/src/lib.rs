@@ -5,8 +5,10 @@
 pub mod client;
 pub mod frame;
 pub mod handshake;
+mod handshake_error;
 pub mod key;
 pub mod lane;
+mod lane_context;
 pub mod lobby;
 mod meeting;
 mod metrics;

@@ -2,11 +2,8 @@
 //! that has waited longest is closed. A node proves itself at once, so it gets in through any crowd of strangers.
 
 use fairhold_types::address::share_key;
-use std::{
-    collections::VecDeque,
-    net::IpAddr,
-    sync::{Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, net::IpAddr};
 use tokio::sync::oneshot;
 
 /// Connections at a time that have not proved themselves.
@@ -34,7 +31,7 @@ impl Lobby {
     /// Takes one in, and says whether another one had to leave for it.
     pub(crate) fn enter(&self, address: IpAddr) -> (Visit, bool) {
         let (address, (place, visit)) = (share_key(address), Visit::new());
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         waiting.retain(|waiting| !waiting.place.is_closed());
         let from_here = waiting.iter().filter(|waiting| waiting.address == address).count();
         let oldest = if from_here >= STRANGERS_PER_ADDRESS_MAX {

@@ -2,7 +2,7 @@
 
 use crate::{
     frame::{Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
-    handshake::{HandshakeError, MAGIC, PREAMBLE_BYTES},
+    handshake_error::HandshakeError,
     key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
     reader::{Arrivals, FrameReader},
 };
@@ -16,6 +16,12 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::codec::Encoder;
+
+/// What every connection begins with, in both directions.
+pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
+
+/// Magic and version.
+pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 
 /// How long the end of a connection whose peer is refused may take.
 const PARTING_MAX: Duration = Duration::from_secs(1);

@@ -1,11 +1,7 @@
 //! Log lines that strangers can cause: one at a time, however often they knock.
 
-use std::{
-    collections::BTreeSet,
-    net::IpAddr,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use tokio::time::Instant;
 
 /// The shortest time between two lines of one kind.
@@ -31,7 +27,7 @@ impl Notice {
 
     fn due(&self) -> Option<u64> {
         let now = Instant::now();
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         if counted.last.is_some_and(|last| now.duration_since(last) < NOTICE_EVERY) {
             counted.kept_back += 1;
             return None;
@@ -54,7 +50,7 @@ pub(crate) struct NoticeByAddress {
 impl NoticeByAddress {
     /// Writes a line, unless there is one of this address, or one of another was written just before.
     pub(crate) fn say(&self, address: IpAddr, write: impl FnOnce(u64)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.contains(&address) {
             return;
         }
@@ -69,7 +65,7 @@ impl NoticeByAddress {
 
     /// What was written of this address is over: it would be news again.
     pub(crate) fn forget(&self, address: IpAddr) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+        self.told.lock().remove(&address);
     }
 }
 
@@ -83,7 +79,7 @@ mod tests {
         let lines = |address: u8| {
             let mut lines = 0;
             // As if the last line were old.
-            notice.notice.0.lock().unwrap().last = None;
+            notice.notice.0.lock().last = None;
             notice.say(IpAddr::from([10, 0, 0, address]), |_| lines += 1);
             lines
         };
@@ -100,6 +96,6 @@ mod tests {
         let notice = Notice::default();
         assert_eq!(notice.due(), Some(0));
         assert!((0..1_000).all(|_| notice.due().is_none()));
-        assert_eq!(notice.0.lock().unwrap().kept_back, 1_000);
+        assert_eq!(notice.0.lock().kept_back, 1_000);
     }
 }

@@ -4,10 +4,8 @@
 use crate::lobby::Visit;
 use fairhold_raft::peer::Lane;
 use fairhold_types::NodeId;
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 
 /// Connections of one node for one lane. It needs one, and a second where its address or data directory has just changed.
@@ -24,7 +22,7 @@ impl Places {
     /// A place for a connection of a node that has been admitted, and whether an older one had to leave for it.
     pub(crate) fn take(&self, from: NodeId, lane: Lane) -> (Visit, bool) {
         let (place, visit) = Visit::new();
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.0.lock();
         let here = places.entry((from, lane)).or_default();
         here.retain(|place| !place.is_closed());
         let gone = if here.len() >= CONNECTIONS_PER_LANE_MAX { here.pop_front() } else { None };

@@ -9,19 +9,15 @@ pub use crate::{
     orders::{Break, Revoke, SetLock},
     outcome::{Answer, Applied, Held, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
-    request::{Acquire, Claimant, IfBusy, OpenSession, Owner, Proclaim, Want},
+    request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
 };
 use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, NodeId, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The version byte of commands in the log.
 pub const LOG_FORMAT: u8 = 2;
-
-/// Pairs of text that an owner hangs on a session or a grant, for people to read.
-pub type Meta = BTreeMap<String, String>;
 
 /// One change asked of the machine. Parsing, clocks and randomness came before: ids and times are fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,12 +2,13 @@
 //!
 //! As there: change a struct only together with `LOG_FORMAT`.
 
-use crate::{
-    command::{Meta, WriteKey},
-    value::Value,
-};
+use crate::{value::Value, write::WriteKey};
 use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Pairs of text that an owner hangs on a session or a grant, for people to read.
+pub type Meta = BTreeMap<String, String>;
 
 /// Opens a named session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

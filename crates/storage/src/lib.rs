@@ -31,8 +31,10 @@ pub mod room;
 pub mod snapshot_files;
 #[cfg(test)]
 mod tests;
+mod type_config;
 
 pub use log_db::LOG_STORE_FORMAT;
+pub use type_config::TypeConfig;
 
 use crate::{
     data_dir::{DataDir, DataDirError},
@@ -41,12 +43,8 @@ use crate::{
     snapshot_files::SnapshotFiles,
 };
 use fairhold_metrics::Registry;
-use fairhold_raft::types::Types;
 use fairhold_types::NodeId;
 use std::{io, path::Path};
-
-/// openraft's types, on the runtime that has real threads and disks.
-pub type TypeConfig = Types<openraft_rt_tokio::TokioRuntime>;
 
 /// All that a node keeps on disk.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! A snapshot file that is being written.
 
-use super::{Directory, Stored, layout::Composer};
+use super::{directory::Directory, layout::Composer, stored::Stored};
 use crate::durable::NewFile;
 use bytes::Bytes;
 use fairhold_raft::snapshot::{SnapshotDraft, StoredSnapshot};

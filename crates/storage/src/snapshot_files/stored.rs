@@ -1,19 +1,20 @@
 //! A snapshot file that is whole.
 
 use super::{
-    Directory,
+    directory::Directory,
     layout::{Layout, Unreadable},
 };
 use crate::durable;
 use bytes::Bytes;
 use fairhold_raft::snapshot::StoredSnapshot;
+use fairhold_types::failpoint;
 use futures_util::future::BoxFuture;
 use std::{
     fs::File,
     io,
     ops::Range,
     os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,6 +32,8 @@ pub(super) struct Stored {
     blocks: Vec<Range<u64>>,
     /// Whether it is, or was, the newest: then another one's `keep` removes it.
     kept: AtomicBool,
+    /// It lives as long as this is read.
+    reader: Arc<()>,
 }
 
 impl Stored {
@@ -45,21 +48,38 @@ impl Stored {
             Unreadable::Failed(error) => named(error),
         })?;
         let meta = read(&file, &layout.meta).map_err(named)?;
-        Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })
+        Ok(Stored::new(directory, path, file, meta, layout))
     }
 
     /// A snapshot that this process has written.
     pub(super) fn written(directory: &Arc<Directory>, path: PathBuf, meta: Bytes, layout: Layout) -> io::Result<Stored> {
         let file = File::open(&path).map_err(|error| durable::naming(&path, error))?;
-        Ok(Stored { directory: Arc::clone(directory), path, file, meta, blocks: layout.blocks, kept: AtomicBool::new(false) })
+        Ok(Stored::new(directory, path, file, meta, layout))
     }
 
-    /// Where it was opened. It has another name once it is kept.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    fn new(directory: &Arc<Directory>, path: PathBuf, file: File, meta: Bytes, layout: Layout) -> Stored {
+        let (directory, kept, reader) = (Arc::clone(directory), AtomicBool::new(false), Arc::new(()));
+        Stored { directory, path, file, meta, blocks: layout.blocks, kept, reader }
     }
 
-    pub(super) fn set_kept(&self) {
+    /// The newest snapshot of a directory, all of it read and verified.
+    pub(super) fn newest(directory: &Arc<Directory>) -> io::Result<Option<Arc<Stored>>> {
+        failpoint!(StorageSnapshotLoad)?;
+        let Some((number, path)) = directory.newest()? else { return Ok(None) };
+        let stored = Stored::open(directory, path)?;
+        stored.set_kept();
+        directory.note_reader(number, &stored.reader);
+        Ok(Some(Arc::new(stored)))
+    }
+
+    /// Makes it the newest, and removes those before it.
+    fn make_newest(&self) -> io::Result<()> {
+        let older = self.directory.publish(&self.path, &self.reader)?;
+        self.set_kept();
+        self.directory.remove_older(older)
+    }
+
+    fn set_kept(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 }
@@ -98,7 +118,7 @@ impl StoredSnapshot for Stored {
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
         let aside = self.directory.aside.clone();
-        let kept = aside.run(move || self.directory.keep(&self).inspect_err(|error| self.directory.faults.note(error)));
+        let kept = aside.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
         Box::pin(async move { kept.await? })
     }
 }

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{Storage, data_dir::DataDir};
 use fairhold_types::failpoint::Point;
+use parking_lot::Mutex;
 use std::{
     error::Error,
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError},
 };
 
 const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
@@ -67,7 +67,7 @@ fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]).env(HOME, home).env("FAIRHOLD_FAILPOINTS", failpoint);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let starting = STARTING.lock();
     let child = command.spawn().unwrap();
     drop(starting);
     let child = child.wait_with_output().unwrap();
@@ -123,7 +123,7 @@ async fn check(home: &Path, done: &[String], failpoint: &str) {
 
     let next = state.last_log_id.map_or(0, |last| last.index + 1);
     append(&mut storage.log, entries(4, next..next + 1)).await.unwrap();
-    let closing = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let closing = STARTING.lock();
     drop(storage);
     let mut storage = Storage::open(home, 1).unwrap();
     drop(closing);

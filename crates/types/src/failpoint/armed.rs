@@ -1,6 +1,6 @@
 //! Which failpoints do what: as the environment says, or as the judge of this thread does.
 
-use super::{Point, Reached};
+use super::point::{Point, Reached};
 use crate::duration;
 use std::{
     cell::RefCell,
