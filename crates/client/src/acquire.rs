@@ -6,7 +6,7 @@ use crate::{
     client::Client,
     error::{Error, Lost},
     guard::{Guard, Held},
-    queue::QueuePlace,
+    queue::{OnQueue, QueuePlace},
     session::Session,
     wish::Wish,
 };
@@ -26,9 +26,6 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 use tracing::Instrument;
-
-/// Who is told of the place in the queue.
-pub(crate) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;
 
 /// A lock about to be taken: `.await` it. Dropping it, or the future that it becomes, at any moment leaves nothing behind: a
 /// place in the queue is given up and a lock that was just granted is given back, in the background.
@@ -56,6 +53,50 @@ pub struct Acquire {
 impl fmt::Debug for Acquire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquire").field("lock", &self.name).field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.
+    pub fn lock(&self, name: &str) -> Acquire {
+        Acquire::new(self.clone(), name, Mode::Exclusive)
+    }
+
+    /// Takes a lock together with other readers. A waiting writer holds later readers back.
+    pub fn read_lock(&self, name: &str) -> Acquire {
+        Acquire::new(self.clone(), name, Mode::Shared)
+    }
+
+    /// Takes a lock alone, without any reader. The same as [`lock`](Client::lock).
+    pub fn write_lock(&self, name: &str) -> Acquire {
+        self.lock(name)
+    }
+
+    /// Takes one permit of at most `limit`; more of them with [`Acquire::permits`].
+    pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
+        self.lock(name).limit(limit)
+    }
+}
+
+impl Session {
+    /// Takes a lock for this caller alone, kept alive by this session.
+    pub fn lock(&self, name: &str) -> Acquire {
+        self.client().lock(name).of(self.clone())
+    }
+
+    /// Takes a lock together with other readers.
+    pub fn read_lock(&self, name: &str) -> Acquire {
+        self.client().read_lock(name).of(self.clone())
+    }
+
+    /// Takes a lock alone, without any reader.
+    pub fn write_lock(&self, name: &str) -> Acquire {
+        self.lock(name)
+    }
+
+    /// Takes one permit of at most `limit`.
+    pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
+        self.lock(name).limit(limit)
     }
 }
 

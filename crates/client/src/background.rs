@@ -1,10 +1,9 @@
 //! What goes on when the caller has left: places are given up and locks given back, with retries.
 
 use crate::{
-    batches::Part,
+    call::{Call, Part},
     calls::{Calls, Patience},
     error::Error,
-    exchange::Call,
 };
 use fairhold_types::{GrantId, SessionId};
 use reqwest::Method;

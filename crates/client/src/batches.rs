@@ -5,14 +5,12 @@
 //! is asked the larger they are, and who asks alone never waits. Only calls are put together that are answered at once.
 
 use crate::{
-    calls::{ANSWER_GRACE, TRY_MAX},
+    call::{ANSWER_GRACE, Body, Call, Part, TRY_MAX},
     endpoints::Endpoint,
-    exchange::{Body, Call, Connections, Reply, Tried},
+    exchange::{Connections, Tried},
+    reply::Reply,
 };
-use fairhold_types::{
-    LockName, SessionId,
-    limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX},
-};
+use fairhold_types::limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX};
 use futures_util::future::join_all;
 use reqwest::{Method, StatusCode, header};
 use serde::Deserialize;
@@ -34,17 +32,6 @@ const BATCHES_MAX: usize = 2;
 const WAITING_MAX: usize = 4 * BATCH_CALLS_MAX;
 /// Nodes with a queue of their own; when there are more, all begin anew.
 const QUEUES_MAX: usize = 64;
-
-/// What a call is as a part of a batch; the rest of it is its key and its body.
-#[derive(Debug, Clone)]
-pub(crate) enum Part {
-    /// A claim of a session, which waits in the queue of that lock without a request.
-    Acquire(LockName),
-    /// The end of the grant whose id is the key, and the session for whose life the id stays ended.
-    Release(Option<SessionId>),
-    /// The renewal of the grant whose id is the key.
-    Renew,
-}
 
 /// The queues of calls, one for each node. Clones are the same queues.
 #[derive(Debug, Clone)]

@@ -4,10 +4,12 @@
 use crate::{
     backoff::Backoff,
     batches::Batches,
+    call::{ANSWER_GRACE, Call, TRY_MAX},
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Call, Caller, Connections, Opened, Reply, Tried, leader_of},
+    exchange::{Caller, Connections, Opened, Tried},
     identity::Identity,
+    reply::{Reply, leader_of},
 };
 use fairhold_types::dto;
 use reqwest::Method;
@@ -16,11 +18,6 @@ use tokio::{
     runtime::Handle,
     time::{Instant, sleep},
 };
-
-/// How long one node may take to answer before the next one is asked.
-pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
-/// How much later than its own deadline a server's answer may arrive.
-pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
 
 /// Sends requests; cheap to clone.
 #[derive(Debug, Clone)]

@@ -10,21 +10,22 @@ mod bound;
 mod quiet;
 mod until;
 
-use bound::Waited;
+use bound::{Waited, terms};
 pub(crate) use until::Until;
 
 use crate::{
-    acquire::OnQueue,
     backoff::Backoff,
+    call::Call,
     calls::{Patience, Trouble},
     client::Client,
     clock::Moment,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::{Call, Reply, Tried},
+    exchange::Tried,
     guard::Guard,
     lease::{Kept, Lease, Proof, renewal_due, try_max},
-    queue::QueuePlace,
+    queue::{OnQueue, QueuePlace},
+    reply::Reply,
     session::Session,
     wish::Wish,
 };
@@ -340,7 +341,7 @@ impl<'a> Claim<'a> {
 
     /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
     async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Proof) -> Pursued {
-        let terms = self.terms(grant, token);
+        let terms = terms(grant, token, self.wish.max_hold, self.first_sent, self.waited);
         let lease = match self.session {
             Some(session) => session.lease().clone(),
             None => self.lease(proved).await,

@@ -1,20 +1,17 @@
 //! The client: where the cluster is, and what this program can ask of it.
 
 use crate::{
-    acquire::Acquire,
     background::Background,
+    call::Call,
     calls::{Calls, Patience},
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{AuthToken, Call, Caller, Reply},
+    exchange::{AuthToken, Caller},
     identity::{Contact, Identity},
     ids::Ids,
-    nodes::Nodes,
-    session::OpenSession,
-    transaction::Transaction,
-    watch::Watch,
+    reply::Reply,
 };
-use fairhold_types::{ClusterId, Mode, limits::TIMEOUT_MAX};
+use fairhold_types::{ClusterId, limits::TIMEOUT_MAX};
 use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -153,47 +150,6 @@ impl Client {
             discover: true,
             cluster: None,
         }
-    }
-
-    /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.
-    pub fn lock(&self, name: &str) -> Acquire {
-        Acquire::new(self.clone(), name, Mode::Exclusive)
-    }
-
-    /// Takes a lock together with other readers. A waiting writer holds later readers back.
-    pub fn read_lock(&self, name: &str) -> Acquire {
-        Acquire::new(self.clone(), name, Mode::Shared)
-    }
-
-    /// Takes a lock alone, without any reader. The same as [`lock`](Client::lock).
-    pub fn write_lock(&self, name: &str) -> Acquire {
-        self.lock(name)
-    }
-
-    /// Takes one permit of at most `limit`; more of them with [`Acquire::permits`].
-    pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
-        self.lock(name).limit(limit)
-    }
-
-    /// Opens a session, which keeps any number of grants alive by one keepalive.
-    pub fn session(&self) -> OpenSession {
-        OpenSession::new(self.clone())
-    }
-
-    /// The tree of nodes.
-    #[must_use]
-    pub fn nodes(&self) -> Nodes {
-        Nodes::new(self.clone())
-    }
-
-    /// Several changes of the tree in one step, on conditions.
-    pub fn transaction(&self) -> Transaction {
-        Transaction::new(self.clone())
-    }
-
-    /// Watches what happens, wherever it is told.
-    pub fn watch(&self) -> Watch {
-        Watch::new(self.clone())
     }
 
     /// The id of the cluster that this client uses. If you named none, it is the first cluster that answered.

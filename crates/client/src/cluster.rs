@@ -1,11 +1,13 @@
 //! The cluster and its servers, and the sessions of all clients: to look at, and what administrators do.
 
 use crate::{
+    call::Call,
     client::Client,
     endpoints::Endpoint,
     error::Error,
-    exchange::{Call, Reply, Tried},
+    exchange::Tried,
     reading::{PAGE, Reading, freshness, page},
+    reply::Reply,
     url::encode,
 };
 use fairhold_types::{Code, NodeId, SessionNumber, dto};

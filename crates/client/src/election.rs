@@ -6,10 +6,11 @@
 use crate::{
     acquire::Acquire,
     backoff::Backoff,
+    call::Call,
     client::Client,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::{Call, Lines, Opened},
+    exchange::{Lines, Opened},
     guard::Held,
     url::encode,
 };

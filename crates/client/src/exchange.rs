@@ -1,17 +1,16 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
 use crate::{
-    batches::Part,
+    call::{Body, Call, Part},
     clock::Moment,
     endpoints::Endpoint,
     error::Error,
-    identity::{CLUSTER, Identity, is_unformed},
+    identity::{CLUSTER, Identity},
     problem::Problem,
-    reading::AsOf,
+    reply::{REVISION, Reply},
 };
-use fairhold_types::{Code, GrantId, Revision, duration, problem::Effect};
-use reqwest::{Method, StatusCode, header};
-use serde::de::DeserializeOwned;
+use fairhold_types::{Code, Revision, duration, problem::Effect};
+use reqwest::header;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -34,94 +33,6 @@ const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TIMEOUT: &str = "fairhold-timeout";
-const LEADER: &str = "fairhold-leader";
-const REVISION: &str = "fairhold-revision";
-
-/// One request, which may be sent more than once, always with the same key.
-#[derive(Debug, Clone)]
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) key: Option<GrantId>,
-    pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Option<Body>,
-    /// What it is as a part of a batch, where it can be one.
-    pub(crate) part: Option<Part>,
-    /// It asks one server for what that server says of itself, whichever cluster it is of.
-    pub(crate) of_server: bool,
-}
-
-/// What is sent along.
-#[derive(Debug, Clone)]
-pub(crate) enum Body {
-    Json(String),
-    Raw(Vec<u8>),
-}
-
-impl Call {
-    pub(crate) fn new(method: Method, path: String) -> Call {
-        Call { method, path, key: None, headers: Vec::new(), body: None, part: None, of_server: false }
-    }
-
-    pub(crate) fn key(self, key: GrantId) -> Call {
-        Call { key: Some(key), ..self }
-    }
-
-    pub(crate) fn json(self, body: &serde_json::Value) -> Call {
-        Call { body: Some(Body::Json(body.to_string())), ..self }
-    }
-
-    /// It may be sent together with others.
-    pub(crate) fn part(self, part: Part) -> Call {
-        Call { part: Some(part), ..self }
-    }
-
-    pub(crate) fn header(mut self, name: &'static str, value: String) -> Call {
-        self.headers.push((name, value));
-        self
-    }
-}
-
-/// A definite answer.
-#[derive(Debug, Clone)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: header::HeaderMap,
-    pub(crate) body: Vec<u8>,
-    /// From before it was sent.
-    pub(crate) sent: Moment,
-    /// An earlier try of the same call was not answered, and may have done it.
-    pub(crate) may_be_done: bool,
-}
-
-impl Reply {
-    /// The body, where the request was done; else the refusal.
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        self.done()?;
-        serde_json::from_slice(&self.body).map_err(|error| Error::NotUnderstood { why: error.to_string() })
-    }
-
-    /// Nothing, where the request was done; else the refusal.
-    pub(crate) fn done(&self) -> Result<(), Error> {
-        if self.status.is_success() { Ok(()) } else { Err(Error::refused(self.status.as_u16(), self.problem())) }
-    }
-
-    pub(crate) fn problem(&self) -> Problem {
-        Problem::read(&self.body)
-    }
-
-    /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
-    pub(crate) fn revision(&self) -> Result<Revision, Error> {
-        let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
-        named.map(Revision).ok_or_else(|| Error::NotUnderstood { why: "it names no revision".to_owned() })
-    }
-
-    /// The body with the revision that it shows, where the request was done; else the refusal.
-    pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<AsOf<T>, Error> {
-        let value = self.json()?;
-        Ok(AsOf { revision: self.revision()?, value })
-    }
-}
 
 /// What came of one try.
 #[derive(Debug, Clone)]
@@ -362,11 +273,6 @@ fn meaning(reply: Reply) -> Tried {
     }
 }
 
-/// The leader's address, as an answer names it.
-pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
-    reply.headers.get(LEADER).and_then(|value| value.to_str().ok())
-}
-
 /// An error with its causes, and without the URL: it may hold a secret id.
 fn chain(error: &reqwest::Error) -> String {
     let kind = if lacks_descriptors(error) {
@@ -392,4 +298,11 @@ fn lacks_descriptors(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
     numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
+}
+
+/// Whether a server of Fairhold says that it surely did nothing, though it knows no cluster yet.
+fn is_unformed(reply: &Reply) -> bool {
+    reply.status == reqwest::StatusCode::SERVICE_UNAVAILABLE
+        && !reply.headers.contains_key(CLUSTER)
+        && reply.problem().code.is_some()
 }

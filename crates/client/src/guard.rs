@@ -7,8 +7,6 @@ use crate::{
     lookout::{self, Ended, Lookout},
     session::Session,
     terms::Terms,
-    upgrade::{self, Upgrade},
-    write::Put,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
@@ -105,12 +103,6 @@ impl Held {
         self.0.number
     }
 
-    /// Writes a node's value on condition that this grant is still held when the write is made: the check and the write
-    /// are one step in the cluster. Say more, or `.await` it.
-    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
-        self.0.client.nodes().put(path, value).fenced(self)
-    }
-
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
     }
@@ -204,22 +196,6 @@ impl Guard {
     #[must_use]
     pub fn held(&self) -> &Held {
         &self.held
-    }
-
-    /// Makes a lock that is shared one that is held alone, as soon as no other holds it: `guard.upgrade().wait(minute).await?`.
-    /// The answer is a new token, which [`token`](Held::token) gives from then on.
-    pub fn upgrade(&self) -> Upgrade {
-        Upgrade::new(self.held.clone())
-    }
-
-    /// Shares a lock that is held alone, with the token that it has: readers join at once. Shared already, it stays so:
-    /// `guard.downgrade().await?`.
-    ///
-    /// # Errors
-    /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, and several locks at once;
-    /// [`Error::OutcomeUnknown`] where no answer came in the client's time: then it may be shared.
-    pub async fn downgrade(&self) -> Result<(), Error> {
-        upgrade::downgrade(&self.held).await
     }
 
     /// Gives it back, and waits until the cluster has said so. Dropping the future does not take that back.

@@ -4,7 +4,7 @@
 //! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps
 //! the first id that it sees (or the id that its program named) and takes any other answer for silence: another node is asked.
 
-use crate::{clock::Moment, endpoints::Endpoint, exchange::Reply};
+use crate::{clock::Moment, endpoints::Endpoint};
 use fairhold_types::ClusterId;
 use reqwest::header::HeaderMap;
 use std::{
@@ -125,13 +125,6 @@ impl Identity {
 
 fn named(headers: &HeaderMap) -> Option<ClusterId> {
     headers.get(CLUSTER)?.to_str().ok()?.parse().ok()
-}
-
-/// Whether a server of Fairhold says that it surely did nothing, though it knows no cluster yet.
-pub(crate) fn is_unformed(reply: &Reply) -> bool {
-    reply.status == reqwest::StatusCode::SERVICE_UNAVAILABLE
-        && !reply.headers.contains_key(CLUSTER)
-        && reply.problem().code.is_some()
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@
 
 use crate::{
     backoff::jitter,
-    batches::Part,
+    call::{Call, Part},
     calls::{Calls, Patience},
     clock::{self, Moment, margin, valid_until},
     error::{Error, Lost},
-    exchange::{Call, Reply},
+    reply::Reply,
 };
 use fairhold_types::{
     Code, GrantId, SessionId,

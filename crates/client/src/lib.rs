@@ -88,11 +88,13 @@
 //!   library, as `clippy::incompatible_msrv` has it. It is compiled and tested with the newest version alone.
 
 mod acquire;
+mod as_of;
 mod background;
 mod backoff;
 mod batches;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod call;
 mod calls;
 mod claim;
 mod client;
@@ -114,6 +116,7 @@ mod problem;
 mod queue;
 mod reading;
 pub mod recipes;
+mod reply;
 mod session;
 mod terms;
 mod transaction;
@@ -130,6 +133,7 @@ pub use fairhold_types::{
 };
 
 pub use acquire::Acquire;
+pub use as_of::AsOf;
 pub use client::{Client, ClientBuilder};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
 pub use cluster::{Cluster, Sessions};
@@ -140,7 +144,6 @@ pub use identity::Contact;
 pub use locks::{ListLocks, Locks, SetLock};
 pub use nodes::{Nodes, Value};
 pub use queue::QueuePlace;
-pub use reading::AsOf;
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;
 pub use upgrade::Upgrade;

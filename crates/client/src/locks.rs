@@ -1,11 +1,13 @@
 //! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
 
 use crate::{
+    as_of::AsOf,
+    call::Call,
     client::Client,
     error::Error,
-    exchange::{Call, Reply},
     news::News,
-    reading::{AsOf, PAGE, Reading, freshness, page},
+    reading::{PAGE, Reading, freshness, page},
+    reply::Reply,
     url::{encode, with_query},
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};

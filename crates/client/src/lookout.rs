@@ -6,10 +6,10 @@
 
 use crate::{
     backoff::Backoff,
+    call::Call,
     calls::Patience,
     client::Client,
     error::{Error, Lost},
-    exchange::Call,
     lease::Lease,
     reading::{PAGE, page},
     terms::Terms,

@@ -7,12 +7,14 @@
 
 use crate::{
     backoff::Backoff,
-    calls::{TRY_MAX, Trouble},
+    call::{Call, TRY_MAX},
+    calls::Trouble,
     client::Client,
     endpoints::Prefer,
     error::Error,
-    exchange::{Call, Reply, Tried},
+    exchange::Tried,
     reading::Reading,
+    reply::Reply,
     url::with_query,
 };
 use fairhold_types::{Code, Revision, duration};

@@ -1,15 +1,16 @@
 //! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
 
 use crate::{
+    call::Call,
     client::Client,
     error::Error,
-    exchange::{Call, Reply},
     news::News,
     reading::{Reading, freshness},
-    url::encode,
+    reply::Reply,
+    url::node_url,
     write::{Create, Delete, Put},
 };
-use fairhold_types::{Path, Revision, dto};
+use fairhold_types::{Revision, dto};
 use reqwest::Method;
 use std::time::Duration;
 
@@ -32,6 +33,14 @@ pub struct Value {
     pub revision: Revision,
 }
 
+impl Client {
+    /// The tree of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> Nodes {
+        Nodes::new(self.clone())
+    }
+}
+
 freshness!(Nodes);
 
 impl Nodes {
@@ -44,7 +53,7 @@ impl Nodes {
     /// # Errors
     /// [`Error::Unavailable`] where no answer came in the client's time.
     pub async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
-        let reply = self.read(&url_path(path)?).await?;
+        let reply = self.read(&node_url(path)?).await?;
         match value(reply) {
             Ok(value) => Ok(Some(value)),
             Err(Error::NoNode { .. }) => Ok(None),
@@ -57,7 +66,7 @@ impl Nodes {
     /// # Errors
     /// As [`get`](Nodes::get).
     pub async fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
-        match self.read(&format!("{}?meta", url_path(path)?)).await?.json() {
+        match self.read(&format!("{}?meta", node_url(path)?)).await?.json() {
             Ok(stat) => Ok(Some(stat)),
             Err(Error::NoNode { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -85,7 +94,7 @@ impl Nodes {
     /// # Errors
     /// As [`children`](Nodes::children).
     pub async fn child_stats(&self, path: &str) -> Result<Vec<dto::Stat>, Error> {
-        self.client.pages(&format!("{}?children&meta", url_path(path)?), self.reading).await
+        self.client.pages(&format!("{}?children&meta", node_url(path)?), self.reading).await
     }
 
     /// A node's value once it is newer than what was read at that revision, or than it is now; nothing where that did not come in
@@ -94,12 +103,12 @@ impl Nodes {
     /// # Errors
     /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
     pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<Value>, Error> {
-        let news = News { path: &url_path(path)?, reading: self.reading, after, wait: Some(wait) };
+        let news = News { path: &node_url(path)?, reading: self.reading, after, wait: Some(wait) };
         self.client.news(&news).await?.map(value).transpose()
     }
 
     async fn list(&self, path: &str, what: &str) -> Result<Vec<String>, Error> {
-        self.client.pages(&format!("{}?{what}", url_path(path)?), self.reading).await
+        self.client.pages(&format!("{}?{what}", node_url(path)?), self.reading).await
     }
 
     async fn read(&self, path: &str) -> Result<Reply, Error> {
@@ -134,30 +143,4 @@ fn value(reply: Reply) -> Result<Value, Error> {
         return Err(Error::NotUnderstood { why: "it names no version".to_owned() });
     };
     Ok(Value { bytes: reply.body, version, revision })
-}
-
-/// A path with or without a slash at its beginning.
-pub(crate) fn parse(path: &str) -> Result<Path, Error> {
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Path::parse(&path).map_err(|error| Error::Invalid(format!("the path: {error}")))
-}
-
-/// Where a node is reached.
-pub(crate) fn url_path(path: &str) -> Result<String, Error> {
-    let path = parse(path)?;
-    let levels = path.as_str().split('/').map(encode);
-    Ok(format!("/v1/nodes{}", levels.collect::<Vec<_>>().join("/")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_encoded_level_by_level() {
-        assert_eq!(url_path("/a b/ü?").unwrap(), "/v1/nodes/a%20b/%C3%BC%3F");
-        assert_eq!(url_path("a").unwrap(), "/v1/nodes/a");
-        assert_eq!(url_path("/").unwrap(), "/v1/nodes/");
-        assert!(matches!(url_path("/a//b"), Err(Error::Invalid(_))));
-    }
 }

@@ -27,3 +27,6 @@ impl QueuePlace {
         grant.position.map(|position| QueuePlace { position, waits_for: grant.waits_for, ahead: grant.ahead, estimate })
     }
 }
+
+/// Called with each new place in the queue.
+pub(crate) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;

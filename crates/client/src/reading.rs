@@ -1,9 +1,9 @@
 //! Reads: how fresh they have to be and were, and listings that come in pages.
 
 use crate::{
+    call::Call,
     client::Client,
     error::Error,
-    exchange::Call,
     url::{encode, with_query},
 };
 use fairhold_types::{Revision, dto};
@@ -12,16 +12,6 @@ use serde::de::DeserializeOwned;
 
 /// Entries that are asked for at a time.
 pub(crate) const PAGE: usize = 1_000;
-
-/// What was read, and when: to go on from there, and to miss nothing in between.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AsOf<T> {
-    /// The revision of the whole state that it shows: what comes later is newer.
-    pub revision: Revision,
-    /// What was read.
-    pub value: T,
-}
 
 /// How fresh the answers of a handle are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! A named session: one keepalive for any number of grants.
 
 use crate::{
-    acquire::Acquire,
+    call::Call,
     client::Client,
     error::{Error, Lost},
-    exchange::Call,
     lease::{Kept, Lease, Proof},
     lookout::{self, Lookout},
 };
@@ -26,6 +25,13 @@ use std::{
     time::Duration,
 };
 use tokio::task::AbortHandle;
+
+impl Client {
+    /// Opens a session, which keeps any number of grants alive by one keepalive.
+    pub fn session(&self) -> OpenSession {
+        OpenSession::new(self.clone())
+    }
+}
 
 /// A session about to be opened: `.await` it.
 #[derive(Debug, Clone)]
@@ -131,26 +137,6 @@ impl Facts {
 }
 
 impl Session {
-    /// Takes a lock for this caller alone, kept alive by this session.
-    pub fn lock(&self, name: &str) -> Acquire {
-        self.0.client.lock(name).of(self.clone())
-    }
-
-    /// Takes a lock together with other readers.
-    pub fn read_lock(&self, name: &str) -> Acquire {
-        self.0.client.read_lock(name).of(self.clone())
-    }
-
-    /// Takes a lock alone, without any reader.
-    pub fn write_lock(&self, name: &str) -> Acquire {
-        self.lock(name)
-    }
-
-    /// Takes one permit of at most `limit`.
-    pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
-        self.lock(name).limit(limit)
-    }
-
     /// Its public number, as listings show it.
     #[must_use]
     pub fn number(&self) -> SessionNumber {
@@ -193,6 +179,10 @@ impl Session {
             client.inner().background.keep(listen)
         });
         Arc::clone(lookout)
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
     }
 
     pub(crate) fn id(&self) -> SessionId {

@@ -1,6 +1,6 @@
 //! Several changes in one step: all of them or none.
 
-use crate::{client::Client, error::Error, exchange::Call, guard::Held, nodes, session::Session};
+use crate::{call::Call, client::Client, error::Error, guard::Held, session::Session, url::node_path};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_types::{
     Code, FencingToken,
@@ -15,6 +15,13 @@ use reqwest::Method;
 enum Part {
     Then,
     Otherwise,
+}
+
+impl Client {
+    /// Several changes of the tree in one step, on conditions.
+    pub fn transaction(&self) -> Transaction {
+        Transaction::new(self.clone())
+    }
 }
 
 /// A transaction about to be made: say on what conditions and what is done, and `.await` it. All of it is one step and has
@@ -46,7 +53,7 @@ impl Transaction {
     }
 
     fn condition(mut self, path: Option<&str>, condition: Condition) -> Transaction {
-        match path.map(nodes::parse).transpose() {
+        match path.map(node_path).transpose() {
             Ok(path) => self.body.conditions.push(Condition { path, ..condition }),
             Err(error) => self.invalid = Some(error),
         }
@@ -102,7 +109,7 @@ impl Transaction {
     }
 
     fn at(self, path: &str, operation: impl FnOnce(fairhold_types::Path) -> Operation) -> Transaction {
-        match nodes::parse(path) {
+        match node_path(path) {
             Ok(path) => self.operation(operation(path)),
             Err(error) => Transaction { invalid: Some(error), ..self },
         }

@@ -2,11 +2,13 @@
 
 use crate::{
     backoff::Backoff,
+    call::Call,
     calls::Trouble,
     endpoints::Prefer,
     error::{Error, Lost},
-    exchange::{Call, Reply, Tried},
-    guard::Held,
+    exchange::Tried,
+    guard::{Guard, Held},
+    reply::Reply,
     terms::Asked,
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto, duration, limits::WAIT_MAX};
@@ -15,6 +17,24 @@ use reqwest::Method;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+
+impl Guard {
+    /// Makes a lock that is shared one that is held alone, as soon as no other holds it: `guard.upgrade().wait(minute).await?`.
+    /// The answer is a new token, which [`token`](Held::token) gives from then on.
+    pub fn upgrade(&self) -> Upgrade {
+        Upgrade::new(self.held().clone())
+    }
+
+    /// Shares a lock that is held alone, with the token that it has: readers join at once. Shared already, it stays so:
+    /// `guard.downgrade().await?`.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, and several locks at once;
+    /// [`Error::OutcomeUnknown`] where no answer came in the client's time: then it may be shared.
+    pub async fn downgrade(&self) -> Result<(), Error> {
+        downgrade(self.held()).await
+    }
+}
 
 /// An upgrade about to be asked for: `.await` it, for the new token. It goes on holding shared while it waits, before all who
 /// stand in line, and no reader joins meanwhile. Dropped, it is given up, and the lock stays shared.
@@ -130,7 +150,7 @@ impl IntoFuture for Upgrade {
 }
 
 /// Has others share it.
-pub(crate) async fn downgrade(held: &Held) -> Result<(), Error> {
+async fn downgrade(held: &Held) -> Result<(), Error> {
     held.token()?;
     let inner = held.client().inner();
     let call = Call::new(Method::POST, format!("/v1/grants/{}/downgrade", held.id())).key(inner.ids.make());

@@ -1,5 +1,8 @@
 //! Texts as they stand in a URL.
 
+use crate::error::Error;
+
+use fairhold_types::Path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What stays as it is in one level of a path, and in a query.
@@ -14,4 +17,30 @@ pub(crate) fn encode(text: &str) -> String {
 pub(crate) fn with_query(path: &str, pair: &str) -> String {
     let mark = if path.contains('?') { '&' } else { '?' };
     format!("{path}{mark}{pair}")
+}
+
+/// Parses the path of a node, with or without the slash at its beginning.
+pub(crate) fn node_path(path: &str) -> Result<Path, Error> {
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Path::parse(&path).map_err(|error| Error::Invalid(format!("the path: {error}")))
+}
+
+/// The URL path of a node, each level encoded.
+pub(crate) fn node_url(path: &str) -> Result<String, Error> {
+    let path = node_path(path)?;
+    let levels = path.as_str().split('/').map(encode);
+    Ok(format!("/v1/nodes{}", levels.collect::<Vec<_>>().join("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_encoded_level_by_level() {
+        assert_eq!(node_url("/a b/ü?").unwrap(), "/v1/nodes/a%20b/%C3%BC%3F");
+        assert_eq!(node_url("a").unwrap(), "/v1/nodes/a");
+        assert_eq!(node_url("/").unwrap(), "/v1/nodes/");
+        assert!(matches!(node_url("/a//b"), Err(Error::Invalid(_))));
+    }
 }

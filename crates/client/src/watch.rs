@@ -3,11 +3,19 @@
 //! A watch goes on by itself where it stopped, at any node, so that a break of a connection or of a node is never seen. What it
 //! cannot hide it says: [`Tidings::Reset`], where no node has the history any more that it would have to tell.
 
+mod event;
 mod follow;
 mod line;
 
-use crate::{client::Client, error::Error, exchange::Call, nodes, url::encode};
-use fairhold_types::{LockName, Revision, SessionNumber, watch::Line};
+pub use event::Tidings;
+
+use crate::{
+    call::Call,
+    client::Client,
+    error::Error,
+    url::{encode, node_path},
+};
+use fairhold_types::{LockName, Revision, SessionNumber};
 use follow::{Begin, Follower};
 use futures_util::{Stream, future::BoxFuture};
 use reqwest::Method;
@@ -24,23 +32,11 @@ use tokio::{
 /// What waits to be read by the program; then nothing more is read from the network.
 const WAITING_MAX: usize = 256;
 
-/// What a watch tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Tidings {
-    /// Something happened; or, right after the beginning of a watch with [`initial`](Watch::initial), is there.
-    Happened(Line),
-    /// All up to this revision was told. The first one ends what was there at the beginning.
-    Bookmark(Revision),
-    /// What was told of the beginning counts no more: it is told once more from its first line, because the node that told it is
-    /// gone. Only before the first bookmark.
-    InitialAgain,
-    /// **Something was not told**: no node keeps it any more. What was concluded from this watch may be wrong; read it anew. The
-    /// watch goes on: with what is there, where it began so, else with the changes of this revision.
-    Reset {
-        /// The first revision that is told again.
-        oldest: Revision,
-    },
+impl Client {
+    /// Watches what happens, wherever it is told.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.clone())
+    }
 }
 
 /// A watch about to begin: say what is watched, and `.await` it. Without a word it is everything.
@@ -63,7 +59,7 @@ impl Watch {
     }
 
     fn path(mut self, path: &str, how: &str) -> Watch {
-        match nodes::parse(path) {
+        match node_path(path) {
             Ok(path) => self.parameters.push(format!("path={}{how}", encode(path.as_str()))),
             Err(error) => self.invalid = Some(error.to_string()),
         }

@@ -1,6 +1,6 @@
 //! What is asked of a lock, as it travels.
 
-use crate::{batches::Part, session::Session, url::encode};
+use crate::{call::Part, session::Session, url::encode};
 use fairhold_types::{LockName, Mode, dto::Meta, duration};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,13 +1,13 @@
 //! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
 
 use crate::{
+    call::{Body, Call},
     client::Client,
     error::Error,
-    exchange::{Body, Call, Reply},
     guard::Held,
-    nodes::url_path,
+    reply::Reply,
     session::Session,
-    url::encode,
+    url::{encode, node_url},
 };
 use fairhold_types::{SessionId, dto, duration};
 use futures_util::future::BoxFuture;
@@ -68,7 +68,7 @@ impl Change {
         let inner = self.client.inner();
         let parameters: Vec<&str> = parameters.iter().flatten().map(String::as_str).collect();
         let mark = if parameters.is_empty() { "" } else { "?" };
-        let target = format!("{}{mark}{}", url_path(&self.path)?, parameters.join("&"));
+        let target = format!("{}{mark}{}", node_url(&self.path)?, parameters.join("&"));
         let mut call = more(Call::new(method, target).key(inner.ids.make()));
         let mut shown = None;
         if let Some(held) = &self.held {
@@ -85,6 +85,14 @@ impl Change {
             held.fenced_out(token);
         }
         Ok(reply)
+    }
+}
+
+impl Held {
+    /// Writes a node's value on condition that this grant is still held when the write is made: the check and the write
+    /// are one step in the cluster. Say more, or `.await` it.
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
+        Put::new(self.client().clone(), path, value.into()).fenced(self)
     }
 }
 

@@ -3,16 +3,17 @@
 
 use super::{Claim, Pursued, UnderWay, Until, Waited};
 use crate::{
-    acquire::OnQueue,
     backoff::{Backoff, jitter},
+    call::Call,
     calls::{Patience, Trouble},
     clock::Moment,
     endpoints::Prefer,
     error::Error,
-    exchange::{Call, Reply, Tried},
+    exchange::Tried,
     lease::Proof,
     lookout::News,
-    queue::QueuePlace,
+    queue::{OnQueue, QueuePlace},
+    reply::Reply,
     session::Session,
 };
 use fairhold_types::{Code, FencingToken, dto};

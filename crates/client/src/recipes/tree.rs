@@ -2,14 +2,15 @@
 
 use crate::{
     backoff::Backoff,
+    call::Call,
     client::Client,
     error::Error,
-    exchange::{Call, Reply},
     guard::Held,
     news::News,
-    nodes::url_path,
     reading::{PAGE, Reading},
+    reply::Reply,
     session::Session,
+    url::node_url,
 };
 use fairhold_types::{Code, Revision, dto};
 use reqwest::{Method, StatusCode};
@@ -58,7 +59,7 @@ pub(super) enum Of {
 impl Of {
     /// Where it is read.
     fn path(self, path: &str) -> Result<String, Error> {
-        let path = url_path(path)?;
+        let path = node_url(path)?;
         Ok(match self {
             Of::Value => path,
             Of::Children => format!("{path}?children&limit={PAGE}"),

@@ -1,15 +1,16 @@
 //! Follows a watch from node to node.
 
 use super::{
-    Tidings,
+    event::Tidings,
     line::{self, Said},
 };
 use crate::{
     backoff::Backoff,
+    call::Call,
     calls::Calls,
     endpoints::{Endpoint, Prefer},
     error::Error,
-    exchange::{Call, Lines, Opened},
+    exchange::{Lines, Opened},
 };
 use fairhold_types::{Code, Revision};
 use std::time::Duration;

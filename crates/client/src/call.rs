@@ -1,0 +1,66 @@
+//! A request as a value: what is sent, and how long one node may take to answer it.
+
+use fairhold_types::{GrantId, LockName, SessionId};
+use reqwest::Method;
+use std::time::Duration;
+
+/// How long one node may take to answer before the next one is asked.
+pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
+/// How much later than its own deadline a server's answer may arrive.
+pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
+
+/// One request, which may be sent more than once, always with the same key.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) key: Option<GrantId>,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Option<Body>,
+    /// What it is as a part of a batch, where it can be one.
+    pub(crate) part: Option<Part>,
+    /// It asks one server for what that server says of itself, whichever cluster it is of.
+    pub(crate) of_server: bool,
+}
+
+/// What is sent along.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    Json(String),
+    Raw(Vec<u8>),
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, path: String) -> Call {
+        Call { method, path, key: None, headers: Vec::new(), body: None, part: None, of_server: false }
+    }
+
+    pub(crate) fn key(self, key: GrantId) -> Call {
+        Call { key: Some(key), ..self }
+    }
+
+    pub(crate) fn json(self, body: &serde_json::Value) -> Call {
+        Call { body: Some(Body::Json(body.to_string())), ..self }
+    }
+
+    /// It may be sent together with others.
+    pub(crate) fn part(self, part: Part) -> Call {
+        Call { part: Some(part), ..self }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: String) -> Call {
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// What a call is as a part of a batch; the rest of it is its key and its body.
+#[derive(Debug, Clone)]
+pub(crate) enum Part {
+    /// A claim of a session, which waits in the queue of that lock without a request.
+    Acquire(LockName),
+    /// The end of the grant whose id is the key, and the session for whose life the id stays ended.
+    Release(Option<SessionId>),
+    /// The renewal of the grant whose id is the key.
+    Renew,
+}

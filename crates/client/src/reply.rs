@@ -1,0 +1,56 @@
+//! The definite answer of one node to one request.
+
+use crate::{as_of::AsOf, clock::Moment, error::Error, problem::Problem};
+use fairhold_types::Revision;
+use reqwest::{StatusCode, header};
+use serde::de::DeserializeOwned;
+
+const LEADER: &str = "fairhold-leader";
+/// Names the revision of the state that an answer shows.
+pub(crate) const REVISION: &str = "fairhold-revision";
+
+/// A definite answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: header::HeaderMap,
+    pub(crate) body: Vec<u8>,
+    /// From before it was sent.
+    pub(crate) sent: Moment,
+    /// An earlier try of the same call was not answered, and may have done it.
+    pub(crate) may_be_done: bool,
+}
+
+impl Reply {
+    /// The body, where the request was done; else the refusal.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.done()?;
+        serde_json::from_slice(&self.body).map_err(|error| Error::NotUnderstood { why: error.to_string() })
+    }
+
+    /// Nothing, where the request was done; else the refusal.
+    pub(crate) fn done(&self) -> Result<(), Error> {
+        if self.status.is_success() { Ok(()) } else { Err(Error::refused(self.status.as_u16(), self.problem())) }
+    }
+
+    pub(crate) fn problem(&self) -> Problem {
+        Problem::read(&self.body)
+    }
+
+    /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
+    pub(crate) fn revision(&self) -> Result<Revision, Error> {
+        let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
+        named.map(Revision).ok_or_else(|| Error::NotUnderstood { why: "it names no revision".to_owned() })
+    }
+
+    /// The body with the revision that it shows, where the request was done; else the refusal.
+    pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<AsOf<T>, Error> {
+        let value = self.json()?;
+        Ok(AsOf { revision: self.revision()?, value })
+    }
+}
+
+/// The leader's address, as an answer names it.
+pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
+    reply.headers.get(LEADER).and_then(|value| value.to_str().ok())
+}
