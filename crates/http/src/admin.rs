@@ -1,6 +1,6 @@
 //! Authorization of calls for administrators: they require the token, if one is set.
 
-use crate::{error::Problem, headers};
+use crate::{headers, problem::Problem};
 use fairhold_types::Code;
 use http::{HeaderMap, header};
 use std::sync::{Arc, PoisonError, RwLock};

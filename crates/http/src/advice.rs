@@ -1,6 +1,6 @@
 //! Advice for refused callers, in words that fit a request, a command and a program alike.
 
-use crate::error::Asked;
+use crate::asked::Asked;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
 /// A text with names from others, truncated if it is too long.

@@ -1,6 +1,6 @@
 //! From the node's values to JSON answers.
 
-use crate::error::{NO_STORE, Problem, span};
+use crate::problem::{NO_STORE, Problem};
 use axum::response::Response;
 use bytes::Bytes;
 use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
@@ -207,6 +207,11 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
         meta: view.meta,
         next_cursor,
     }
+}
+
+/// The time from `since` to `now`, as text; nothing where the clocks of two nodes make it negative.
+pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
+    duration::format(Duration::from_millis(now.0.saturating_sub(since.0)))
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@
 use crate::{
     advice::bounded,
     answer,
-    error::{Asked, NO_STORE, Problem},
+    asked::Asked,
+    error::problem_of,
     grants::call_of,
     names::lock_name,
     params::{Fields, Known, Params, expected},
+    problem::{NO_STORE, Problem},
     request::Received,
     room::{HasRoom, NoRoom, with_room},
 };
@@ -272,7 +274,7 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
-    let acquired = answer.map_err(|error| Problem::of(error, Asked::AcquireInBatch { id, now }))?;
+    let acquired = answer.map_err(|error| problem_of(error, Asked::AcquireInBatch { id, now }))?;
     let (status, view) = match acquired.value {
         Acquired::Held(view) => (StatusCode::OK, view),
         Acquired::Queued(view) => (StatusCode::ACCEPTED, view),
@@ -305,12 +307,12 @@ async fn release<RT: AsyncRuntime>(
     id: GrantId,
     session: Option<SessionId>,
 ) -> Result<Done, Problem> {
-    let revision = node.release(id, session, timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = node.release(id, session, timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
 async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId) -> Result<Done, Problem> {
-    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
     Ok((Answer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
 }

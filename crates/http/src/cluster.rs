@@ -2,10 +2,12 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem, RETRY_AFTER_SECONDS},
+    asked::Asked,
+    error::problem_of,
     params::{Known, Params},
+    problem::{Problem, RETRY_AFTER_SECONDS},
     request::Received,
-    router::ServerInfo,
+    server_info::ServerInfo,
 };
 use axum::{
     extract::{RawQuery, Request, State},
@@ -31,7 +33,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
 ) -> Result<Response, Problem> {
     let wants_digest = Params::parse(query.as_deref(), &[], &CLUSTER)?.flag("digest")?;
     let digest = match wants_digest {
-        true => Some(node.digest().await.map_err(|error| Problem::of(error, Asked::Read))?),
+        true => Some(node.digest().await.map_err(|error| problem_of(error, Asked::Read))?),
         false => None,
     };
     let view = node.cluster();
@@ -118,7 +120,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
         Problem::bad_request("the parameter \"to\" is missing: name the node that is to lead, as in {\"to\":2}")
     })?;
     let key = received.key()?;
-    node.hand_over(to, key, received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     let view = node.cluster();
     // Where the same request came before, another one may lead by now.
     let leader = view.raft.leader.unwrap_or(to);
@@ -131,7 +133,7 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>
     received.require_admin()?;
     received.params(body, &SNAPSHOT)?;
     received.key()?;
-    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     let view = node.cluster();
     answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
 }

@@ -1,12 +1,14 @@
 //! Elections: standing for one, proclaiming, and asking or observing who leads.
 
 use crate::{
-    answer,
-    error::{Asked, NO_STORE, Problem, span},
+    answer::{self, span},
+    asked::Asked,
+    error::problem_of,
     grants::{self, candidate_call},
     headers,
     names::lock_name,
     params::{Known, Params, expected},
+    problem::{NO_STORE, Problem},
     request::{LongPoll, Received},
     stream::Form,
 };
@@ -67,7 +69,7 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
         value: Value::from(value.into_bytes()),
         timeout: received.timeout,
     };
-    let done = node.proclaim(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let done = node.proclaim(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
     let proclaimed = election::Proclaimed { election, version: done.value, revision: done.revision };
     answer::json(StatusCode::OK, done.revision, &proclaimed)
 }
@@ -84,7 +86,7 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
         }
         let from = headers::last_event_id(received.headers())?.map(Revision::next).or(from);
-        let observation = node.observe(&election, from, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+        let observation = node.observe(&election, from, read).await.map_err(|error| problem_of(error, Asked::Read))?;
         return Ok(stream(observation, form));
     }
     if from.is_some() {
@@ -93,7 +95,7 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Leader(election.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.leader(&election, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.leader(&election, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let Some(leader) = found.value else {
         let mut response =
             axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "this election has no leader"));
@@ -134,7 +136,7 @@ fn render(form: Form, seen: At<Sight>) -> Bytes {
         Sight::Bookmark => (What::Bookmark, true),
         Sight::GoAway => (What::Goaway, false),
         Sight::Failed(error) => {
-            let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
+            let problem: fairhold_types::problem::Problem = problem_of(error, Asked::Read).into();
             (What::Error(Box::new(problem.into())), false)
         }
     };

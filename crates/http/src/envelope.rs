@@ -3,9 +3,9 @@
 use crate::{
     answer,
     cluster_header::ClusterHeader,
-    error::Problem,
     headers,
     metrics::{HttpMetrics, Waits},
+    problem::Problem,
 };
 use axum::{
     extract::{MatchedPath, Request, State},

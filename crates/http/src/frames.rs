@@ -1,7 +1,7 @@
 //! A watch as frames of bounded length: however much one revision changed, a reader that takes nothing pins little memory.
 
 use crate::{
-    error::Problem,
+    problem::Problem,
     room::{Room, with_room},
     stream::Form,
 };

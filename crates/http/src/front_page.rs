@@ -1,7 +1,7 @@
 //! `GET /`: a page for the person who opens the address of a node in a browser, or asks for it with curl. It says what this is,
 //! whether the cluster is well, and where to go on. It needs no script and no quorum.
 
-use crate::{error::NO_STORE, router::ServerInfo};
+use crate::{problem::NO_STORE, server_info::ServerInfo};
 use axum::{
     extract::State,
     response::{IntoResponse, Response},

@@ -2,11 +2,13 @@
 
 use crate::{
     answer,
+    asked::Asked,
     delivery::Undelivered,
-    error::{Asked, Problem},
+    error::problem_of,
     headers, hold,
     names::{lock_name, refuse_reserved},
     params::{Known, Params, expected},
+    problem::Problem,
     request::{Body, Received, up_to},
 };
 use axum::{
@@ -90,7 +92,7 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
         Ok(acquired) => acquired,
         Err(error) => {
             let unknown_to_all = error.is_unknown() && !given;
-            let problem = Problem::of(error, Asked::Acquire { id, given, now });
+            let problem = problem_of(error, Asked::Acquire { id, given, now });
             return if unknown_to_all { Ok(known_by_answer(node, id, problem)) } else { Err(problem) };
         }
     };
@@ -270,14 +272,14 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let mut params = received.query(&LOOK)?;
     let wait = params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let read = received.read_options(&mut params)?;
-    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
         GrantLookup::Ended { reason, note } => {
             let rejection = Rejection::GrantEnded { reason, note };
-            Err(Problem::of(rejection.into(), Asked::Read))
+            Err(problem_of(rejection.into(), Asked::Read))
         }
-        GrantLookup::Unknown => Err(Problem::of(Rejection::NoGrant.into(), Asked::Read)),
+        GrantLookup::Unknown => Err(problem_of(Rejection::NoGrant.into(), Asked::Read)),
     }
 }
 
@@ -287,7 +289,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let ttl = received.params(body, &RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
     let (id, key) = (received.grant()?, received.key()?);
     let renewed = node.renew_grant(id, key, ttl, received.timeout).await;
-    let renewed = renewed.map_err(|error| Problem::of(error, Asked::Change))?;
+    let renewed = renewed.map_err(|error| problem_of(error, Asked::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
 
@@ -296,7 +298,7 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.params(body, &DOWNGRADE)?;
     let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
-    let shared = shared.map_err(|error| Problem::of(error, Asked::Change))?;
+    let shared = shared.map_err(|error| problem_of(error, Asked::Change))?;
     answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
 }
 
@@ -305,7 +307,7 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let (received, body) = Received::with_params::<RT>(request).await?;
     let wait = received.params(body, &UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
-    let upgraded = upgraded.map_err(|error| Problem::of(error, Asked::Change))?;
+    let upgraded = upgraded.map_err(|error| problem_of(error, Asked::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
 }
 
@@ -314,7 +316,7 @@ pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let received = Received::without_body(request)?;
     let session = received.query(&RELEASE)?.parsed::<SessionId>("session")?;
     let revision = node.release(received.grant()?, session, received.timeout).await;
-    let revision = revision.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = revision.map_err(|error| problem_of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

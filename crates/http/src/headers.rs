@@ -1,9 +1,9 @@
 //! What callers say in headers, from text to types.
 
 use crate::{
-    error::Problem,
     names::lock_name,
     params::{decode, digits},
+    problem::Problem,
 };
 use fairhold_node::api::{Fence, Precondition};
 use fairhold_types::{

@@ -1,11 +1,13 @@
 //! `GET /v1/locks/{name}/history`: the holders of a lock, newest first, as pages of JSON or as lines for export.
 
 use crate::{
-    answer,
-    error::{Asked, Problem, span},
+    answer::{self, span},
+    asked::Asked,
+    error::problem_of,
     names::lock_name,
     paging,
     params::{Known, Params, digits, expected},
+    problem::Problem,
     request::Received,
 };
 use axum::{
@@ -40,7 +42,7 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let read = received.read_options(&mut params)?;
     let limit = if lines && !params.has("limit") { PAGE_MAX } else { paging::limit(&mut params)? };
     let query = HistoryQuery { lock, when: when(&mut params)?, after: cursor(&mut params)?, limit };
-    let found = node.history(&query, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.history(&query, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
     let items: Vec<dto::Holding> = found.value.items.into_iter().map(|entry| holding(entry, now)).collect();
@@ -85,7 +87,7 @@ fn as_lines(revision: Revision, items: &[dto::Holding]) -> Result<Response, Prob
     }
     let mut response = Response::new(Bytes::from(lines).into());
     response.headers_mut().insert(header::CONTENT_TYPE, NDJSON);
-    response.headers_mut().insert(header::CACHE_CONTROL, crate::error::NO_STORE);
+    response.headers_mut().insert(header::CACHE_CONTROL, crate::problem::NO_STORE);
     answer::stamp(&mut response, revision);
     Ok(response)
 }

@@ -3,7 +3,9 @@
 
 use crate::{
     answer,
-    error::{Asked, NO_STORE, Problem},
+    asked::Asked,
+    error::problem_of,
+    problem::{NO_STORE, Problem},
 };
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -57,7 +59,7 @@ impl Streamed {
 pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
     let id = call.acquire.grant;
     let silence_max = silence_max(&call.acquire.claimant);
-    let held = node.hold(call).await.map_err(|error| Problem::of(error, Asked::Acquire { id, given, now: node.wall_now() }))?;
+    let held = node.hold(call).await.map_err(|error| problem_of(error, Asked::Acquire { id, given, now: node.wall_now() }))?;
     let revision = held.first.revision;
     let write = move |event| line(event, Asked::Acquire { id, given, now: node.wall_now() }, id);
     let lines = Lines { first: Some(held.first), events: held.events, write };
@@ -122,7 +124,7 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
         }
         HoldEvent::Revoke(word) => Line::Revoke { id, by: word.by, reason: word.reason },
         HoldEvent::Lost(reason) => Line::Lost { id, reason },
-        HoldEvent::Failed(failure) => error(Problem::of(failure, asked)),
+        HoldEvent::Failed(failure) => error(problem_of(failure, asked)),
         HoldEvent::GoAway => Line::Goaway { id },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! What a caller says of a new node: how long it is to live, and its value inside JSON.
 
-use crate::{error::Problem, params::Params};
+use crate::{params::Params, problem::Problem};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_state::{command::Lifetime, value::Value};
 use fairhold_types::{

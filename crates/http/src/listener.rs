@@ -3,12 +3,15 @@
 //! The one place of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
+mod calls;
+mod common;
 mod connection;
 mod head;
 mod paced;
 mod refusal;
 mod spare;
 
+use self::common::{Common, PATIENCE, Patience};
 use crate::{
     cluster_header::ClusterHeader,
     metrics::HttpMetrics,
@@ -20,7 +23,7 @@ use axum::Router;
 use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
 use hyper_util::server::graceful::GracefulShutdown;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -58,56 +61,12 @@ const TURNED_AWAY_MAX: usize = 256;
 /// How long to wait when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Bounds of a server's patience.
-#[derive(Debug, Clone, Copy)]
-struct Patience {
-    /// How long a request's head may take to arrive, from its first byte.
-    head: Duration,
-    /// How long after connecting the first byte of the first request may come.
-    first: Duration,
-    /// How long a connection may be idle between two requests: longer than clients keep theirs (90 s is common), since a
-    /// request that meets a closing connection is one whose fate its sender does not know.
-    idle: Duration,
-    /// The same while more than three quarters of all places are taken.
-    idle_in_a_crowd: Duration,
-    /// How long the client of an answer may take nothing, or next to nothing, of it.
-    answer: Duration,
-    /// How long requests that run may go on when the server stops.
-    drain: Duration,
-}
-
-const PATIENCE: Patience = Patience {
-    head: Duration::from_secs(5),
-    first: Duration::from_secs(15),
-    idle: Duration::from_secs(120),
-    idle_in_a_crowd: Duration::from_secs(10),
-    answer: Duration::from_secs(30),
-    drain: Duration::from_secs(10),
-};
-
-/// What all connections have in common.
-#[derive(Clone)]
-struct Common {
-    router: Router,
-    patience: Patience,
-    metrics: HttpMetrics,
-    cluster: ClusterHeader,
-    /// The names by which clients reach this server.
-    hosts: Hosts,
-    /// Connections.
-    places: Arc<Places>,
-    /// Bytes of bodies that are in work.
-    bodies: Arc<Shares>,
-    /// Bytes of answers that are not yet taken.
-    answers: Arc<Shares>,
-}
-
 /// A socket that listens for clients.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
     limits: Limits,
-    pub(crate) metrics: HttpMetrics,
+    metrics: HttpMetrics,
     cluster: ClusterHeader,
     hosts: Hosts,
 }
@@ -140,6 +99,13 @@ impl Listener {
     #[must_use]
     pub fn with_cluster(self, cluster: ClusterHeader) -> Listener {
         Listener { cluster, ..self }
+    }
+
+    /// Counts into these.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: HttpMetrics) -> Listener {
+        self.metrics = metrics;
+        self
     }
 
     /// Knows these names as the server's own.

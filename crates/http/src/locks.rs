@@ -2,11 +2,13 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem},
+    asked::Asked,
+    error::problem_of,
     history,
     names::lock_name,
     paging,
     params::{Known, expected},
+    problem::Problem,
     request::{LongPoll, Received, up_to},
 };
 use axum::{
@@ -65,7 +67,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         after: paging::lock_key(&mut params, sort)?,
         limit: paging::limit(&mut params)?,
     };
-    let found = node.locks(&query, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.locks(&query, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
     let now = node.wall_now();
     let page =
@@ -85,7 +87,7 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     let reason = params.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
     let token = params.integer("token", 0..=u64::MAX)?.map(FencingToken);
     let call = BreakCall { key, lock, token, by: received.caller(), reason, timeout: received.timeout };
-    let revision = node.break_lock(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let revision = node.break_lock(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
@@ -110,7 +112,7 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     if call.max_hold.is_some_and(|most| most > Duration::ZERO && most < MAX_HOLD_MIN) {
         return Err(expected("max_hold", "0 for no limit, or at least 1s"));
     }
-    let set = node.set_lock(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let set = node.set_lock(call).await.map_err(|error| problem_of(error, Asked::Change))?;
     answer::json(StatusCode::OK, set.revision, &lock_dto(lock, set.value, node.wall_now()))
 }
 
@@ -125,7 +127,7 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         reason: received.params(body, &REVOKE)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
         timeout: received.timeout,
     };
-    let revision = node.revoke(call).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = node.revoke(call).await.map_err(|error| problem_of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::ACCEPTED, revision))
 }
 
@@ -140,7 +142,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.lock(&name, page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.lock(&name, page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let lock = lock_dto(name, found.value, node.wall_now());
     let mut response = answer::json(StatusCode::OK, found.revision, &lock)?;
     paging::link_next(&mut response, received.uri(), lock.next_cursor.as_deref())?;
@@ -173,7 +175,7 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.queue(&name, page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.queue(&name, page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let (queue, now) = (found.value, node.wall_now());
     let queue = dto::Queue {
         lock: name,
@@ -196,6 +198,6 @@ pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let token = params.integer("token", 0..=u64::MAX)?.ok_or_else(|| expected("token", "the fencing token to check"))?;
     let grant = params.parsed::<GrantId>("grant")?;
     let checked = node.verify_fence(&name, FencingToken(token), grant, read).await;
-    let revision = checked.map_err(|error| Problem::of(error, Asked::Read))?;
+    let revision = checked.map_err(|error| problem_of(error, Asked::Read))?;
     answer::json(StatusCode::OK, revision, &dto::FenceCheck { current: true })
 }

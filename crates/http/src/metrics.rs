@@ -1,9 +1,6 @@
 //! The metrics of the API: requests by route, connections, bytes; and `/metrics`, which shows all metrics of a node.
 
-use crate::{
-    Listener,
-    error::{NO_STORE, Problem},
-};
+use crate::problem::{NO_STORE, Problem};
 use axum::response::{IntoResponse, Response};
 use fairhold_metrics::{
     ByLabel, Counter, Format, Gauge, Histogram, LATENCY_SECONDS, Registry, Scrape, WAIT_SECONDS, collect, text,
@@ -239,15 +236,6 @@ impl Exposition {
             .map_err(|error| Problem::new(Code::Internal, format!("the metrics could not be written: {error}")))?;
         Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type())), (header::CACHE_CONTROL, NO_STORE)], text)
             .into_response())
-    }
-}
-
-impl Listener {
-    /// Counts into these.
-    #[must_use]
-    pub fn with_metrics(mut self, metrics: HttpMetrics) -> Listener {
-        self.metrics = metrics;
-        self
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names of locks, as requests give them.
 
-use crate::error::Problem;
+use crate::problem::Problem;
 use fairhold_types::LockName;
 
 /// A lock's name is wrong.

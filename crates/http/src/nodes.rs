@@ -2,9 +2,11 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem},
+    asked::Asked,
+    error::problem_of,
     headers, lifetime,
     params::{Known, Params, expected},
+    problem::Problem,
     request::{LongPoll, Received},
 };
 use axum::{
@@ -62,7 +64,7 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
         return listing.answer(&node, path, received.path()).await;
     }
     let nothing_newer = LongPoll::nothing_newer(poll, &node, || Scope::Node(path.clone()), &mut read).await?;
-    let found = node.get_node(&path, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.get_node(&path, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let znode = found.value.node;
     let mut response = if let Some(revision) = nothing_newer {
         answer::empty(StatusCode::NOT_MODIFIED, revision)
@@ -171,7 +173,7 @@ async fn write<RT: AsyncRuntime>(
     let is_for_a_new_node = matches!(precondition, Some(Precondition::Absent(_)));
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
     node.write_node(call).await.map_err(|error| {
-        let problem = Problem::of(error, Asked::Write { key });
+        let problem = problem_of(error, Asked::Write { key });
         if is_for_a_new_node { problem.of_new_node() } else { problem }
     })
 }
@@ -223,7 +225,7 @@ impl Listing {
 
     async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {
         let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, self.read).await;
-        let found = found.map_err(|error| Problem::of(error, Asked::Read))?;
+        let found = found.map_err(|error| problem_of(error, Asked::Read))?;
         let Children { parent, rows, more } = found.value;
         let name = |path: &Path| if self.recursive { path.to_string() } else { path.name().to_owned() };
         let next_cursor = rows.last().filter(|_| more).map(|last| name(&last.path));

@@ -13,6 +13,7 @@ mod area_txn;
 mod area_watch;
 #[cfg(test)]
 mod checks;
+mod common;
 mod describe;
 mod examples;
 mod lines;
@@ -181,7 +182,7 @@ fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{ServerInfo, routes};
+    use crate::{router::routes, server_info::ServerInfo};
     use openraft_rt_tokio::TokioRuntime;
     use std::{collections::BTreeSet, fs, path::PathBuf};
 

@@ -4,7 +4,7 @@
 //! `Sec-Fetch-Site` too. Programs send neither. So a program may call anything, and a page must be this server's own; see
 //! `docs/decisions/0032-web-pages-and-names.md`.
 
-use crate::{error::Problem, headers};
+use crate::{headers, problem::Problem};
 use fairhold_types::Code;
 use http::{HeaderMap, Method, Uri, header};
 use std::{net::Ipv6Addr, sync::Arc};

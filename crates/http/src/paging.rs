@@ -2,8 +2,8 @@
 
 use crate::{
     answer,
-    error::Problem,
     params::{Params, digits, expected},
+    problem::Problem,
 };
 use axum::response::Response;
 use fairhold_node::api::{OwnedAfter, PageQuery};

@@ -1,6 +1,6 @@
 //! A request's parameters: from the query and, for a POST, from a JSON body. Unknown ones are refused and named.
 
-use crate::error::Problem;
+use crate::problem::Problem;
 use fairhold_types::{
     Mode,
     dto::Meta,

@@ -2,10 +2,12 @@
 
 use crate::{
     admin::Admin,
-    error::{Asked, Problem},
+    asked::Asked,
+    error::problem_of,
     headers,
     metrics::Waits,
     params::{Known, Params, expected},
+    problem::Problem,
     room::Room,
     shares::Share,
 };
@@ -75,7 +77,7 @@ impl LongPoll {
         let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
         let news = node.wait_for_news(scope(), after, wait, *read).await;
         read.freshness = Freshness::Local;
-        match news.map_err(|error| Problem::of(error, Asked::Read))? {
+        match news.map_err(|error| problem_of(error, Asked::Read))? {
             News::Newer => Ok(None),
             News::Nothing(revision) => Ok(Some(revision)),
         }

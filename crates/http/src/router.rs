@@ -4,12 +4,13 @@ use crate::{
     admin::Admin,
     batch, cluster, elections,
     envelope::{self, Envelope},
-    error::Problem,
     front_page::front_page,
     grants, history, locks,
     metrics::Exposition,
     nodes, openapi,
+    problem::Problem,
     routes::{Methods, Routes, delete, get, post},
+    server_info::ServerInfo,
     sessions, txn, watch,
 };
 use axum::{
@@ -18,18 +19,9 @@ use axum::{
     middleware,
 };
 use fairhold_node::Node;
-use fairhold_types::{Code, dto::Host};
+use fairhold_types::Code;
 use http::{HeaderMap, Uri};
 use openraft_rt::AsyncRuntime;
-
-/// What the server says of itself.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerInfo {
-    /// The program's version.
-    pub version: &'static str,
-    /// Looks at the machine; it is called for each `/readyz?verbose`.
-    pub host: fn() -> Host,
-}
 
 /// The whole API of a node.
 pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> Router {

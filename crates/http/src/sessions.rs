@@ -2,9 +2,11 @@
 
 use crate::{
     answer,
-    error::{Asked, Problem},
+    asked::Asked,
+    error::problem_of,
     paging,
     params::{Known, digits},
+    problem::Problem,
     request::Received,
 };
 use axum::{
@@ -45,7 +47,7 @@ pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         meta: params.meta("meta")?,
         work_timeout: received.timeout,
     };
-    let opened = node.open_session(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let opened = node.open_session(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
     let ttl = duration::format(opened.value.timeout);
     let session = dto::OpenedSession { id: opened.value.id, number: opened.value.number, expires_in: ttl.clone(), ttl };
     answer::json(StatusCode::CREATED, opened.revision, &session)
@@ -59,7 +61,7 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let SessionRef::Id(id) = which(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
     };
-    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     match kept.value.first().copied().flatten() {
         Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
         None => Err(Problem::new(Code::SessionExpired, "the session has ended or never existed")),
@@ -74,7 +76,7 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     let (received, body) = Received::with_list::<RT>(request).await?;
     let ids: Vec<SessionId> = received.params(body, &KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
     received.key()?;
-    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| Problem::of(error, Asked::Change))?;
+    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
     for (id, ttl) in ids.into_iter().zip(kept.value) {
         match ttl {
@@ -95,7 +97,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let read = received.read_options(&mut params)?;
     let after = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
     let page = paging::page(&mut params, after)?;
-    let found = node.sessions(page, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let found = node.sessions(page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let (views, next) = found.value;
     let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
     let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
@@ -111,8 +113,8 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let after = paging::owned_after(&mut params)?;
     let page = paging::page(&mut params, after)?;
     let found = node.session(which(&received.segment()?)?, &page, read).await;
-    let found = found.map_err(|error| Problem::of(error, Asked::Read))?;
-    let Some(view) = found.value else { return Err(Problem::of(Rejection::NoSession.into(), Asked::Read)) };
+    let found = found.map_err(|error| problem_of(error, Asked::Read))?;
+    let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), Asked::Read)) };
     let session = shown(view);
     let mut response = answer::json(StatusCode::OK, found.revision, &session)?;
     paging::link_next(&mut response, received.uri(), session.next_cursor.as_deref())?;
@@ -138,7 +140,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
             node.end_session(number, received.caller(), reason, received.timeout).await
         }
     };
-    let revision = ended.map_err(|error| Problem::of(error, Asked::Change))?;
+    let revision = ended.map_err(|error| problem_of(error, Asked::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

@@ -1,6 +1,6 @@
 //! How the lines of a stream are written: one JSON object each, as lines or as server-sent events.
 
-use crate::{error::Problem, headers};
+use crate::{headers, problem::Problem};
 use fairhold_types::Revision;
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;

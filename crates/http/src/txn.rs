@@ -1,12 +1,7 @@
 //! `POST /v1/txn`: conditions, then operations, all or nothing and one revision.
 
 use crate::{
-    advice::bounded,
-    answer,
-    error::{Asked, Problem},
-    lifetime,
-    params::Known,
-    request::Received,
+    advice::bounded, answer, asked::Asked, error::problem_of, lifetime, params::Known, problem::Problem, request::Received,
 };
 use axum::{
     extract::{Request, State},
@@ -37,7 +32,7 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let otherwise = asked.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
     let (then_paths, else_paths) = (paths(&then), otherwise.as_deref().map(paths).unwrap_or_default());
     let call = TransactCall { key, conditions, then, otherwise, timeout: received.timeout };
-    let done = node.transact(call).await.map_err(|error| Problem::of(error, Asked::Write { key }))?;
+    let done = node.transact(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
     let paths = if done.value.succeeded { then_paths } else { else_paths };
     let body = txn::Transacted {
         succeeded: done.value.succeeded,

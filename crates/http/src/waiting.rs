@@ -2,8 +2,8 @@
 
 use crate::{
     answer,
-    error::{Problem, RETRY_AFTER_SECONDS},
     params::{Known, Params},
+    problem::{Problem, RETRY_AFTER_SECONDS},
 };
 use axum::{
     Router,

@@ -2,11 +2,13 @@
 
 use crate::{
     answer,
-    error::{Asked, NO_STORE, Problem},
+    asked::Asked,
+    error::problem_of,
     frames::{Frames, Lines},
     headers,
     names::lock_name,
     params::{Known, Params},
+    problem::{NO_STORE, Problem},
     request::Received,
     stream::Form,
 };
@@ -44,7 +46,7 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let begin = begin(&mut params, received.headers())?;
     let read = received.read_options(&mut params)?;
     let form = Form::wanted(received.headers())?;
-    let watch = node.watch(scopes, begin, read).await.map_err(|error| Problem::of(error, Asked::Read))?;
+    let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, Asked::Read))?;
     let revision = watch.revision();
     let frames = Frames::new(form, received.room().cloned(), revision);
     let mut response = Response::new(body(watch, frames));
@@ -128,7 +130,7 @@ fn lines(tidings: Tidings) -> Lines {
         Tidings::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
         Tidings::GoAway(revision) => one(revision, What::Goaway, None),
         Tidings::Failed(revision, error) => {
-            let problem: fairhold_types::problem::Problem = Problem::of(error, Asked::Read).into();
+            let problem: fairhold_types::problem::Problem = problem_of(error, Asked::Read).into();
             one(revision, What::Error(Box::new(problem.into())), None)
         }
     }

@@ -1,9 +1,12 @@
 //! Tests of `error`.
 
 use super::*;
+use crate::{answer::span, problem::standing};
+use axum::response::IntoResponse;
 use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
-use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, SessionNumber};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
 use futures_util::FutureExt;
+use http::header;
 use http_body_util::BodyExt;
 
 fn key() -> GrantId {
@@ -15,7 +18,7 @@ fn acquire(given: bool) -> Asked {
 }
 
 fn answer(error: CallError, asked: Asked) -> (u16, Option<String>, serde_json::Value) {
-    let response = Problem::of(error, asked).into_response();
+    let response = problem_of(error, asked).into_response();
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
     let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
     let status = response.status().as_u16();
@@ -306,11 +309,14 @@ fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
 
 #[test]
 fn a_refused_write_says_why() {
-    let detail = |problem: Problem| match problem.advice {
-        Some(advice) => format!("{}: {advice}", problem.detail),
-        None => problem.detail.into_owned(),
+    let detail = |problem: Problem| {
+        let body = fairhold_types::problem::Problem::from(problem);
+        match body.advice {
+            Some(advice) => format!("{}: {advice}", body.detail),
+            None => body.detail.into_owned(),
+        }
     };
-    let refused = |rejection| Problem::of(CallError::Rejected(rejection), Asked::Write { key: key() });
+    let refused = |rejection| problem_of(CallError::Rejected(rejection), Asked::Write { key: key() });
     let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
     assert!(read_only("/").ends_with("the root always exists"));
     assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));

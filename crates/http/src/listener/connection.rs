@@ -1,23 +1,24 @@
 //! One connection: its requests go to the router one after the other, and end when its client goes away.
 
 use super::{
-    Common, head,
+    calls::Calls,
+    common::Common,
+    head,
     paced::{Paced, part},
 };
 use crate::{
     delivery::Undelivered,
-    error::Problem,
     headers,
     hold::Streamed,
     metered::Metered,
-    places::{Place, Seat},
+    places::Place,
+    problem::Problem,
     request::PeerAddress,
     room::{HasRoom, NoRoom, Room, with_room},
     shares::Share,
 };
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use fairhold_node::api::Silence;
 use fairhold_types::{
     Code,
     limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX, HEADERS_MAX},
@@ -38,14 +39,11 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{io::Interest, net::TcpStream, time::Instant};
+use tokio::{io::Interest, net::TcpStream};
 use tower::Service as _;
 
 /// A peer that went away without a word is noticed after this, and three probes.
@@ -55,8 +53,6 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 /// How long what was sent may stay without acknowledgement.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
-/// How long after an answer the end of its connection can mean that it was not read.
-const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 /// Bytes of answers that the system takes over before it can send them.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 /// How long the news may take that the client had closed its socket before an answer arrived.
@@ -142,7 +138,7 @@ impl Client {
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }
-            *self.calls.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(streamed.silence);
+            self.calls.stream(streamed.silence);
         }
         let undelivered = response.extensions_mut().remove::<Undelivered>();
         let (response, room) = match find_room(&response, &self.calls.room) {
@@ -254,73 +250,6 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     #[cfg(not(target_os = "linux"))]
     tracing::trace!(?stream, ?limit, "this system has no bound on silence");
     Ok(())
-}
-
-/// The requests of one connection.
-#[derive(Debug)]
-pub(super) struct Calls {
-    /// The memory that they may pin.
-    pub(super) room: Arc<Room>,
-    /// What they do, as far as their place may be given to another.
-    pub(super) seat: Arc<Seat>,
-    /// Requests that have begun.
-    pub(super) begun: AtomicU64,
-    /// Requests whose whole answer was handed over for writing.
-    pub(super) sent: AtomicU64,
-    /// Whether bytes of an answer may still be written: from the beginning of its request until all of them are.
-    pub(super) answering: AtomicBool,
-    /// Whether reading or writing failed.
-    pub(super) broken: AtomicBool,
-    /// Whether the news that there is something to read was taken from the one who reads.
-    pub(super) readiness_taken: AtomicBool,
-    /// What to do if the last answer turns out not to have arrived.
-    undelivered: Mutex<Option<(Instant, Undelivered)>>,
-    /// Of the stream that is under way, where it is one.
-    stream: Mutex<Option<Silence>>,
-}
-
-impl Calls {
-    fn new(room: Arc<Room>, seat: Arc<Seat>) -> Calls {
-        Calls {
-            room,
-            seat,
-            begun: AtomicU64::default(),
-            sent: AtomicU64::default(),
-            answering: AtomicBool::default(),
-            broken: AtomicBool::default(),
-            readiness_taken: AtomicBool::default(),
-            undelivered: Mutex::default(),
-            stream: Mutex::default(),
-        }
-    }
-
-    /// Reading or writing failed.
-    pub(super) fn note_broken(&self, error: &io::Error) {
-        self.broken.store(true, Ordering::Relaxed);
-        // Whoever closes or resets a connection has gone away. Of everybody else nothing is known, but that no more is heard.
-        let went_away = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
-        if let (false, Some(silence)) = (went_away, &*self.stream.lock().unwrap_or_else(PoisonError::into_inner)) {
-            silence.note();
-        }
-    }
-
-    /// A request came, so its sender has had the answer to the one before.
-    fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.answering.store(true, Ordering::Relaxed);
-        self.unsettled();
-    }
-
-    fn end(&self, undelivered: Option<Undelivered>) {
-        let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
-        *self.undelivered.lock().unwrap_or_else(PoisonError::into_inner) = undelivered;
-    }
-
-    /// What to do if the last answer did not arrive, while that is open.
-    fn unsettled(&self) -> Option<Undelivered> {
-        let (answered, undelivered) = self.undelivered.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)
-    }
 }
 
 /// An answer's body, which says when all of it was taken over, gives its room to its bytes, and ends with its client.

@@ -1,7 +1,7 @@
 //! Checks of a request's head beyond those of the HTTP library. If two servers can read a head in two ways, an attacker can
 //! smuggle a request past one of them: so an ambiguous head is refused, and its connection closed.
 
-use crate::error::Problem;
+use crate::problem::Problem;
 use fairhold_types::Code;
 use http::{HeaderMap, Method, StatusCode, Version, header};
 

@@ -4,7 +4,11 @@
 //! The HTTP library has one bound for a head and for the idle time before it, which would have to be either too long for the one
 //! or too short for the other, and none for answers.
 
-use super::{Common, Patience, connection::Calls, refusal};
+use super::{
+    calls::Calls,
+    common::{Common, Patience},
+    refusal,
+};
 use crate::{cluster_header::ClusterHeader, places::Places};
 use socket2::SockRef;
 use std::{

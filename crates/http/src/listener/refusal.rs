@@ -1,6 +1,6 @@
 //! What a client is told that never gets as far as the router: the bytes of a whole answer.
 
-use crate::{cluster_header::ClusterHeader, error::Problem};
+use crate::{cluster_header::ClusterHeader, problem::Problem};
 use fairhold_types::{
     Code,
     limits::{HEAD_BYTES_MAX, HEADERS_MAX},

@@ -5,6 +5,7 @@ use crate::{delivery::Undelivered, request::PeerAddress};
 use axum::{Extension, extract::State, routing::get};
 use bytes::Bytes;
 use fairhold_types::limits::HEAD_BYTES_MAX;
+use std::sync::Arc;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, oneshot},

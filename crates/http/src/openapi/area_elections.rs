@@ -2,8 +2,7 @@
 
 use super::{
     area_grants,
-    area_locks::{consistency, lock_name},
-    area_watch::with_long_poll,
+    common::{consistency, lock_name, with_long_poll},
     describe::{Describer, Kind, Operation},
     lines,
     parameter::{form, integer, text},

@@ -1,7 +1,7 @@
 //! Grants, described: take, look, renew, give back.
 
 use super::{
-    area_locks::{consistency, lock_name},
+    common::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
     examples::{GRANT_ID, SESSION_ID},
     parameter::{self, flag, form, integer, one_of, signed, span, words},

@@ -1,7 +1,7 @@
 //! Locks, described: the calls that look at them, and the administrator's.
 
 use super::{
-    area_watch::with_long_poll,
+    common::{consistency, lock_name, with_long_poll},
     describe::{Describer, Kind, Operation},
     examples,
     parameter::{form, integer, one_of, span, text, words},
@@ -19,7 +19,7 @@ use fairhold_types::{
     pattern,
 };
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const TAG: &str = "locks";
 const NAME: &str = "The lock's name; write its slashes as %2F.";
@@ -27,23 +27,6 @@ const NAME: &str = "The lock's name; write its slashes as %2F.";
 /// A revision, or a time as RFC 3339 has it, in UTC or with an offset.
 const REVISION_OR_TIME: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
     ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))$";
-
-pub(super) fn lock_name() -> Value {
-    json!({
-        "type": "string",
-        "minLength": 1,
-        "maxLength": LOCK_NAME_BYTES_MAX,
-        "x-max-bytes": LOCK_NAME_BYTES_MAX,
-        "pattern": pattern::LOCK_NAME,
-        "example": "orders/42",
-    })
-}
-
-pub(super) fn consistency() -> super::parameter::Parameter {
-    let about = "`linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own \
-                 state, which may be out of date.";
-    one_of("consistency", about, &["linearizable", "local"], Some("linearizable"))
-}
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![

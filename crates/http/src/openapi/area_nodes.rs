@@ -1,9 +1,8 @@
 //! The tree of nodes, described.
 
 use super::{
-    area_locks::consistency,
     area_txn::NAME_PREFIX,
-    area_watch::with_long_poll,
+    common::{consistency, levels, with_long_poll},
     describe::{Call, Describer, Kind, Operation},
     examples,
     parameter::{Parameter, flag, form, integer, only_true, span, text},
@@ -56,22 +55,6 @@ fn path(levels_max: usize) -> Value {
         "pattern": format!("^{}$", levels(levels_max)),
         "example": "jobs/nightly",
     })
-}
-
-/// A path as it stands in a query, of a node that is none of the locks' own.
-pub(super) fn own_path() -> Value {
-    json!({
-        "type": "string",
-        "maxLength": PATH_BYTES_MAX,
-        "x-max-bytes": PATH_BYTES_MAX,
-        "pattern": format!("^/(?!locks(/|$))({})?$", levels(PATH_LEVELS_MAX)),
-        "example": "/jobs/nightly",
-    })
-}
-
-fn levels(levels_max: usize) -> String {
-    let level = "[^/\\u0000-\\u001f\\u007f-\\u009f]+";
-    format!("(?!(.*/)?\\.{{1,2}}(/|$)){level}(/{level}){{0,{}}}", levels_max - 1)
 }
 
 fn tag() -> Value {

@@ -1,7 +1,7 @@
 //! Sessions, described: open, keep alive, look, end.
 
 use super::{
-    area_locks::consistency,
+    common::consistency,
     describe::{Describer, Kind, Operation},
     examples::SESSION_ID as ID,
     parameter::{self, form, integer, list, span, words},

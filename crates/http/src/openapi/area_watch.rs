@@ -1,31 +1,20 @@
 //! Watches, described.
 
 use super::{
-    area_locks::{consistency, lock_name},
-    area_nodes::own_path,
+    common::{consistency, lock_name, own_path},
     describe::{Describer, Kind, Operation},
     lines,
-    parameter::{Parameter, flag, integer, of, span},
+    parameter::{flag, integer, of},
 };
 use crate::watch::WATCH;
-use fairhold_types::{Code, limits::WAIT_MAX, watch::Line};
+use fairhold_types::{Code, watch::Line};
 use http::{Method, StatusCode};
 use serde_json::json;
-use std::time::Duration;
 
 const TAG: &str = "watch";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![watch(describe)]
-}
-
-/// The parameters of a read that may be held back, with these others.
-pub(super) fn with_long_poll(mut others: Vec<Parameter>) -> Vec<Parameter> {
-    let wait = "How long to wait for a change; `304` if there is none.";
-    let after = "Wait for a change after this revision, the `Fairhold-Revision` of an earlier answer; without it, for a change \
-                 after the current revision.";
-    others.extend([span("wait", wait, Duration::ZERO..=WAIT_MAX, None), integer("after", after, 0..=u64::MAX, None)]);
-    others
 }
 
 fn watch(describe: &mut Describer) -> Operation {

@@ -266,7 +266,7 @@ fn every_body_in_an_example_is_one_that_its_call_reads() {
 #[test]
 fn each_code_has_an_example_that_names_it_and_says_what_happened() {
     for code in Code::ALL {
-        let example = super::problems::written(crate::error::status_of(*code), *code);
+        let example = super::problems::written(crate::problem::status_of(*code), *code);
         let fields: &Map<String, Value> = example.as_object().unwrap();
         assert_eq!(fields["code"], code.as_str());
         assert!(fields["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{example}");

@@ -6,7 +6,7 @@ use super::{
     problems,
     schema::{bound_integers, left_out_rather_than_null},
 };
-use crate::{error, headers, params::Known};
+use crate::{headers, params::Known, problem::status_of};
 use fairhold_types::{
     Code, dto,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
@@ -97,7 +97,7 @@ impl Describer {
 
     /// The name of the example of a refusal, and a reference to it.
     fn refusal(&mut self, status: StatusCode, code: Code) -> (String, Value) {
-        let name = if status == error::status_of(code) { code.to_string() } else { format!("{code}_{}", status.as_u16()) };
+        let name = if status == status_of(code) { code.to_string() } else { format!("{code}_{}", status.as_u16()) };
         self.refused.entry(name.clone()).or_insert_with(|| json!({ "value": problems::written(status, code) }));
         (code.to_string(), json!({ "$ref": format!("#/components/examples/{name}") }))
     }
@@ -272,7 +272,7 @@ impl Call<'_> {
 
     /// Refusals, each with its usual status.
     pub(super) fn codes(mut self, codes: &[Code]) -> Self {
-        self.codes.extend(codes.iter().map(|code| (error::status_of(*code), *code)));
+        self.codes.extend(codes.iter().map(|code| (status_of(*code), *code)));
         self
     }
 

@@ -1,9 +1,6 @@
 //! What each refusal is like, as the code that refuses says it.
 
-use crate::{
-    error::{Asked, Problem},
-    params::expected,
-};
+use crate::{asked::Asked, error::problem_of, params::expected, problem::Problem};
 use fairhold_node::api::CallError;
 use fairhold_raft::{
     HandoverError,
@@ -53,14 +50,14 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::SessionExpired => said("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
         Code::Internal => said("the answer could not be encoded as JSON"),
-        Code::DeadlineExceeded => Problem::of(ReadError::Deadline.into(), Asked::Read),
+        Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), Asked::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
-        Code::DiskLow => Problem::of(CallError::Propose(NotProposed::DiskLow.into()), asked()),
+        Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), asked()),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
-        Code::ShuttingDown => Problem::of(CallError::ShuttingDown, Asked::Read),
-        Code::NotCaughtUp => Problem::of(HandoverError::Behind { to: 2, lag: 830 }.into(), Asked::Change),
-        Code::AlreadyLeader => Problem::of(HandoverError::LeadsAlready { to: 2 }.into(), Asked::Change),
-        Code::Compacted => Problem::of(CallError::Compacted { oldest: Revision(8_000) }, Asked::Read),
+        Code::ShuttingDown => problem_of(CallError::ShuttingDown, Asked::Read),
+        Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), Asked::Change),
+        Code::AlreadyLeader => problem_of(HandoverError::LeadsAlready { to: 2 }.into(), Asked::Change),
+        Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, Asked::Read),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
         Code::NodeExists => refused(Rejection::NodeExists { path: path() }),
@@ -82,16 +79,16 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
-        Code::WaitTimeout => Problem::of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, asked()),
+        Code::WaitTimeout => problem_of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, asked()),
     }
 }
 
 fn not_served(reason: NotProposed) -> Problem {
-    Problem::of(ReadError::from(reason).into(), Asked::Read)
+    problem_of(ReadError::from(reason).into(), Asked::Read)
 }
 
 fn refused(rejection: Rejection) -> Problem {
-    Problem::of(rejection.into(), asked())
+    problem_of(rejection.into(), asked())
 }
 
 /// A grant was asked for.

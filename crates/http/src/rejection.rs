@@ -1,7 +1,11 @@
 //! The problem of each refusal of the state machine.
 
-use super::{Asked, Problem, about, limited, outcome};
-use crate::{advice::bounded, answer};
+use crate::{
+    advice::bounded,
+    answer,
+    asked::Asked,
+    problem::{Problem, about, limited, outcome},
+};
 use fairhold_state::command::{Blocked, Part, Rejection};
 use fairhold_types::{
     Code, Path,
@@ -11,7 +15,7 @@ use fairhold_types::{
 use http::StatusCode;
 
 /// What it is answered with, in the words of `detail` unless the caller needs others.
-pub(super) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
+pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
     let (code, facts) = match rejection {
         Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
         Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
@@ -60,9 +64,8 @@ pub(super) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -
         Rejection::Unsupported { what: _ } if matches!(asked, Asked::Change) => (Code::KindMismatch, Facts::default()),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
         Rejection::Step { part, index, reason } => {
-            let mut problem = of_rejection(*reason, detail, asked);
-            problem.facts.failed = Some(failed_step(part, index));
-            return problem;
+            let problem = of_rejection(*reason, detail, asked);
+            return problem.map_facts(|facts| Facts { failed: Some(failed_step(part, index)), ..facts });
         }
         Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
         Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),

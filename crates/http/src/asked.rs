@@ -1,0 +1,60 @@
+//! What kind of request failed, as far as the meaning of an error depends on it.
+
+use fairhold_types::{GrantId, time::WallMillis};
+
+/// What was asked, as far as an error's meaning depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A grant, with this id.
+    Acquire {
+        /// The grant's id.
+        id: GrantId,
+        /// Whether the caller chose it, so that a repeated request names the same grant.
+        given: bool,
+        /// When the answer is given, so that "held for" can be said.
+        now: WallMillis,
+    },
+    /// The same in a batch, where a call has no `wait` and its id is no header.
+    AcquireInBatch {
+        /// The grant's id, which the caller chose.
+        id: GrantId,
+        /// When the answer is given.
+        now: WallMillis,
+    },
+    /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
+    Change,
+    /// A write that happens once more if it is repeated without its key.
+    Write {
+        /// The caller's key, or the one that the server made for it.
+        key: GrantId,
+    },
+    /// A read, or the check of a token.
+    Read,
+}
+
+impl Asked {
+    /// The key with which the caller can ask again for the same thing.
+    pub(crate) fn key(self) -> Option<GrantId> {
+        match self {
+            Asked::Acquire { id, .. } | Asked::AcquireInBatch { id, .. } => Some(id),
+            Asked::Write { key } => Some(key),
+            Asked::Change | Asked::Read => None,
+        }
+    }
+
+    /// When a grant was asked for.
+    pub(crate) fn now(self) -> Option<WallMillis> {
+        match self {
+            Asked::Acquire { now, .. } | Asked::AcquireInBatch { now, .. } => Some(now),
+            Asked::Change | Asked::Write { .. } | Asked::Read => None,
+        }
+    }
+
+    pub(crate) fn key_given(self) -> bool {
+        match self {
+            Asked::Acquire { given, .. } => given,
+            Asked::AcquireInBatch { .. } => true,
+            Asked::Write { .. } | Asked::Change | Asked::Read => false,
+        }
+    }
+}
