@@ -295,7 +295,7 @@ async fn bodies(address: &str) -> Row {
     Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
-/// What the machine says, as the API answers it: `crates/http/src/problem.rs` has a test of that.
+/// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.
 fn code(result: Result<(), Rejection>) -> String {
     match result {
         Ok(()) => "taken".to_owned(),

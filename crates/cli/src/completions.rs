@@ -1,7 +1,7 @@
 //! `fairhold completions` and `fairhold man`: from the same description of the command line that reads it.
 
-use crate::{args::Args, output};
-use clap::{Command, CommandFactory as _};
+use crate::{exit, output};
+use clap::Command;
 use clap_complete::Shell;
 use std::{io, process::ExitCode};
 
@@ -15,15 +15,14 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Writes the script for a shell.
-pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
+pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> ExitCode {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut for_people(), "fairhold", &mut script);
+    clap_complete::generate(args.shell, &mut for_people(all), "fairhold", &mut script);
     written(output::write_bytes(&script))
 }
 
 /// The command line without what is hidden: scripts for shells offer all that they are given.
-fn for_people() -> Command {
-    let all = Args::command();
+fn for_people(all: &Command) -> Command {
     let shown = all.get_subcommands().filter(|part| !part.is_hide_set()).cloned();
     let shown: Vec<Command> = shown.collect();
     let about = all.get_about().cloned().unwrap_or_default();
@@ -31,12 +30,11 @@ fn for_people() -> Command {
 }
 
 /// Writes the manual page, with a part for each command.
-pub(crate) fn man() -> ExitCode {
-    written(pages().and_then(|pages| output::write_bytes(&pages)))
+pub(crate) fn man(all: Command) -> ExitCode {
+    written(pages(all).and_then(|pages| output::write_bytes(&pages)))
 }
 
-fn pages() -> io::Result<Vec<u8>> {
-    let mut command = Args::command();
+fn pages(mut command: Command) -> io::Result<Vec<u8>> {
     command.build();
     let mut pages = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut pages)?;
@@ -48,16 +46,18 @@ fn pages() -> io::Result<Vec<u8>> {
 }
 
 fn written(result: io::Result<()>) -> ExitCode {
-    crate::ended(output::unless_closed(result))
+    exit::ended(output::unless_closed(result))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Args;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_manual_has_every_command_and_nothing_hidden() {
-        let text = String::from_utf8(pages().unwrap()).unwrap();
+        let text = String::from_utf8(pages(Args::command()).unwrap()).unwrap();
         assert!(text.contains("on\\-lost") && text.contains("queue") && !text.contains("supervisor"), "{text}");
     }
 }

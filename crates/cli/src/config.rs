@@ -1,9 +1,8 @@
 //! What `serve` runs with: flag, else environment, else file, else default, resolved once into plain values.
 
 use crate::{
-    args::ServeArgs,
     member::{AddressFault, Member, MemberError, check_address, client_address, parse_members},
-    serve::memory,
+    serve::{args::ServeArgs, memory},
     telemetry,
 };
 use fairhold_http::Limits;

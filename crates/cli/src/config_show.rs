@@ -1,9 +1,9 @@
 //! `fairhold config`: what a node would run with, where each value comes from, and whether it can be right.
 
 use crate::{
-    args::ServeArgs,
     config::{ConfigError, PeerTrust, ServeConfig},
-    output,
+    exit, output,
+    serve::args::ServeArgs,
 };
 use clap::Subcommand;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
@@ -43,14 +43,14 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
         (Ok(_), None) => ExitCode::SUCCESS,
         (Ok(config), Some(origin)) => {
             let origins = origin.then(|| Origins::new(file, env::args().collect()));
-            crate::ended(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
+            exit::ended(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
         }
         (Err(error), _) => fail(&error),
     }
 }
 
 fn fail(error: &ConfigError) -> ExitCode {
-    crate::failed(crate::EXIT_USAGE, error)
+    exit::failed(exit::USAGE, error)
 }
 
 /// Where values can come from besides their defaults.

@@ -4,11 +4,14 @@
 
 mod board;
 mod client;
-mod look;
+pub(crate) mod look;
+mod names;
 mod screen;
 mod view;
 
-use crate::{dev::Pids, output::write_stdout};
+use self::look::Pids;
+use self::names::{CLIENTS, LOCKS};
+use crate::{local_http::http_client, output::write_stdout};
 use board::Board;
 use fairhold_types::NodeId;
 use look::Look;
@@ -25,10 +28,6 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The locks that the clients want. Those of the README stay free for whoever tries it.
-const LOCKS: [&str; 2] = ["report", "printer"];
-/// The clients.
-const CLIENTS: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
 /// How often the view is drawn anew on a terminal.
 const REDRAW_EVERY: Duration = Duration::from_millis(200);
 /// How often the view is written elsewhere.
@@ -43,13 +42,6 @@ pub(crate) struct Demo {
     pids: watch::Receiver<Pids>,
     data: PathBuf,
     restarts: bool,
-}
-
-/// A client that asks the nodes of this machine, whatever proxy the environment names.
-pub(crate) fn http_client(timeout: Duration) -> reqwest::Client {
-    let built = reqwest::Client::builder().no_proxy().timeout(timeout).connect_timeout(timeout).build();
-    // Without TLS and proxies nothing in it can fail; the plain client has the same answers, later.
-    built.unwrap_or_default()
 }
 
 impl Demo {

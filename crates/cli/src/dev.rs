@@ -8,22 +8,29 @@
 //!      └─ demo                   clients and the live view, where asked for
 //! ```
 
+use self::error::ended_how;
+
+pub(crate) mod args;
 mod data;
+mod error;
 mod keeper;
 mod plan;
 mod readiness;
 
+pub(crate) use error::DevError;
 pub(crate) use plan::Plan;
 
-use crate::{args::DevArgs, demo, output::write_stdout, signals::StopSignals};
+use crate::{
+    demo::{self, look::Pids},
+    dev::args::DevArgs,
+    output::write_stdout,
+    signals::StopSignals,
+};
 use data::Data;
-use fairhold_types::NodeId;
-use keeper::{Event, Keeper, LogTarget, ended_how};
+use keeper::{Event, Keeper, LogTarget};
 use std::{
-    collections::BTreeMap,
     io::{self, IsTerminal},
     net::TcpListener,
-    process::ExitStatus,
     time::Duration,
 };
 use tokio::{
@@ -31,53 +38,10 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// Which process is which node; none where it is down.
-pub(crate) type Pids = BTreeMap<NodeId, Option<u32>>;
-
 /// News of keepers that `run` has not read yet. A keeper waits where there are more.
 const EVENTS_MAX: usize = 64;
 /// How long a node that died stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
-
-/// Why the cluster cannot run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DevError {
-    /// The runtime, the signals or standard output.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// The data directory.
-    #[error("the data directory {path} cannot be used: {error}")]
-    Data {
-        /// Which.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// A port is in use.
-    #[error("cannot listen at {address}: {error}. Stop the process that uses it, or choose other ports with --port")]
-    Port {
-        /// Where.
-        address: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The program's own file cannot be run.
-    #[error("node {id} cannot be started: {error}")]
-    Spawn {
-        /// Which.
-        id: NodeId,
-        /// Why.
-        error: io::Error,
-    },
-    /// A node ended by itself before the cluster was ever ready: starting it again would not help.
-    #[error("node {id} {}: its last messages are above", ended_how(*status))]
-    NodeFailed {
-        /// Which.
-        id: NodeId,
-        /// How.
-        status: ExitStatus,
-    },
-}
 
 /// Runs the cluster until it is asked to end.
 pub(crate) fn run(plan: Plan, args: DevArgs) -> Result<(), DevError> {

@@ -3,24 +3,24 @@
 //!
 //! `crate::look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
 
+pub(crate) mod args;
+mod finding;
 mod judge;
 mod show;
 
 use crate::{
-    args::{DoctorArgs, DoctorOutput},
+    doctor::args::{DoctorArgs, DoctorOutput},
+    exit,
     look::Seen,
 };
-use judge::Grade;
+use finding::{Grade, worst};
 use std::process::ExitCode;
-
-/// No endpoint answered.
-const EXIT_UNAVAILABLE: u8 = 69;
 
 /// Looks, judges and writes. Warnings alone are no failure: they are for people, and a watchdog is to wake nobody for them.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return crate::failed(crate::EXIT_FAILURE, &error),
+        Err(error) => return exit::failed(exit::FAILURE, &error),
     };
     let seen = runtime.block_on(Seen::look(&args.endpoint, args.timeout));
     runtime.shutdown_background();
@@ -30,13 +30,13 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         DoctorOutput::Json => show::json(&findings),
     };
     if let Err(error) = crate::output::unless_closed(crate::output::write_stdout(&text)) {
-        return crate::failed(crate::EXIT_FAILURE, &error);
+        return exit::failed(exit::FAILURE, &error);
     }
     if seen.answering().next().is_none() {
-        return ExitCode::from(EXIT_UNAVAILABLE);
+        return ExitCode::from(exit::UNAVAILABLE);
     }
-    match judge::worst(&findings) {
+    match worst(&findings) {
         Grade::Ok | Grade::Warn => ExitCode::SUCCESS,
-        Grade::Fail => ExitCode::from(crate::EXIT_FAILURE),
+        Grade::Fail => ExitCode::from(exit::FAILURE),
     }
 }

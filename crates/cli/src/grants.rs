@@ -4,7 +4,7 @@ mod take;
 
 use crate::{
     pages::{Fields, show_one},
-    remote::{self, Api, Failure, ReadArgs, RemoteArgs, Request, api::Reply, form::Form, request::encode},
+    remote::{self, Api, Failure, ReadArgs, RemoteArgs, Request, form::Form, reply::Reply, request::encode},
 };
 use clap::Subcommand;
 use fairhold_types::duration;

@@ -16,24 +16,18 @@ mod waiting;
 pub(crate) use args::{LONG_ABOUT, LockArgs, SEM_AFTER_HELP};
 pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
-use crate::remote::{self, Failure, failure::EXIT_DENIED, failure::EXIT_UNAVAILABLE};
-use fairhold_client::{Acquire, Client, Error, Guard};
-use fairhold_types::{duration, text::harmless};
-use rustix::process::Signal;
-use std::{
-    io::{self, Write as _},
-    process::ExitCode,
-    time::Duration,
+use crate::{
+    exit,
+    output::say,
+    remote::{self, Failure},
 };
-use supervisor::{EXIT_CANNOT_RUN, exit_number};
+use fairhold_client::{Acquire, Client, Error, Guard};
+use fairhold_types::duration;
+use rustix::process::Signal;
+use std::{process::ExitCode, time::Duration};
+use supervisor::exit_number;
 use tokio::sync::mpsc;
 
-/// The lock was not acquired. Not 1, as with flock, so that it differs from a command that failed.
-pub(crate) const EXIT_NOT_ACQUIRED: u8 = 75;
-/// The lock was lost while the command ran.
-const EXIT_LOST: u8 = 79;
-/// The lock was lost, and something that the command started could not be stopped: it works on without the lock.
-const EXIT_NOT_STOPPED: u8 = 80;
 /// How long leaving the queue and giving the lock back may take at the end.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
 /// Signals that are passed on to the command, and that end the wait.
@@ -52,16 +46,16 @@ enum Waited {
 pub(crate) fn main(args: &LockArgs) -> ExitCode {
     if args.names.len() + args.and_shared.len() > 1 && (args.limit.is_some() || args.permits != 1) {
         let why = "a request for several locks takes one permit of each: leave out --limit and --permits, or name one lock";
-        return crate::failed(crate::EXIT_USAGE, &Failure::Usage(why.to_owned()));
+        return exit::failed(exit::USAGE, &Failure::Usage(why.to_owned()));
     }
     if let Err(error) = descendants::check() {
         say(&format!("cannot run a command under a lock here: {error}"));
-        return ExitCode::from(EXIT_CANNOT_RUN);
+        return ExitCode::from(exit::CANNOT_RUN);
     }
     // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return crate::failed(crate::EXIT_FAILURE, &error),
+        Err(error) => return exit::failed(exit::FAILURE, &error),
     };
     let code = runtime.block_on(async {
         match hold_and_run(args).await {
@@ -88,7 +82,7 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
             }
             let code = running::run(args, guard.held().clone(), &mut signals).await.unwrap_or_else(|error| {
                 say(&format!("the command cannot be started: {error}"));
-                EXIT_CANNOT_RUN
+                exit::CANNOT_RUN
             });
             match tokio::time::timeout(args.connect.timeout, guard.release()).await {
                 Ok(Ok(())) => {}
@@ -167,17 +161,17 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
         Some(signal) = signals.recv() => Waited::Signalled(signal),
         why = waiting::nobody_answers(client, args.connect.timeout) => {
             let (within, asked) = (duration::rounded(args.connect.timeout), client.endpoints().join(", "));
-            Waited::Not(EXIT_UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
+            Waited::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
         }
-        () = telling => Waited::Not(EXIT_UNAVAILABLE, "nothing is told any more".to_owned()),
+        () = telling => Waited::Not(exit::UNAVAILABLE, "nothing is told any more".to_owned()),
     }
 }
 
 fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
     let code = match error {
-        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => EXIT_UNAVAILABLE,
-        Error::Refused { status: 401 | 403, .. } => EXIT_DENIED,
-        Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => crate::EXIT_USAGE,
+        Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => exit::UNAVAILABLE,
+        Error::Refused { status: 401 | 403, .. } => exit::DENIED,
+        Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => exit::USAGE,
         // Held by another, a full queue, a place that was taken away.
         Error::LockHeld { .. } | Error::WaitTimeout { .. } | Error::Busy { .. } | Error::Lost(_) => args.conflict_exit_code,
         // What no call for a lock is answered with, known or not yet.
@@ -188,12 +182,7 @@ fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
         | Error::NodeExists { .. }
         | Error::NotEmpty { .. }
         | Error::NotUnderstood { .. }
-        | _ => crate::EXIT_FAILURE,
+        | _ => exit::FAILURE,
     };
     Waited::Not(code, error.to_string())
-}
-
-fn say(text: &str) {
-    // Where it goes may be gone: the exit code says what can be said.
-    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
 }

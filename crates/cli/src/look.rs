@@ -110,7 +110,7 @@ impl Seen {
     }
 
     async fn ask(urls: &[String], limit: Duration, depth: Depth) -> Seen {
-        let client = crate::demo::http_client(limit);
+        let client = crate::local_http::http_client(limit);
         let mut known: Vec<String> = Vec::new();
         for url in urls.iter().map(|url| base(url)) {
             if !known.contains(&url) {

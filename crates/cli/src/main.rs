@@ -11,9 +11,11 @@ mod demo;
 mod dev;
 mod doctor;
 mod elections;
+mod exit;
 #[cfg(test)]
 mod features;
 mod grants;
+mod local_http;
 mod lock;
 mod locks;
 mod look;
@@ -36,33 +38,24 @@ use crate::{
     args::{Args, Command},
     config::ServeConfig,
 };
-use clap::Parser;
-use std::{
-    error::Error,
-    io::{self, Write as _},
-    process::ExitCode,
-};
+use clap::{CommandFactory as _, Parser};
+use std::process::ExitCode;
 
 /// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/decisions/0019).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The command was not understood, or its configuration cannot be right.
-const EXIT_USAGE: u8 = 2;
-/// The command was understood and failed.
-const EXIT_FAILURE: u8 = 1;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
         Command::Serve(args) => match ServeConfig::resolve(args) {
-            Ok(config) => ended(serve::run(config)),
-            Err(error) => failed(EXIT_USAGE, &error),
+            Ok(config) => exit::ended(serve::run(config)),
+            Err(error) => exit::failed(exit::USAGE, &error),
         },
         Command::Dev(args) => match dev::Plan::new(args.nodes, args.port) {
-            Ok(plan) => ended(dev::run(plan, args)),
-            Err(error) => failed(EXIT_USAGE, &error),
+            Ok(plan) => exit::ended(dev::run(plan, args)),
+            Err(error) => exit::failed(exit::USAGE, &error),
         },
         Command::Lock(args) | Command::Sem(args) => lock::main(&args),
         Command::Elect(args) => lock::elect::main(*args),
@@ -77,24 +70,11 @@ fn main() -> ExitCode {
         Command::Cluster(args) => cluster::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Config(command) => config_show::main(command),
-        Command::Completions(args) => completions::completions(&args),
-        Command::Man => completions::man(),
+        Command::Completions(args) => completions::completions(&args, &Args::command()),
+        Command::Man => completions::man(Args::command()),
         Command::LockSupervisor(args) => lock::supervise(&args),
         Command::LockExec(args) => lock::exec(&args),
         Command::Doctor(args) => doctor::main(&args),
-        Command::Version => ended(output::unless_closed(output::write_stdout(&version::text()))),
+        Command::Version => exit::ended(output::unless_closed(output::write_stdout(&version::text()))),
     }
-}
-
-fn ended<E: Error>(result: Result<(), E>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(EXIT_FAILURE, &error),
-    }
-}
-
-fn failed(code: u8, error: &dyn Error) -> ExitCode {
-    // Where it goes may be on the disk that is full: then the exit code says what can be said.
-    writeln!(io::stderr(), "fairhold: {error}").ok();
-    ExitCode::from(code)
 }

@@ -29,6 +29,12 @@ pub(crate) fn unless_closed(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Writes a line to stderr under the name of this program.
+pub(crate) fn say(text: &str) {
+    // Where it goes may be gone: the exit code says what can be said.
+    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

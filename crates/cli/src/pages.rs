@@ -2,8 +2,8 @@
 
 use crate::remote::{
     Api, Failure, Request,
-    api::Reply,
     form::{self, Form, Table, cell},
+    reply::Reply,
 };
 use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;

@@ -6,10 +6,12 @@
 mod admin_token;
 mod again;
 mod allocator;
+pub(crate) mod args;
 mod error;
 mod files;
 mod guard;
 mod host;
+mod listeners;
 pub(crate) mod memory;
 mod parent;
 mod parts;

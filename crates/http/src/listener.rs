@@ -4,14 +4,14 @@
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod calls;
-mod common;
 mod connection;
+mod context;
 mod head;
 mod paced;
 mod refusal;
 mod spare;
 
-use self::common::{Common, PATIENCE, Patience};
+use self::context::{ConnectionContext, TIMEOUTS, Timeouts};
 use crate::{
     cluster_header::ClusterHeader,
     metrics::HttpMetrics,
@@ -121,14 +121,14 @@ impl Listener {
 
     /// Serves until `shutdown` is done, then accepts no more, lets what runs end within a bound, and closes.
     pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
-        self.serve_with(PATIENCE, router, shutdown).await;
+        self.serve_with(TIMEOUTS, router, shutdown).await;
     }
 
-    async fn serve_with(self, patience: Patience, router: Router, shutdown: impl Future<Output = ()>) {
+    async fn serve_with(self, timeouts: Timeouts, router: Router, shutdown: impl Future<Output = ()>) {
         let Listener { socket, limits, metrics, cluster, hosts } = self;
-        let common = Common {
+        let context = ConnectionContext {
             router,
-            patience,
+            timeouts,
             metrics,
             cluster,
             hosts,
@@ -152,14 +152,14 @@ impl Listener {
                 accepted = socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match Places::take(&common.places, peer.ip()) {
+                Ok((stream, peer)) => match Places::take(&context.places, peer.ip()) {
                     Some(place) => {
-                        connections.spawn(connection::talk(stream, peer, common.clone(), place, graceful.watcher()));
+                        connections.spawn(connection::talk(stream, peer, context.clone(), place, graceful.watcher()));
                     }
                     None => {
-                        common.metrics.turn_away(common.places.is_full());
+                        context.metrics.turn_away(context.places.is_full());
                         if let Some(place) = Shares::take(&turned_away, peer.ip(), 1) {
-                            connections.spawn(turn_away(stream, peer, common.cluster.clone(), place));
+                            connections.spawn(turn_away(stream, peer, context.cluster.clone(), place));
                         }
                     }
                 },
@@ -171,7 +171,7 @@ impl Listener {
             }
         }
         drop(socket);
-        if tokio::time::timeout(patience.drain, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(timeouts.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!(connections = connections.len(), "requests were still running at the end and were aborted");
         }
         connections.shutdown().await;

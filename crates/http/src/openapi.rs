@@ -13,7 +13,6 @@ mod area_txn;
 mod area_watch;
 #[cfg(test)]
 mod checks;
-mod common;
 mod describe;
 mod examples;
 mod lines;
@@ -21,6 +20,7 @@ mod parameter;
 mod pattern;
 mod problems;
 mod schema;
+mod vocabulary;
 
 use crate::headers;
 use axum::response::{IntoResponse, Response};

@@ -8,8 +8,9 @@ use crate::{
 use fairhold_state::{
     State,
     command::HolderFacts,
+    queue_view::QueueEntry,
     queue_view::{Before, QueueKey},
-    read::{GrantStatus, QueueEntry},
+    read::GrantStatus,
     record::Session,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName};

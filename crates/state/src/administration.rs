@@ -2,7 +2,7 @@
 //! it may.
 
 use crate::{
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Event, Outcome, Rejection, Revoke, SetLock},
     grant::Keeper,
     pending::Pending,

@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    apply::Change,
+    change::Change,
     command::Event,
     pending::Pending,
     record::{Contender, LockSettings},

@@ -4,7 +4,7 @@
 //! long the queue, and of so many grants one at least goes to who waits longest. From then on those of higher priority stand
 //! behind it as its equals, in the order of their coming. Time has no part in it: the same commands give the same order.
 
-use crate::{apply::Change, index::Place};
+use crate::{change::Change, place::Place};
 use fairhold_types::LockName;
 
 impl Change<'_> {

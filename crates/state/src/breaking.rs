@@ -1,7 +1,7 @@
 //! What an administrator takes away: a lock from those who hold it. A session is ended in `session`.
 
 use crate::{
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
     grant::Keeper,
     memory::Remembered,

@@ -3,9 +3,10 @@
 //! who wait, and readers join no more: so it waits for those only who hold already.
 
 use crate::{
-    apply::{Change, Effect},
+    actor::Actor,
+    change::{Change, Effect},
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
-    deadlock::{Actor, Request, Wish},
+    deadlock::{Request, Wish},
     holds::standing,
     record::LockSettings,
 };

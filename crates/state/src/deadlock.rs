@@ -9,53 +9,16 @@
 //! grant is an actor of its own, and no request for a lock is refused.
 
 mod cycle;
+mod request;
 mod search;
 
 use crate::{
     State,
-    command::{Blocked, Rejection, Want},
-    index::Place,
-    record::Contender,
+    command::{Blocked, Rejection},
 };
-use fairhold_types::{GrantNumber, LockName, SessionNumber};
+use fairhold_types::LockName;
+pub(crate) use request::{Request, Wish};
 use search::Search;
-
-/// What waits and releases as one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Actor {
-    /// A session's owner, by name.
-    Named(SessionNumber, String),
-    /// A grant by itself.
-    Alone(GrantNumber),
-}
-
-/// What a named actor does, all locks together.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Deeds {
-    /// How many live grants it has.
-    pub(crate) grants: usize,
-    /// Those of them that wait, to be granted or to be the only holder.
-    pub(crate) waits: imbl::OrdSet<GrantNumber>,
-}
-
-/// A request that may have to wait.
-#[derive(Debug)]
-pub(crate) struct Request<'a> {
-    pub(crate) actor: Actor,
-    pub(crate) session: SessionNumber,
-    pub(crate) owner: &'a str,
-    pub(crate) number: GrantNumber,
-    pub(crate) wish: Wish<'a>,
-}
-
-/// What is asked for.
-#[derive(Debug)]
-pub(crate) enum Wish<'a> {
-    /// A place in each queue; `granted`: all of them are free, and those behind it are who has to wait for it.
-    Join { wants: Vec<(&'a Want, Place)>, permits: u32, granted: bool },
-    /// To be the only one of those who share a lock.
-    Upgrade(&'a LockName),
-}
 
 /// What a search came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,16 +48,6 @@ pub(crate) struct Searched {
     pub(crate) deadlock: Deadlock,
     /// How many contenders and queues were looked at.
     pub(crate) visits: usize,
-}
-
-impl Actor {
-    pub(crate) fn of(contender: &Contender) -> Actor {
-        if contender.owner.given && !contender.anonymous {
-            Actor::Named(contender.session, contender.owner.text.clone())
-        } else {
-            Actor::Alone(contender.number)
-        }
-    }
 }
 
 impl State {

@@ -6,7 +6,7 @@
 
 use crate::{
     State,
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Event, OperationResult, Outcome, Proclaim, Rejection},
     memory::Remembered,
     record::{Contender, LockSettings},

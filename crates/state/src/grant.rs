@@ -2,10 +2,11 @@
 
 use crate::{
     State,
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Event, Outcome, Rejection},
     holds::standing,
-    keys::{ChangeKeys, KeyUse},
+    key_use::KeyUse,
+    keys::ChangeKeys,
     memory::Remembered,
     read::GrantStatus,
     record::{Contender, Role},

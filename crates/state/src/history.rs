@@ -6,16 +6,13 @@
 //! reads one. A lock's history stays when its node goes.
 
 use crate::{
-    State,
-    apply::{Change, Effect},
-    command::Outcome,
-    record::Contender,
-    weighed::Weighed,
-    weight::who_ended_weight,
+    record::Moment,
+    weighed::{Weigh, Weighed},
+    weight::{HISTORY_BYTES, len},
 };
 use fairhold_types::{
-    EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
-    limits::{ESTIMATE_HOLDS, HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX},
+    FencingToken, GrantNumber, HoldingEnd, LockName, Mode, Revision, SessionNumber,
+    limits::{HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX},
     time::WallMillis,
 };
 use imbl::{OrdMap, OrdSet};
@@ -24,15 +21,6 @@ use std::sync::Arc;
 
 /// Times of holding that go for one that comes, where they count too many bytes.
 const TRIMMED_MAX: usize = 4;
-
-/// A point in the history: the revision decides, the time is for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// The revision.
-    pub revision: Revision,
-    /// The time that rode in the command, by the clock of the node that made it.
-    pub at: WallMillis,
-}
 
 /// One time of holding in one mode, without its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,9 +82,9 @@ impl HistoryKey {
 /// All that is kept of those who held.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
-    table: Weighed<(LockName, HistoryKey), Arc<Past>>,
+    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<Past>>,
     /// The same by age: a cache.
-    by_age: OrdSet<(HistoryKey, LockName)>,
+    pub(crate) by_age: OrdSet<(HistoryKey, LockName)>,
     /// How many each lock has: a cache.
     counts: OrdMap<LockName, usize>,
 }
@@ -136,7 +124,7 @@ impl History {
 
     /// Drops the oldest beyond the bounds, and says of which locks. Of those beyond `bytes_max` it drops a few at a time: each
     /// time of holding that comes makes room for more than itself.
-    fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
+    pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX
             && let Some(key) = self.oldest_of(lock)
@@ -155,7 +143,7 @@ impl History {
     }
 
     /// Drops those that ended up to that revision, so many at most, and says of which locks.
-    fn forget(&mut self, through: Revision) -> Vec<LockName> {
+    pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
         let old = self.by_age.iter().take_while(|(key, _)| key.ended <= through).take(HISTORY_FORGOTTEN_MAX);
         let old: Vec<_> = old.cloned().collect();
         old.iter().for_each(|(key, lock)| self.remove(lock, *key));
@@ -175,7 +163,10 @@ impl History {
     }
 
     /// Of one lock, the oldest end first.
-    fn of_lock<'a>(&'a self, lock: &LockName) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+    pub(crate) fn of_lock<'a>(
+        &'a self,
+        lock: &LockName,
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
         self.of_lock_before(lock, HistoryKey::END)
     }
 
@@ -218,99 +209,19 @@ impl History {
     }
 }
 
-impl Change<'_> {
-    /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
-    pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
-        let holding = holding_of(contender);
-        self.count_ended(contender, holding.as_ref(), how);
-        if let Some(holding) = holding {
-            self.write_down(holding, how.into());
-        }
+impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
+    fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
+        len(lock.as_str())
     }
 
-    /// Writes down that one who holds a lock does so in another mode from now on.
-    pub(crate) fn note_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
-        if let Some(holding) = holding_of(self.contender(number)) {
-            self.count_changed_mode(&holding);
-            self.write_down(holding, how);
-        }
-    }
-
-    fn write_down(&mut self, holding: Holding, how: HoldingEnd) {
-        let (to, lock) = (self.moment(), holding.lock.clone());
-        let ending = Ending { to, how, by: String::new(), reason: String::new() };
-        self.state.history.insert(Arc::new(Past { holding, ending }));
-        let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
-        self.state.drop_statistics(dropped);
-    }
-
-    pub(crate) fn moment(&self) -> Moment {
-        Moment { revision: self.revision, at: self.at }
-    }
-
-    /// Adds to what was just written down who ended it, and why.
-    pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
-        let key = HistoryKey { ended: self.revision, number };
-        self.state.history.table.change(
-            &(lock.clone(), key),
-            |past| who_ended_weight(past),
-            |past| {
-                let ending = &mut Arc::make_mut(past).ending;
-                (ending.by, ending.reason) = (by.to_owned(), reason.to_owned());
-            },
-        );
-    }
-
-    pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
-        let forgotten = self.state.history.forget(through);
-        self.note_steps(forgotten.len() as u64);
-        if forgotten.is_empty() {
-            return Effect::Unchanged(Outcome::Nothing);
-        }
-        self.state.drop_statistics(forgotten);
-        Effect::Changed(Outcome::Done)
+    fn weight(&self) -> u64 {
+        HISTORY_BYTES + len(&self.holding.owner) + who_ended_weight(self)
     }
 }
 
-impl State {
-    /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
-    #[must_use]
-    pub fn oldest_history(&self) -> Option<Revision> {
-        self.history.by_age.get_min().map(|(key, _)| key.ended)
-    }
-
-    /// How long those who held a lock last did so: the middle one of the newest `ESTIMATE_HOLDS`, in milliseconds by the times
-    /// that rode in the commands. For display: no rule reads it.
-    #[must_use]
-    pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
-        let newest = self.history.of_lock(lock).rev().take(ESTIMATE_HOLDS);
-        let mut holds: Vec<u64> = newest.map(|(_, past)| past.ending.to.at.0.saturating_sub(past.holding.from.at.0)).collect();
-        holds.sort_unstable();
-        holds.get(holds.len() / 2).copied()
-    }
-}
-
-/// Since when a contender holds in the mode that it has, once it was granted.
-pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
-    let revision = contender.granted_at?;
-    let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
-    Some(contender.mode_since.unwrap_or(granted))
-}
-
-/// A contender's time of holding in the mode that it has, once it was granted.
-pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
-    let (revision, from) = (contender.granted_at?, holding_since(contender)?);
-    Some(Holding {
-        lock: contender.lock.clone(),
-        number: contender.number,
-        session: contender.session,
-        owner: contender.owner.text.clone(),
-        mode: contender.mode,
-        permits: contender.permits,
-        token: FencingToken(revision.0),
-        queued_at: contender.queued_at,
-        from,
-    })
+/// Who ended a time of holding, and why: the part of it that is written down later.
+pub(crate) fn who_ended_weight(past: &Past) -> u64 {
+    len(&past.ending.by) + len(&past.ending.reason)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use crate::{
     State,
-    history::{Ending, HistoryKey, Holding, Moment, holding_of, holding_since},
-    record::Contender,
+    history::{Ending, HistoryKey, Holding},
+    record::{Contender, Moment},
+    recording::{holding_of, holding_since},
 };
 use fairhold_types::{LockName, Revision, limits::PAGE_MAX, time::WallMillis};
 use std::fmt;

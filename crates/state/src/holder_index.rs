@@ -2,8 +2,8 @@
 //!
 //! A lock with few holders has none: looking at each is cheaper than keeping it.
 
-use crate::{State, record::Contender};
-use fairhold_types::{FencingToken, GrantNumber, LockName, SessionNumber};
+use crate::record::Contender;
+use fairhold_types::{FencingToken, GrantNumber, SessionNumber};
 use imbl::{OrdMap, OrdSet};
 use std::{cmp::Reverse, sync::Arc};
 
@@ -23,13 +23,13 @@ pub(crate) struct HolderIndex {
 }
 
 impl HolderIndex {
-    fn add(&mut self, holder: &Contender) {
+    pub(crate) fn add(&mut self, holder: &Contender) {
         let Some(token) = holder.token() else { return };
         self.tokens.insert((token, holder.number));
         self.owners.entry(owner_of(holder)).or_default().insert((Reverse(holder.permits), holder.number));
     }
 
-    fn remove(&mut self, holder: &Contender) {
+    pub(crate) fn remove(&mut self, holder: &Contender) {
         // A holder that cools has no token any more: the revision of its grant is what it had.
         let Some(revision) = holder.granted_at else { return };
         self.tokens.remove(&(FencingToken(revision.0), holder.number));
@@ -62,46 +62,4 @@ impl HolderIndex {
 
 fn owner_of(holder: &Contender) -> Owner {
     (holder.session, holder.owner.given.then(|| Arc::from(holder.owner.text.as_str())))
-}
-
-impl State {
-    /// Follows a lock's holders: one was added, and there are so many now.
-    pub(crate) fn index_holder(&mut self, holder: &Contender, holders: usize) {
-        if holders > HOLDERS_SCANNED_MAX {
-            match self.index.queues.get_mut(&holder.lock).and_then(|queue| queue.by_holder.as_mut()) {
-                Some(index) => Arc::make_mut(index).add(holder),
-                None => self.index_holders(&holder.lock.clone()),
-            }
-        }
-    }
-
-    /// Follows a lock's holders: one was removed from the tree.
-    pub(crate) fn unindex_holder(&mut self, holder: &Contender) {
-        let Some(queue) = self.index.queues.get_mut(&holder.lock) else { return };
-        if queue.holders.len() <= HOLDERS_SCANNED_MAX {
-            queue.by_holder = None;
-        } else if let Some(index) = queue.by_holder.as_mut().filter(|_| !holder.cooling) {
-            Arc::make_mut(index).remove(holder);
-        }
-    }
-
-    /// Follows a lock's holders: one cools from now on.
-    pub(crate) fn unindex_cooling(&mut self, holder: &Contender) {
-        let queue = self.index.queues.get_mut(&holder.lock);
-        if let Some(index) = queue.and_then(|queue| queue.by_holder.as_mut()) {
-            Arc::make_mut(index).remove(holder);
-        }
-    }
-
-    /// Makes the index of a lock's holders anew, where there are enough of them.
-    pub(crate) fn index_holders(&mut self, lock: &LockName) {
-        let Some(queue) = self.index.queues.get(lock) else { return };
-        let many = queue.holders.len() > HOLDERS_SCANNED_MAX;
-        let mut index = HolderIndex::default();
-        let holders = queue.holders.iter().filter(|_| many).filter_map(|number| self.contender_in(lock, *number));
-        holders.for_each(|holder| index.add(holder));
-        if let Some(queue) = self.index.queues.get_mut(lock) {
-            queue.by_holder = many.then(|| Arc::new(index));
-        }
-    }
 }

@@ -6,7 +6,7 @@
 //! is repeated free what an outer section holds yet.
 
 use crate::{
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Acquire, Claimant, Event, Held, Outcome, Queued, Rejection, Want},
     record::{Contender, Hold, Session},
 };

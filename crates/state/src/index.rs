@@ -2,43 +2,15 @@
 //! the truth.
 
 use crate::{
-    deadlock::{Actor, Deeds},
+    actor::{Actor, Deeds},
     holder_index::HolderIndex,
     pending::Pending,
+    place::Place,
     record::{Contender, Kind, Role, Session, Znode},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
-use serde::{Deserialize, Serialize};
-use std::{cmp::Reverse, sync::Arc};
-
-/// Where a contender stands among those who wait: higher priority first, then first come, first served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Place(Reverse<i32>, GrantNumber);
-
-impl Place {
-    pub(crate) fn of(contender: &Contender) -> Place {
-        Place(Reverse(contender.standing), contender.number)
-    }
-
-    pub(crate) fn new(standing: i32, number: GrantNumber) -> Place {
-        Place(Reverse(standing), number)
-    }
-
-    /// Before all others.
-    pub(crate) fn first() -> Place {
-        Place::new(i32::MAX, GrantNumber(0))
-    }
-
-    /// The priority by which it is a place.
-    pub(crate) fn standing(self) -> i32 {
-        self.0.0
-    }
-
-    pub(crate) fn number(self) -> GrantNumber {
-        self.1
-    }
-}
+use std::sync::Arc;
 
 /// The contenders of one lock.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,31 +4,9 @@
 //! session remembers its ended grants; all else is in the memory, for `REMEMBERED_FOR`. A key has one use: with another request
 //! it is refused.
 
-use crate::{
-    State,
-    apply::Change,
-    command::{Outcome, Rejection, WriteKey},
-    memory::Remembered,
-};
-use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber, limits::GRANT_KEYS_MAX};
+use crate::command::WriteKey;
+use fairhold_types::{GrantId, limits::GRANT_KEYS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// What an id or a key leads to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum KeyUse<'a> {
-    /// Nothing, or nothing that is remembered.
-    Free,
-    /// A live grant, or one more hold of it.
-    Grant(GrantNumber),
-    /// A live session, which was opened with it.
-    Session(SessionNumber),
-    /// A change of a live grant.
-    Change(GrantNumber),
-    /// An ended grant that its session remembers.
-    Ended(EndReason),
-    /// What the memory has, and the revision since when.
-    Remembered(Revision, &'a Remembered),
-}
 
 /// The keys of the changes of one grant: the newest `GRANT_KEYS_MAX` by id, and a floor under them. Most grants have none, and
 /// then it is one word.
@@ -49,17 +27,17 @@ impl ChangeKeys {
         self.0.iter().flat_map(|kept| &kept.keys)
     }
 
-    fn fingerprint(&self, key: &GrantId) -> Option<[u8; 16]> {
+    pub(crate) fn fingerprint(&self, key: &GrantId) -> Option<[u8; 16]> {
         self.iter().find(|known| known.key == *key).map(|known| known.fingerprint)
     }
 
     /// Whether a key may have been remembered once and be forgotten.
-    fn may_have_had(&self, key: &GrantId) -> bool {
+    pub(crate) fn may_have_had(&self, key: &GrantId) -> bool {
         self.0.as_ref().is_some_and(|kept| Some(*key) <= kept.floor)
     }
 
     /// Remembers one more; the key that was dropped for it.
-    fn remember(&mut self, key: WriteKey) -> Option<WriteKey> {
+    pub(crate) fn remember(&mut self, key: WriteKey) -> Option<WriteKey> {
         let kept = self.0.get_or_insert_default();
         let at = kept.keys.partition_point(|known| known.key < key.key);
         kept.keys.insert(at, key);
@@ -86,136 +64,5 @@ impl<'de> Deserialize<'de> for ChangeKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ChangeKeys, D::Error> {
         let kept = Kept::deserialize(deserializer)?;
         Ok(ChangeKeys((kept != Kept::default()).then(|| Box::new(kept))))
-    }
-}
-
-impl State {
-    /// What an id or a key was used for.
-    #[inline]
-    pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
-        let index = &self.index;
-        if let Some(number) = index.grants.get(key) {
-            return KeyUse::Grant(*number);
-        }
-        if let Some(number) = index.session_keys.get(key) {
-            return KeyUse::Session(*number);
-        }
-        if let Some(number) = index.change_keys.get(key) {
-            return KeyUse::Change(*number);
-        }
-        if let Some(session) = self.memory.in_session.get(key).and_then(|number| self.sessions.get(number))
-            && let Some(reason) = session.ended.get(key)
-        {
-            return KeyUse::Ended(reason);
-        }
-        match self.memory.noted(key) {
-            Some((since, remembered)) => KeyUse::Remembered(*since, remembered),
-            None => KeyUse::Free,
-        }
-    }
-}
-
-impl State {
-    /// Whether a write with that key was done before. A key that was used otherwise is refused.
-    pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
-        self.written_before(key).map(|outcome| outcome.is_some())
-    }
-
-    /// What came of it.
-    #[inline]
-    fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        match self.use_of(&key.key) {
-            KeyUse::Free => Ok(None),
-            KeyUse::Remembered(at, Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
-                let succeeded = *succeeded;
-                Ok(Some(match results {
-                    Some(results) => Outcome::Written { succeeded, results: results.clone(), at },
-                    None => Outcome::WrittenBefore { succeeded, at },
-                }))
-            }
-            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
-                Err(other_request())
-            }
-        }
-    }
-}
-
-impl Change<'_> {
-    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
-    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        self.state.written_before(key)
-    }
-
-    /// Remembers the key of a write without results.
-    pub(crate) fn remember_write(&mut self, key: WriteKey) {
-        let what = Remembered::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
-        self.state.memory.remember(key.key, self.revision, what);
-    }
-
-    /// Whether that request changed a live grant before. A key that was used otherwise is refused, and so is one so old that the
-    /// grant may have forgotten it.
-    pub(crate) fn changed_before(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
-        let Some(key) = key else { return Ok(false) };
-        let keys = &self.contender(number).keys;
-        match self.state.use_of(&key.key) {
-            KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
-            // The grant has dropped it for a newer one; the fingerprint names the grant.
-            KeyUse::Remembered(_, Remembered::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
-            KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
-            KeyUse::Free => self.require_memory().map(|()| false),
-            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
-                Err(other_request())
-            }
-        }
-    }
-
-    /// Remembers, for the life of a grant, that this request has changed it; says whether there was a key to remember.
-    pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
-        let Some(key) = key else { return false };
-        let path = self.state.index.contenders.get(&number).cloned();
-        let Some(dropped) =
-            path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
-        else {
-            unreachable!("grant #{number} is live and has no contender");
-        };
-        self.state.index.change_keys.insert(key.key, number);
-        if let Some(dropped) = dropped {
-            self.state.index.change_keys.remove(&dropped.key);
-            self.remember_write(dropped);
-        }
-        true
-    }
-
-    /// Remembers the key of a request whose effect is not in the state.
-    pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::apply::Effect, Rejection> {
-        if self.written_before(key)?.is_some() {
-            return Ok(crate::apply::Effect::Unchanged(Outcome::Nothing));
-        }
-        self.require_memory()?;
-        self.remember_write(key);
-        Ok(crate::apply::Effect::Changed(Outcome::Done))
-    }
-}
-
-/// The key was used with a call of another kind.
-pub(crate) fn other_request() -> Rejection {
-    Rejection::IdempotencyMismatch { field: "request".to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::command::{Command, Transact};
-    use fairhold_types::time::WallMillis;
-
-    #[test]
-    fn a_write_is_known_by_its_key_and_by_what_it_asked_for() {
-        let mut state = State::new();
-        let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
-        let (then, at) = (Vec::new(), WallMillis(1));
-        let write = Transact { key: Some(key(1, 1)), conditions: Vec::new(), then, otherwise: None, at };
-        state.apply(Command::Transact(write)).answer.result.unwrap();
-        assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
-        assert!(state.was_written(key(1, 2)).is_err());
     }
 }

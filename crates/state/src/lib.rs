@@ -18,6 +18,7 @@
 //!
 //! Below `/locks` nothing is written through the tree's operations. Access lists are kept with nodes, empty, and not enforced.
 
+mod actor;
 mod administration;
 mod advance;
 mod ageing;
@@ -25,19 +26,24 @@ mod apply;
 mod breaking;
 mod browse;
 pub mod budget;
+mod change;
 mod check;
 pub mod command;
 mod convert;
+mod counting;
 mod deadlock;
 pub mod digest;
 pub mod election;
 mod event;
 mod grant;
+mod growth;
 pub mod history;
 pub mod history_page;
 mod holder_index;
+mod holder_lookup;
 mod holds;
 mod index;
+mod key_use;
 mod keys;
 mod kind;
 pub mod listing;
@@ -49,15 +55,19 @@ mod outcome;
 pub mod owned;
 mod pending;
 mod persistent;
+mod pieces;
+mod place;
 pub mod queue_view;
 pub mod read;
 pub mod record;
+mod recording;
 mod rejection;
 mod request;
 mod session;
 mod several;
 mod size;
 pub mod snapshot;
+mod state;
 pub mod statistics;
 mod transact;
 mod tree;
@@ -68,57 +78,4 @@ mod weighed;
 pub mod weight;
 mod write;
 
-use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
-use std::sync::Arc;
-
-/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
-/// goes on.
-#[derive(Debug, Clone, PartialEq)]
-pub struct State {
-    revision: Revision,
-    cluster: Option<ClusterId>,
-    sessions: weighed::Weighed<SessionNumber, Arc<record::Session>>,
-    tree: tree::Tree,
-    memory: memory::Memory,
-    history: history::History,
-    statistics: weighed::Weighed<LockName, Arc<statistics::Statistics>>,
-    totals: Arc<statistics::Statistics>,
-    pending: pending::PendingWork,
-    budget: budget::Budget,
-    /// How many steps a command does before it leaves the rest to later ones.
-    piece_steps: u64,
-    index: index::Index,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        State::new()
-    }
-}
-
-impl State {
-    /// The state before the first change: the nodes `/` and `/locks`, at revision 0.
-    #[must_use]
-    pub fn new() -> State {
-        State {
-            revision: Revision(0),
-            cluster: None,
-            sessions: weighed::Weighed::default(),
-            tree: tree::Tree::new(),
-            memory: memory::Memory::default(),
-            history: history::History::default(),
-            statistics: weighed::Weighed::default(),
-            totals: Arc::default(),
-            pending: pending::PendingWork::default(),
-            budget: budget::Budget::default(),
-            piece_steps: limits::PIECE_STEPS,
-            index: index::Index::default(),
-        }
-    }
-
-    /// The same with smaller pieces of work, so that tests see many of them.
-    #[must_use]
-    pub fn with_piece_steps(steps: u64) -> State {
-        State { piece_steps: steps, ..State::new() }
-    }
-}
+pub use state::State;

@@ -5,7 +5,7 @@
 
 use crate::{
     State,
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Event, Lifetime, Operation, OperationResult, Outcome, Rejection, Sweepable},
     record::{Kind, Znode},
     tree::Create,

@@ -3,8 +3,8 @@
 
 use crate::{
     State,
-    index::{Place, Queue},
-    read::QueueEntry,
+    index::Queue,
+    place::Place,
     record::{Contender, LockSettings},
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode};
@@ -63,6 +63,17 @@ pub struct Before<'a> {
     pub count: u64,
     /// The last waiter among them that holds readers back; `None` where there is none, or where the walk begins with a holder.
     pub blocker: Option<&'a Contender>,
+}
+
+/// A contender in a lock's queue.
+#[derive(Debug)]
+pub struct QueueEntry<'a> {
+    /// Who.
+    pub contender: &'a Contender,
+    /// Its position: the number of grants ahead, including holders, plus 1.
+    pub position: u64,
+    /// The one whose end lets it go on; none for a holder.
+    pub waits_for: Option<&'a Contender>,
 }
 
 impl State {

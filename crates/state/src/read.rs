@@ -4,7 +4,7 @@ use crate::{
     State,
     command::Rejection,
     memory::Remembered,
-    queue_view::Before,
+    queue_view::{Before, QueueEntry},
     record::{Contender, LockSettings, Role, Session},
 };
 use fairhold_types::{
@@ -41,17 +41,6 @@ pub struct LockView<'a> {
     pub max_hold_ms: Option<u64>,
     /// The token that was given out last, as long as the lock's node lives.
     pub last_token: Option<FencingToken>,
-}
-
-/// A contender in a lock's queue.
-#[derive(Debug)]
-pub struct QueueEntry<'a> {
-    /// Who.
-    pub contender: &'a Contender,
-    /// Its position: the number of grants ahead, including holders, plus 1.
-    pub position: u64,
-    /// The one whose end lets it go on; none for a holder.
-    pub waits_for: Option<&'a Contender>,
 }
 
 /// How many of everything there are.

@@ -2,7 +2,6 @@
 
 use crate::{
     command::{Meta, Owner, Want},
-    history::Moment,
     keys::ChangeKeys,
     persistent,
     value::Value,
@@ -379,4 +378,13 @@ impl Contender {
     pub fn is_not_overtaken(&self) -> bool {
         self.is_of_several() || self.overtaken >= OVERTAKEN_MAX
     }
+}
+
+/// A point in the history: the revision decides, the time is for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// The revision.
+    pub revision: Revision,
+    /// The time that rode in the command, by the clock of the node that made it.
+    pub at: WallMillis,
 }

@@ -1,10 +1,10 @@
 //! Sessions: opened by a client, ended by it or by the leader's verdict, together with all that they own.
 
 use crate::{
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     grant::Keeper,
-    keys::{KeyUse, other_request},
+    key_use::{KeyUse, other_request},
     memory::Remembered,
     pending::{Pending, SessionEnd},
     record::{Ended, Session},

@@ -6,10 +6,10 @@
 
 use crate::{
     State,
-    apply::Change,
+    change::Change,
     command::Acquire,
-    index::Place,
     keys::ChangeKeys,
+    place::Place,
     record::{Contender, Role},
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};

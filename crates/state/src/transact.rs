@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    apply::{Change, Effect},
+    change::{Change, Effect},
     command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
     memory::Remembered,
     weight::of_results,

@@ -7,11 +7,8 @@
 
 use crate::{
     command::{Meta, OperationResult},
-    history::{HistoryKey, Past},
     memory::Remembered,
-    pending::{Pending, SessionEnd},
     record::{Contender, Revocation, Role, Session, Znode},
-    statistics::Statistics,
     weighed::Weigh,
 };
 use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
@@ -44,7 +41,7 @@ pub const HISTORY_BYTES: u64 = 500;
 /// The numbers of a lock.
 pub const STATISTICS_BYTES: u64 = 450;
 /// A piece of work that is not finished.
-const PENDING_BYTES: u64 = 200;
+pub(crate) const PENDING_BYTES: u64 = 200;
 /// Pairs of text, where there are any.
 pub const META_BYTES: u64 = 700;
 /// Each of these pairs, besides its texts.
@@ -56,7 +53,7 @@ pub fn unused_lock_bytes(lock: &LockName) -> u64 {
     NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES + 3 * len(lock.as_str())
 }
 
-fn len(text: &str) -> u64 {
+pub(crate) fn len(text: &str) -> u64 {
     text.len() as u64
 }
 
@@ -144,47 +141,4 @@ pub(crate) fn of_results(results: &[OperationResult]) -> u64 {
         | OperationResult::Checked { .. } => 0,
     };
     results.iter().map(|result| RESULT_BYTES + path(result)).sum()
-}
-
-impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
-    fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
-        len(lock.as_str())
-    }
-
-    fn weight(&self) -> u64 {
-        HISTORY_BYTES + len(&self.holding.owner) + who_ended_weight(self)
-    }
-}
-
-/// Who ended a time of holding, and why: the part of it that is written down later.
-pub(crate) fn who_ended_weight(past: &Past) -> u64 {
-    len(&past.ending.by) + len(&past.ending.reason)
-}
-
-impl Weigh<LockName> for Arc<Statistics> {
-    fn key_weight(lock: &LockName) -> u64 {
-        len(lock.as_str())
-    }
-
-    fn weight(&self) -> u64 {
-        STATISTICS_BYTES
-    }
-}
-
-impl Weigh<u64> for Pending {
-    fn key_weight(_: &u64) -> u64 {
-        0
-    }
-
-    fn weight(&self) -> u64 {
-        PENDING_BYTES
-            + match self {
-                Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => len(by) + len(reason),
-                Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
-                Pending::Break { lock, by, reason } => len(lock.as_str()) + len(by) + len(reason),
-                Pending::Revoke { lock, word, .. } => len(lock.as_str()) + len(&word.by) + len(&word.reason),
-                Pending::Refit { lock, by, .. } => len(lock.as_str()) + len(by),
-                Pending::Advance { lock } => len(lock.as_str()),
-            }
-    }
 }

@@ -4,8 +4,10 @@
 //! Tokens are looked at too: a lock that two have at a time, or in another order than by token, has no rate.
 
 use super::{
-    Ground, Kind, LoadArgs, grants,
+    grants,
+    load::{Kind, LoadArgs},
     measure::{Outcome, Steps, Work},
+    target::Target,
     wire::Wire,
 };
 use crate::remote::{Failure, request::encode};
@@ -23,7 +25,7 @@ use std::{
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Runs it.
-pub(super) async fn run(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
     let plan = load.plan()?;
     let order = Order::default();
     match load.client {

@@ -2,9 +2,10 @@
 //! cluster meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
 
 use super::{
-    Ground, Kind, LoadArgs,
     kv::{self, Operation},
+    load::{Kind, LoadArgs},
     measure::Outcome,
+    target::Target,
 };
 use crate::remote::Failure;
 use std::time::Duration;
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const VALUE_BYTES: usize = 100;
 
 /// Runs it.
-pub(super) async fn run(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
     if load.client == Kind::Rust {
         return Err(Failure::Usage("failover is measured over plain HTTP: leave --client out".to_owned()));
     }

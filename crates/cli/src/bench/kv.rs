@@ -1,9 +1,9 @@
 //! Plain writes and reads of small nodes, each client its own.
 
 use super::{
-    Ground, Kind, LoadArgs,
+    load::{Kind, LoadArgs, up_to},
     measure::{Outcome, Steps, Work},
-    up_to,
+    target::Target,
     wire::Wire,
 };
 use crate::remote::{Failure, request::node_path};
@@ -46,12 +46,12 @@ impl Operation {
 }
 
 /// Runs it; the nodes are gone afterwards.
-pub(super) async fn run(ground: &Ground, args: &KvArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<Outcome, Failure> {
     run_within(ground, args, ground.connect.timeout).await
 }
 
 /// The same, of clients that give up an answer after a time of their own.
-pub(super) async fn run_within(ground: &Ground, args: &KvArgs, within: Duration) -> Result<Outcome, Failure> {
+pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<Outcome, Failure> {
     let plan = args.load.plan()?;
     let root = format!("/{}", ground.name);
     let value = vec![b'v'; args.value_bytes];

@@ -1,11 +1,13 @@
 //! Distinct locks: each client takes its own and gives it back. One operation is both.
 
 use super::{
-    Ground, Kind, LoadArgs, grants,
+    grants,
+    load::{Kind, LoadArgs},
     measure::{Outcome, Steps, Work},
     profile::Profile,
+    report::written,
+    target::Target,
     wire::Wire,
-    written,
 };
 use crate::remote::{Failure, form::Form, request::encode};
 use fairhold_client::Session;
@@ -22,7 +24,7 @@ pub(super) struct LockArgs {
 }
 
 /// Runs it, and writes what came of it.
-pub(super) async fn run(mut ground: Ground, args: &LockArgs, output: Option<Form>) -> Result<(), Failure> {
+pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<Form>) -> Result<(), Failure> {
     let profile = if args.profile { Some(Profile::begin(&mut ground).await?) } else { None };
     let outcome = drive(&ground, &args.load).await?;
     let mut figures = outcome.json("lock", args.load.client.name());
@@ -33,7 +35,7 @@ pub(super) async fn run(mut ground: Ground, args: &LockArgs, output: Option<Form
     written(&outcome, figures, output)
 }
 
-async fn drive(ground: &Ground, load: &LoadArgs) -> Result<Outcome, Failure> {
+async fn drive(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
     let plan = load.plan()?;
     let names = (0..load.clients).map(|client| format!("{}/{client}", ground.name));
     match load.client {

@@ -3,9 +3,9 @@
 //! every write.
 
 use super::{
-    drive,
+    load::{seconds, up_to},
     measure::{Outcome, Plan, Steps, Work},
-    seconds, up_to,
+    target::drive,
 };
 use crate::remote::Failure;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};

@@ -2,8 +2,8 @@
 //! The parts lie within one another, so their differences add up to the whole.
 
 use super::{
-    Ground,
     measure::round,
+    target::Target,
     wire::{Answer, Wire},
 };
 use crate::remote::{Api, Failure, Request};
@@ -39,7 +39,7 @@ struct Times {
 
 impl Profile {
     /// Looks at the leader, to which alone the ground leads from now on.
-    pub(super) async fn begin(ground: &mut Ground) -> Result<Profile, Failure> {
+    pub(super) async fn begin(ground: &mut Target) -> Result<Profile, Failure> {
         let cluster: dto::Cluster = Api::new(&ground.connect)?.call(&Request::get("/v1/cluster")).await?.read()?;
         let leader = cluster.leader_url.ok_or_else(|| Failure::Unavailable("there is no leader now".to_owned()))?;
         ground.lead_to(&leader)?;

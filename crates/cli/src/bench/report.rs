@@ -1,5 +1,7 @@
 //! How a run's figures are written: one JSON object on one line, or rows for people and for `cut`.
 
+use super::measure::{Outcome, Tally};
+
 use crate::remote::{
     Failure,
     form::{self, Form, Table, cell},
@@ -72,6 +74,15 @@ fn gaps(figures: &Value) -> String {
         None => "none".to_owned(),
         Some((longest, [])) => longest.clone(),
         Some((longest, next)) => format!("{longest}\nthe next: {}", next.join(", ")),
+    }
+}
+
+/// Writes what came of it. Where nothing was done at all that is a failure.
+pub(super) fn written(outcome: &Outcome, figures: Map<String, Value>, output: Option<Form>) -> Result<(), Failure> {
+    write(&figures, output)?;
+    match &outcome.tally {
+        Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("nothing was done: {why}"))),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the servers say of themselves, all that were named together.
 
-use super::{Ground, wire::Answer};
+use super::{target::Target, wire::Answer};
 use crate::remote::Failure;
 
 /// Bytes in memory.
@@ -9,7 +9,7 @@ pub(super) const RESIDENT_BYTES: &str = "fairhold_process_resident_memory_bytes"
 pub(super) const CPU_SECONDS: &str = "fairhold_process_cpu_seconds_total";
 
 /// The sum of a series over all nodes that were named. Nodes on systems that do not tell it add nothing.
-pub(super) async fn sum(ground: &Ground, series: &str) -> Result<f64, Failure> {
+pub(super) async fn sum(ground: &Target, series: &str) -> Result<f64, Failure> {
     let mut sum = 0.0;
     for index in 0..ground.connect.endpoint.len() {
         let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(Answer::well);

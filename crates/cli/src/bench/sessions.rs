@@ -1,9 +1,10 @@
 //! Sessions that do nothing but live: how fast they open, how long a keepalive of many takes, and what they cost in memory.
 
 use super::{
-    Ground,
+    load::{seconds, up_to},
     measure::{Times, round},
-    seconds, servers, up_to,
+    servers,
+    target::Target,
     wire::{Answer, Wire},
 };
 use crate::{
@@ -44,7 +45,7 @@ pub(super) struct SessionsArgs {
 }
 
 /// Runs it: a line when all are open, and one when they have lived.
-pub(super) async fn run(ground: &Ground, args: &SessionsArgs, asked: Option<Form>) -> Result<(), Failure> {
+pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Form>) -> Result<(), Failure> {
     let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
     let before = servers::sum(ground, servers::RESIDENT_BYTES).await?;
     let mut shares: Vec<Share> = (0..CONNECTIONS).map(|index| Share { wire: ground.wire(index), ids: Vec::new() }).collect();

@@ -1,9 +1,10 @@
 //! Many watch while one writes: how long it takes from the sending of a write until each of them is told.
 
 use super::{
-    Ground, LoadArgs,
+    load::LoadArgs,
     measure::{Times, round},
     servers,
+    target::Target,
     wire::{Answer, Wire},
 };
 use crate::remote::{
@@ -31,7 +32,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 type Sent = Arc<Mutex<Vec<Instant>>>;
 
 /// Runs it; the nodes are gone afterwards.
-pub(super) async fn run(ground: &Ground, load: &LoadArgs, asked: Option<Form>) -> Result<(), Failure> {
+pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<Form>) -> Result<(), Failure> {
     let plan = load.plan()?;
     let rate = plan.rate.unwrap_or(RATE);
     let root = format!("/{}", ground.name);
@@ -73,7 +74,7 @@ pub(super) async fn run(ground: &Ground, load: &LoadArgs, asked: Option<Form>) -
 }
 
 /// Opens all watches, each of a client of its own; the nodes get them in turn.
-async fn watches(ground: &Ground, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
+async fn watches(ground: &Target, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
     let mut watches = Vec::new();
     for index in 0..count {
         let mut connect = ground.connect.clone();

@@ -73,7 +73,7 @@ impl Board {
         for (lock, seen) in &look.locks {
             let token = seen.as_ref().and_then(|seen| seen.holder.as_ref()).map(|holder| (holder.token, holder.owner.as_str()));
             self.with(lock, |record| match token {
-                Some((token, owner)) if !super::CLIENTS.contains(&owner) => {
+                Some((token, owner)) if !super::names::CLIENTS.contains(&owner) => {
                     record.released = None;
                     if record.guest.is_none_or(|(known, _)| known != token) {
                         record.guest = Some((token, Instant::now()));

@@ -1,10 +1,10 @@
 //! One client of the demo: queues, holds for a moment, releases, for ever. What a careful client does over HTTP stands here.
 
 use super::{
-    LOCKS,
     board::{Board, Grant},
-    http_client,
+    names::LOCKS,
 };
+use crate::local_http::http_client;
 use rand::RngExt;
 use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;

@@ -122,3 +122,6 @@ async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Option<T> {
     }
     answer.json().await.ok()
 }
+
+/// Which process is which node; none where it is down.
+pub(crate) type Pids = std::collections::BTreeMap<NodeId, Option<u32>>;

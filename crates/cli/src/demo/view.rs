@@ -1,11 +1,11 @@
 //! The demo's view as text: from what was seen to lines, and nothing else.
 
+use super::look::Pids;
 use super::{
-    LOCKS,
     board::{Board, Record},
     look::{LockLook, Look, NodeLook},
+    names::LOCKS,
 };
-use crate::dev::Pids;
 use std::time::Duration;
 
 /// The first line.

@@ -1,6 +1,6 @@
 //! Where the nodes of `dev` keep their data.
 
-use super::DevError;
+use super::error::DevError;
 use fairhold_types::NodeId;
 use std::{
     fmt::Write as _,

@@ -1,13 +1,12 @@
 //! Keeps one node running: a child process that ends when this process does, however it does.
 
-use super::DevError;
+use super::error::{DevError, ended_how};
 use fairhold_types::NodeId;
 use std::{
     env,
     ffi::OsString,
     fs::File,
     io::{self, Write},
-    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -157,15 +156,6 @@ impl Keeper {
                 }
             }
         }
-    }
-}
-
-/// In words, to follow "node 1".
-pub(super) fn ended_how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
     }
 }
 

@@ -14,7 +14,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Waits until `/readyz` of every node answers 200 in one round.
 pub(super) async fn all_ready(plan: &Plan) {
-    let client = crate::demo::http_client(ANSWER_TIMEOUT);
+    let client = crate::local_http::http_client(ANSWER_TIMEOUT);
     let mut complained = Instant::now();
     loop {
         let asked = plan.nodes().map(|node| {

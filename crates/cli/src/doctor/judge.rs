@@ -1,10 +1,11 @@
 //! From what was seen to findings: nothing is asked here, so each rule can be tried on an invented cluster.
 
+use super::finding::{Finding, fail, ok, warn};
+
 mod links;
 
 use crate::look::{Answer, Endpoint, Seen};
 use fairhold_types::{NodeId, duration};
-use serde::Serialize;
 use std::{collections::BTreeSet, time::Duration};
 
 /// A follower that is more entries behind than this is more than just slow.
@@ -27,49 +28,6 @@ const OPEN_FILES_WANTED: u64 = 12_000;
 const OPEN_FILES_USED_MAX: u64 = 80;
 /// The percentage of its budget from which on `doctor` warns.
 const STATE_USED_MAX: u64 = 80;
-
-/// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Grade {
-    /// It is well.
-    Ok,
-    /// It works, and will not for ever, or misleads.
-    Warn,
-    /// It does not work, or one more failure ends the service.
-    Fail,
-}
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    /// How bad it is.
-    pub(super) grade: Grade,
-    /// What was looked at, by a name that stays the same.
-    pub(super) check: &'static str,
-    /// What was seen.
-    pub(super) seen: String,
-    /// What to do.
-    #[serde(rename = "do", skip_serializing_if = "Option::is_none")]
-    pub(super) advice: Option<String>,
-}
-
-fn ok(check: &'static str, seen: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Ok, check, seen: seen.into(), advice: None }
-}
-
-fn warn(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Warn, check, seen: seen.into(), advice: Some(advice.into()) }
-}
-
-fn fail(check: &'static str, seen: impl Into<String>, advice: impl Into<String>) -> Finding {
-    Finding { grade: Grade::Fail, check, seen: seen.into(), advice: Some(advice.into()) }
-}
-
-/// The worst of all.
-pub(super) fn worst(findings: &[Finding]) -> Grade {
-    findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Ok)
-}
 
 /// Judges all that was seen, in the order in which it is best read.
 pub(super) fn judge(seen: &Seen) -> Vec<Finding> {

@@ -1,6 +1,7 @@
 //! The rules, each on an invented cluster.
 
 use super::*;
+use crate::doctor::finding::{Grade, worst};
 use crate::look::Clock;
 use fairhold_types::{
     Revision,

@@ -1,6 +1,6 @@
 //! Findings as text: lines for people, without colours; or one JSON object.
 
-use super::judge::{Finding, Grade, worst};
+use super::finding::{Finding, Grade, worst};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -1,6 +1,9 @@
 //! What `lock` was told.
 
-use crate::remote::{self, ConnectArgs};
+use crate::{
+    exit,
+    remote::{self, ConnectArgs},
+};
 use clap::{ValueEnum, value_parser};
 use fairhold_types::duration;
 use std::time::Duration;
@@ -115,7 +118,7 @@ pub(crate) struct LockArgs {
     pub(crate) meta: Vec<(String, String)>,
 
     /// The exit code if the lock was not acquired
-    #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     pub(crate) conflict_exit_code: u8,
 
     /// What to do with the command when the lock is lost: SIGTERM and then SIGKILL, SIGKILL at once, or nothing

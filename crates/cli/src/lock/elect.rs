@@ -1,7 +1,10 @@
 //! `fairhold elect NAME --value V -- CMD…`: runs a command for as long as it leads an election. It is `lock` with a value.
 
 use super::args::{LockArgs, OnLost};
-use crate::remote::{self, ConnectArgs};
+use crate::{
+    exit,
+    remote::{self, ConnectArgs},
+};
 use fairhold_types::duration;
 use std::{process::ExitCode, time::Duration};
 
@@ -71,7 +74,7 @@ pub(crate) struct ElectArgs {
     meta: Vec<(String, String)>,
 
     /// The exit code if it did not become the leader
-    #[arg(short = 'E', long, value_name = "N", default_value_t = super::EXIT_NOT_ACQUIRED)]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     conflict_exit_code: u8,
 
     /// What to do with the command when the leadership is lost: SIGTERM and then SIGKILL, SIGKILL at once, or nothing

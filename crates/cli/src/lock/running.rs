@@ -1,14 +1,16 @@
 //! Runs the command under the supervisor, and tells the supervisor until when the lock is surely held.
 
+use crate::exit;
+
 use super::{
-    EXIT_LOST, EXIT_NOT_STOPPED,
     args::{LockArgs, OnLost},
     channel::{Channel, Order, Report, millis, send_input, since_boot},
     descendants::{Descendants, Left, describe, has_children},
-    group, say,
+    group,
     supervisor::exit_number,
     terminal::Terminal,
 };
+use crate::output::say;
 use fairhold_client::{Held, Lost};
 use fairhold_types::duration;
 use rustix::{
@@ -102,12 +104,12 @@ pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receive
     let name = running.held.lock();
     if !left.is_empty() {
         say(&format!("{}; it keeps running without the lock {name}", describe(&left)));
-        return Ok(EXIT_NOT_STOPPED);
+        return Ok(exit::NOT_STOPPED);
     }
     match running.lost.or_else(|| running.held.left().err()) {
         Some(lost) if args.on_lost != OnLost::Ignore => {
             say(&format!("the lock {name} was lost while the command ran: {lost}"));
-            Ok(EXIT_LOST)
+            Ok(exit::LOST)
         }
         Some(_) | None => Ok(code),
     }

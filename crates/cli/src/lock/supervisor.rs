@@ -5,6 +5,8 @@
 //! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
 //! ignores the signals that a terminal or the command may send to the group.
 
+use crate::exit;
+
 use super::{
     channel::{Channel, Order, Report, receive_input, since_boot},
     descendants::{Descendants, Left, describe, group_of},
@@ -30,10 +32,6 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The command cannot be run.
-pub(super) const EXIT_CANNOT_RUN: u8 = 126;
-/// The command does not exist.
-const EXIT_NOT_FOUND: u8 = 127;
 /// Signals for the command that would end or suspend this process.
 const PASSED_OVER: [Signal; 10] = [
     Signal::HUP,
@@ -87,12 +85,12 @@ pub(crate) fn exec(args: &ExecArgs) -> ExitCode {
     let done = set_parent_process_death_signal(Some(Signal::KILL));
     let parent = getppid().map(|parent| parent.as_raw_nonzero().get());
     if done.is_err() || parent != Some(args.parent) {
-        return ExitCode::from(EXIT_CANNOT_RUN);
+        return ExitCode::from(exit::CANNOT_RUN);
     }
-    let [program, arguments @ ..] = &args.command[..] else { return ExitCode::from(EXIT_NOT_FOUND) };
+    let [program, arguments @ ..] = &args.command[..] else { return ExitCode::from(exit::NOT_FOUND) };
     let error = Command::new(program).args(arguments).exec();
     writeln!(io::stderr(), "fairhold: {}", not_run(&program.to_string_lossy(), &error)).ok();
-    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { EXIT_NOT_FOUND } else { EXIT_CANNOT_RUN })
+    ExitCode::from(if error.kind() == io::ErrorKind::NotFound { exit::NOT_FOUND } else { exit::CANNOT_RUN })
 }
 
 /// Why the command did not run. A name with spaces is most often a whole command line in quotes.
@@ -108,7 +106,7 @@ pub(crate) fn main(args: &SupervisorArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             writeln!(io::stderr(), "fairhold: the command cannot be started: {error}").ok();
-            ExitCode::from(EXIT_CANNOT_RUN)
+            ExitCode::from(exit::CANNOT_RUN)
         }
     }
 }
@@ -341,7 +339,7 @@ fn exit_code(status: WaitStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => exit_number(code),
         (None, Some(signal)) => 128_u8.saturating_add(exit_number(signal)),
-        (None, None) => EXIT_CANNOT_RUN,
+        (None, None) => exit::CANNOT_RUN,
     }
 }
 

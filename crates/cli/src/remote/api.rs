@@ -1,13 +1,17 @@
 //! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite answer.
 
-use super::{ConnectArgs, Failure, Request};
+use super::{
+    args::ConnectArgs,
+    failure::Failure,
+    reply::{Problem, Reply, problem},
+    request::Request,
+};
 use crate::output;
 use fairhold_types::{duration, problem::Effect};
 use reqwest::{
     Client, RequestBuilder, StatusCode,
     header::{self, HeaderMap, HeaderValue},
 };
-use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     error::Error,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -31,20 +35,6 @@ const CLUSTER: &str = "fairhold-cluster";
 const PROGRAM: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
 /// Has every answer of a node.
 const REQUEST_ID: &str = "fairhold-request-id";
-/// An answer that says yes.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    /// The body, byte for byte.
-    pub(crate) body: Vec<u8>,
-}
-
-impl Reply {
-    /// The body as what it should be.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::Ended(format!("the answer is not valid, so the server may be newer: {error}")))
-    }
-}
 
 /// The cluster.
 #[derive(Debug, Clone)]
@@ -226,22 +216,6 @@ async fn whole(asked: RequestBuilder) -> Result<(StatusCode, HeaderMap, Vec<u8>)
     let mut response = asked.send().await?;
     let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
     Ok((status, headers, response.bytes().await?.to_vec()))
-}
-
-/// What a node says that does not do it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Problem {
-    pub(super) code: String,
-    /// `/readyz?verbose` has it under this name.
-    #[serde(alias = "reason")]
-    detail: String,
-    outcome: Option<Effect>,
-}
-
-pub(super) fn problem(status: StatusCode, body: &[u8]) -> Problem {
-    let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
-    if problem.detail.is_empty() { Problem { detail: status.to_string(), ..problem } } else { problem }
 }
 
 /// The innermost cause, which is what a person needs.

@@ -1,6 +1,6 @@
 //! Why a client command failed, and its exit code.
 
-use crate::{lock::EXIT_NOT_ACQUIRED, output};
+use crate::{exit, output};
 use fairhold_client::Error;
 use fairhold_types::{Code, text::harmless};
 use serde::Deserialize;
@@ -8,11 +8,6 @@ use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
-
-/// No endpoint answered in time.
-pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
-/// The caller may not.
-pub(crate) const EXIT_DENIED: u8 = 77;
 
 /// Why it failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,14 +51,14 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Failure::Usage(_) => crate::EXIT_USAGE,
-            Failure::Unavailable(_) => EXIT_UNAVAILABLE,
-            Failure::Refused { status: 401 | 403, .. } => EXIT_DENIED,
-            Failure::Refused { body, .. } if is_busy(body) => EXIT_NOT_ACQUIRED,
-            Failure::Refused { body, .. } if is_full(body) => EXIT_UNAVAILABLE,
+            Failure::Usage(_) => exit::USAGE,
+            Failure::Unavailable(_) => exit::UNAVAILABLE,
+            Failure::Refused { status: 401 | 403, .. } => exit::DENIED,
+            Failure::Refused { body, .. } if is_busy(body) => exit::NOT_ACQUIRED,
+            Failure::Refused { body, .. } if is_full(body) => exit::UNAVAILABLE,
             // The request itself is wrong.
-            Failure::Refused { status: 400 | 413 | 422, .. } => crate::EXIT_USAGE,
-            Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => crate::EXIT_FAILURE,
+            Failure::Refused { status: 400 | 413 | 422, .. } => exit::USAGE,
+            Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => exit::FAILURE,
         }
     }
 

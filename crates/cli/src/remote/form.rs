@@ -1,6 +1,6 @@
 //! How answers are written: a table for people, tab-separated lines for `cut`, and the HTTP body for programs.
 
-use super::{Failure, api::Reply};
+use super::{failure::Failure, reply::Reply};
 use crate::output;
 use fairhold_types::duration;
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! A request as the commands make it, and what the answers to its tries mean.
 
 use super::{
-    Failure,
-    api::{Reply, problem},
+    failure::Failure,
+    reply::{Reply, problem},
 };
 use fairhold_types::{Code, duration};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

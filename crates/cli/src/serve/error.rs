@@ -1,6 +1,6 @@
 //! Why a node could not run, or could not go on: each with what to do.
 
-use super::{admin_token::AdminTokenError, files::OPEN_FILES_MIN, peer_key::PeerKeyError};
+use super::{admin_token::AdminTokenError, peer_key::PeerKeyError};
 use fairhold_raft::{FatalReason, StartError};
 use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
@@ -27,12 +27,14 @@ pub(crate) enum ServeError {
     PeerKey(#[from] PeerKeyError),
     /// The limit on open files is too low.
     #[error(
-        "this process may open {open_files} files and sockets, but a node needs at least {OPEN_FILES_MIN}: raise its hard limit \
+        "this process may open {open_files} files and sockets, but a node needs at least {least}: raise its hard limit \
          (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
         /// The limit.
         open_files: u64,
+        /// How many it needs.
+        least: u64,
     },
     /// The data directory.
     #[error(transparent)]

@@ -1,14 +1,14 @@
 //! The limit on open files and sockets: raises it as far as the system allows, and lowers the number of connections so that
 //! enough descriptors are left for everything else.
 
-use super::ServeError;
+use super::error::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Files and sockets besides those of clients: the log, snapshots, other nodes, and refusals of connections over the limit.
 const OTHERS: u64 = 1_024;
 /// With a lower limit, a node has hardly any connections left for clients.
-pub(super) const OPEN_FILES_MIN: u64 = 1_200;
+const OPEN_FILES_MIN: u64 = 1_200;
 
 /// Raises the soft limit to the hard one, as a process may do for itself, and lowers the number of connections to what fits.
 pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
@@ -23,7 +23,7 @@ pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
     };
     // Nothing there means no limit.
     let Some(open_files) = now else { return Ok(limits) };
-    let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files })?;
+    let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files, least: OPEN_FILES_MIN })?;
     if fitting != limits {
         tracing::warn!(
             open_files,

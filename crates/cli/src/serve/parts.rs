@@ -1,8 +1,14 @@
 //! What a running node consists of, started and stopped in the order in which the parts need one another.
 
-use super::{ServeError, admin_token, again, allocator, host, memory, peer_key, process, room};
-use crate::{config::ServeConfig, member::client_address};
-use fairhold_http::{Admin, ClusterHeader, Exposition, Hosts, Limits, Listener, ServerInfo, router, status_router};
+use super::{
+    admin_token, again, allocator,
+    error::ServeError,
+    host,
+    listeners::{Server, ended, hosts, listen_for_clients, listen_for_status, told},
+    memory, peer_key, process, room,
+};
+use crate::config::ServeConfig;
+use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
 use fairhold_node::{Node, Prelude};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
 use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
@@ -12,14 +18,12 @@ use fairhold_storage::{
     defect_file::DefectFile,
     fault::Faults,
 };
-use fairhold_types::limits::STATUS_CONNECTIONS_MAX;
 use openraft_rt_tokio::TokioRuntime;
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 use tokio::{
-    net::lookup_host,
     runtime::Handle,
     sync::oneshot,
-    task::{JoinError, JoinHandle, spawn_blocking},
+    task::{JoinHandle, spawn_blocking},
     time::{sleep, timeout},
 };
 
@@ -53,13 +57,6 @@ struct Core {
     /// Checks whether the process is short of memory.
     memory: Option<JoinHandle<()>>,
     faults: Faults,
-}
-
-/// A server that runs until it is told to stop.
-pub(super) struct Server {
-    pub(super) name: &'static str,
-    pub(super) stop: oneshot::Sender<()>,
-    pub(super) task: JoinHandle<()>,
 }
 
 impl Parts {
@@ -186,61 +183,6 @@ impl Core {
     }
 }
 
-impl Server {
-    fn ended(&self, result: Result<(), JoinError>) -> ServeError {
-        match result {
-            Ok(()) => ServeError::Ended(format!("the {} listener", self.name)),
-            Err(error) => ended(error),
-        }
-    }
-
-    pub(super) async fn stop(self, limit: Duration) {
-        let Server { name, stop, mut task } = self;
-        if stop.send(()).is_err() {
-            tracing::debug!("the {name} listener had ended already");
-        }
-        match timeout(limit, &mut task).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the {name} listener failed"),
-            Err(_) => {
-                tracing::warn!("the {name} listener still had connections after {} s: they are cut", limit.as_secs());
-                task.abort();
-            }
-        }
-    }
-}
-
-/// The names by which clients reach this cluster.
-fn hosts(config: &ServeConfig) -> Hosts {
-    Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
-}
-
-/// The port for clients.
-pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
-    bind(listen, "clients", "--listen").await
-}
-
-/// The status port for operators, if configured.
-pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
-    let Some(address) = &config.listen_status else { return Ok(None) };
-    let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
-    let limits = Limits { connections, per_address, ..config.limits };
-    Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
-}
-
-/// The first of the name's addresses at which the process can listen.
-async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
-    let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in lookup_host(listen).await.map_err(failed)? {
-        match Listener::bind(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(failed(last))
-}
-
 /// Keeps the directory locked, and binds it to its cluster as soon as that has a name.
 async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
     let cluster = loop {
@@ -271,17 +213,8 @@ async fn mark_unusable(data: &Path, lost: &LostEntries) {
     }
 }
 
-/// The signal came, or its sender is gone.
-pub(super) async fn told(stopped: oneshot::Receiver<()>) {
-    drop(stopped.await);
-}
-
 async fn bounded(what: &str, stopping: impl Future<Output = ()>) {
     if timeout(PART_STOP_TIMEOUT, stopping).await.is_err() {
         tracing::warn!("{what} did not stop within {} s", PART_STOP_TIMEOUT.as_secs());
     }
-}
-
-fn ended(error: JoinError) -> ServeError {
-    ServeError::Ended(error.to_string())
 }

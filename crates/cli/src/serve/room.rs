@@ -5,8 +5,8 @@
 //! that lives, is not ready, and says why; it takes part as soon as there is room, without being told.
 
 use super::{
-    ServeError,
-    parts::{Server, listen_for_clients, listen_for_status, told},
+    error::ServeError,
+    listeners::{Server, listen_for_clients, listen_for_status, told},
 };
 use crate::config::ServeConfig;
 use fairhold_http::waiting_router;

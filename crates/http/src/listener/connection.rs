@@ -2,7 +2,7 @@
 
 use super::{
     calls::Calls,
-    common::Common,
+    context::ConnectionContext,
     head,
     paced::{Paced, part},
 };
@@ -59,15 +59,15 @@ const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
 /// Serves one connection to its end, or until its place is given to another.
-pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, common: Common, place: Place, watcher: Watcher) {
+pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, context: ConnectionContext, place: Place, watcher: Watcher) {
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
     }
-    let room = Room::new(&common.bodies, &common.answers, peer.ip());
+    let room = Room::new(&context.bodies, &context.answers, peer.ip());
     let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room, Arc::clone(&place.seat))));
-    let paced = Paced::new(Arc::clone(&stream), &common, Arc::clone(&calls));
-    let metered = Metered::new(paced, common.metrics.clone());
-    let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), common };
+    let paced = Paced::new(Arc::clone(&stream), &context, Arc::clone(&calls));
+    let metered = Metered::new(paced, context.metrics.clone());
+    let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let service = service_fn(move |request| client.clone().serve(request));
     // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
     // allowed. The times of heads and idleness are in `Paced`.
@@ -110,7 +110,7 @@ struct Client {
     peer: SocketAddr,
     stream: Arc<TcpStream>,
     calls: Arc<Calls>,
-    common: Common,
+    context: ConnectionContext,
 }
 
 impl Client {
@@ -127,7 +127,7 @@ impl Client {
         request.extensions_mut().insert(PeerAddress(self.peer.ip()));
         request.extensions_mut().insert(Arc::clone(&self.calls.room));
         self.calls.begin();
-        let answer = self.common.router.call(request);
+        let answer = self.context.router.call(request);
         let mut response = tokio::select! {
             biased;
             answer = answer => answer.unwrap_or_else(|never| match never {}),
@@ -162,14 +162,14 @@ impl Client {
     /// What is looked at before anything of a request's body is read.
     fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
         head::check(request.version(), request.method(), request.headers())?;
-        self.common.hosts.check(request.method(), request.uri(), request.headers())
+        self.context.hosts.check(request.method(), request.uri(), request.headers())
     }
 
     /// Refuses a request in front of the router. Its body stays unread, so nothing can follow it.
     fn refuse(&self, problem: Problem) -> Response {
         let mut response = problem.into_response();
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        if let Some(cluster) = self.common.cluster.value() {
+        if let Some(cluster) = self.context.cluster.value() {
             response.headers_mut().insert(headers::CLUSTER, cluster.clone());
         }
         response

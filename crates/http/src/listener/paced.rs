@@ -6,7 +6,7 @@
 
 use super::{
     calls::Calls,
-    common::{Common, Patience},
+    context::{ConnectionContext, Timeouts},
     refusal,
 };
 use crate::{cluster_header::ClusterHeader, places::Places};
@@ -26,13 +26,13 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// What a client must take of an answer in each span of its patience, in bytes: 1 KiB in a second.
+/// What a client must take of an answer within the timeout for answers, in bytes: 1 KiB in a second.
 const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 
 /// A connection's bytes.
 pub(super) struct Paced {
     stream: Arc<TcpStream>,
-    patience: Patience,
+    timeouts: Timeouts,
     /// All connections: where they are many, none may idle for long.
     places: Arc<Places>,
     calls: Arc<Calls>,
@@ -57,11 +57,11 @@ enum Reading {
 }
 
 impl Paced {
-    pub(super) fn new(stream: Arc<TcpStream>, common: &Common, calls: Arc<Calls>) -> Paced {
-        let (patience, places, cluster) = (common.patience, Arc::clone(&common.places), common.cluster.clone());
+    pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<Calls>) -> Paced {
+        let (timeouts, places, cluster) = (context.timeouts, Arc::clone(&context.places), context.cluster.clone());
         // A client that has just connected has something to send.
-        let reading = Reading::Idle { until: Instant::now() + patience.first };
-        Paced { stream, patience, places, calls, cluster, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
+        let reading = Reading::Idle { until: Instant::now() + timeouts.first };
+        Paced { stream, timeouts, places, calls, cluster, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
     }
 
     /// While a request runs, or its answer, reading has no bound of its own.
@@ -72,7 +72,7 @@ impl Paced {
         }
         if begun != self.seen {
             self.seen = begun;
-            let idle = if self.places.is_crowded() { self.patience.idle_in_a_crowd } else { self.patience.idle };
+            let idle = if self.places.is_crowded() { self.timeouts.idle_in_a_crowd } else { self.timeouts.idle };
             self.reading = Reading::Idle { until: Instant::now() + idle };
             self.read_alarm = None;
         }
@@ -100,10 +100,10 @@ impl Paced {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                let Paced { write_alarm, written, patience, .. } = self;
+                let Paced { write_alarm, written, timeouts, .. } = self;
                 let alarm = write_alarm.get_or_insert_with(|| {
                     *written = 0;
-                    Box::pin(tokio::time::sleep(patience.answer))
+                    Box::pin(tokio::time::sleep(timeouts.answer))
                 });
                 ready!(alarm.as_mut().poll(cx));
                 let error = io::ErrorKind::TimedOut.into();
@@ -147,7 +147,7 @@ impl AsyncRead for Paced {
         match read {
             Poll::Ready(result) => {
                 if buffer.filled().len() > before && matches!(paced.reading, Reading::Idle { .. }) {
-                    paced.reading = Reading::Head { until: Instant::now() + paced.patience.head };
+                    paced.reading = Reading::Head { until: Instant::now() + paced.timeouts.head };
                     paced.read_alarm = None;
                 }
                 Poll::Ready(result)

@@ -20,15 +20,15 @@ struct Server {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn serve(patience: Patience, router: Router) -> Server {
-    serve_at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), patience, router)
+fn serve(timeouts: Timeouts, router: Router) -> Server {
+    serve_at(Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap(), timeouts, router)
 }
 
-fn serve_at(listener: Listener, patience: Patience, router: Router) -> Server {
+fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async move { drop(stopped.await) };
-    Server { address, stop, task: tokio::spawn(listener.serve_with(patience, router, shutdown)) }
+    Server { address, stop, task: tokio::spawn(listener.serve_with(timeouts, router, shutdown)) }
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
@@ -65,7 +65,7 @@ async fn wait_for_ever(State(news): State<mpsc::UnboundedSender<&'static str>>) 
 #[tokio::test]
 async fn a_request_is_dropped_when_its_client_goes_away() {
     let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(PATIENCE, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(in_time(heard.recv()).await, Some("waits"));
     drop(client);
@@ -84,7 +84,7 @@ fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
 #[tokio::test]
 async fn an_answer_that_nobody_read_is_known_to_be_lost() {
     let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(PATIENCE, answers_that_matter(news));
+    let server = serve(TIMEOUTS, answers_that_matter(news));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     // The answer has arrived, and the socket is closed with it unread.
     in_time(client.readable()).await.unwrap();
@@ -95,7 +95,7 @@ async fn an_answer_that_nobody_read_is_known_to_be_lost() {
 #[tokio::test]
 async fn an_answer_that_was_read_is_not_lost() {
     let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(PATIENCE, answers_that_matter(news));
+    let server = serve(TIMEOUTS, answers_that_matter(news));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("the answer"));
     drop(client);
@@ -114,7 +114,7 @@ async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
         wait.notified().await;
         "the answer"
     };
-    let server = serve(PATIENCE, Router::new().route("/", get(handler)));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     in_time(gone.notified()).await;
     server.stop.send(()).unwrap();
@@ -128,8 +128,8 @@ async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
 #[tokio::test]
 async fn at_the_end_what_does_not_end_is_cut_off() {
     let (news, mut heard) = mpsc::unbounded_channel();
-    let patience = Patience { drain: Duration::from_millis(10), ..PATIENCE };
-    let server = serve(patience, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let timeouts = Timeouts { drain: Duration::from_millis(10), ..TIMEOUTS };
+    let server = serve(timeouts, Router::new().route("/", get(wait_for_ever)).with_state(news));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(in_time(heard.recv()).await, Some("waits"));
     server.stop.send(()).unwrap();
@@ -140,8 +140,8 @@ async fn at_the_end_what_does_not_end_is_cut_off() {
 
 #[tokio::test]
 async fn a_head_that_does_not_end_is_not_waited_for() {
-    let patience = Patience { head: Duration::from_millis(10), ..PATIENCE };
-    let server = serve(patience, Router::new().route("/", get(|| async { "ok" })));
+    let timeouts = Timeouts { head: Duration::from_millis(10), ..TIMEOUTS };
+    let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut first = send(&server, "GET / HTTP/1.1\r\nHost:").await;
     assert_eq!(in_time(first.read(&mut [0; 1])).await.unwrap_or(0), 0);
     // The same on a connection that has had a request before.
@@ -153,15 +153,15 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_connection_that_idles_is_closed_in_the_end() {
-    let patience = Patience { idle: Duration::from_millis(10), ..PATIENCE };
-    let server = serve(patience, Router::new().route("/", get(|| async { "ok" })));
+    let timeouts = Timeouts { idle: Duration::from_millis(10), ..TIMEOUTS };
+    let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("ok"));
 }
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_in_words() {
-    let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
     let head = |bytes: usize| {
         let frame = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
         frame.replace("A: ", &format!("A: {}", "a".repeat(bytes - frame.len())))
@@ -176,7 +176,7 @@ async fn a_head_that_is_too_large_is_refused_in_words() {
 #[tokio::test]
 async fn a_request_knows_where_it_comes_from() {
     let handler = |Extension(PeerAddress(address)): Extension<PeerAddress>| async move { address.to_string() };
-    let server = serve(PATIENCE, Router::new().route("/", get(handler)));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("\r\n\r\n127.0.0.1"));
 }
@@ -185,7 +185,7 @@ async fn a_request_knows_where_it_comes_from() {
 async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = listener.with_limits(Limits { connections: 3, per_address: 2, ..Limits::default() });
-    let server = serve_at(listener, PATIENCE, Router::new().route("/", get(|| async { "ok" })));
+    let server = serve_at(listener, TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
     const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let (first, second) = (send(&server, "GET").await, send(&server, "GET").await);
     let told = read_all(&mut send(&server, ASK).await).await;
@@ -197,8 +197,8 @@ async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() 
 
 #[tokio::test]
 async fn a_connection_that_sends_nothing_is_closed() {
-    let patience = Patience { first: Duration::from_millis(10), ..PATIENCE };
-    let server = serve(patience, Router::new().route("/", get(|| async { "ok" })));
+    let timeouts = Timeouts { first: Duration::from_millis(10), ..TIMEOUTS };
+    let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     assert_eq!(read_all(&mut send(&server, "").await).await, "");
 }
 
@@ -219,8 +219,8 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
         });
         axum::body::Body::from_stream(chunks)
     };
-    let patience = Patience { answer: Duration::from_millis(50), ..PATIENCE };
-    let server = serve(patience, Router::new().route("/", get(handler)));
+    let timeouts = Timeouts { answer: Duration::from_millis(50), ..TIMEOUTS };
+    let server = serve(timeouts, Router::new().route("/", get(handler)));
     let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(in_time(heard.recv()).await, Some("given up"));
 }
@@ -240,7 +240,7 @@ async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
         Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let server =
-        serve_at(listener.with_limits(Limits { connections: 40, per_address: 40, ..Limits::default() }), PATIENCE, router);
+        serve_at(listener.with_limits(Limits { connections: 40, per_address: 40, ..Limits::default() }), TIMEOUTS, router);
     let mut first = Vec::new();
     for number in 0..40 {
         let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
@@ -265,7 +265,7 @@ async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
 
 #[tokio::test]
 async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
-    let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
+    let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(|body: String| async move { body })));
     for (head, status) in [
         ("GET / HTTP/1.1\r\nHost: x", 200),
         ("GET / HTTP/1.1\r\nHost:", 200),
@@ -298,7 +298,7 @@ async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
 #[tokio::test]
 async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
     let called = || async { "it was called" };
-    let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(called)));
+    let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(called)));
     for (host, page) in [
         ("127.0.0.1:7171", "Origin: https://evil.example"),
         ("127.0.0.1:7171", "Origin: null"),
@@ -329,7 +329,7 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
         let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
         (matters, Bytes::from_static(&LARGE))
     };
-    let server = serve(PATIENCE, Router::new().route("/", axum::routing::any(handler)));
+    let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(handler)));
     let ask = |method: &str| format!("{method} / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let mut slow = Vec::new();
     for number in 0..ANSWERS_BYTES_MAX / ADDRESS_PART / LARGE.len() {
@@ -350,7 +350,7 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
 #[tokio::test]
 async fn a_client_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
     let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(PATIENCE, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert_eq!(in_time(heard.recv()).await, Some("waits"));
     for _ in 0..3 {
@@ -371,7 +371,7 @@ async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_notice
         });
         axum::body::Body::from_stream(silence)
     };
-    let server = serve(PATIENCE, Router::new().route("/", get(handler)));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(in_time(client.read(&mut [0; 1024])).await.unwrap() > 0, "the head of the answer");
     drop(client);
@@ -381,7 +381,7 @@ async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_notice
 #[tokio::test]
 async fn requests_sent_ahead_are_answered_in_their_turn() {
     let handler = |body: String| async move { body };
-    let server = serve(PATIENCE, Router::new().route("/", axum::routing::post(handler)));
+    let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::post(handler)));
     let ask =
         |text: &str, more: &str| format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{more}\r\n{text}", text.len());
     let text = [ask("one", ""), ask(&"two".repeat(30_000), ""), ask("three", "Connection: close\r\n")].concat();
@@ -400,7 +400,7 @@ async fn requests_sent_ahead_are_answered_in_their_turn() {
 #[tokio::test]
 async fn what_is_no_http_is_refused_in_words() {
     let own = || async { (http::StatusCode::BAD_REQUEST, "my own words") };
-    let server = serve(PATIENCE, Router::new().route("/", get(|| async { "ok" })).route("/own", get(own)));
+    let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })).route("/own", get(own)));
     for nonsense in ["NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\0\x01\x02\r\n\r\n"] {
         let answer = read_all(&mut send(&server, nonsense).await).await;
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"code\":\"bad_request\""), "{nonsense:?}: {answer}");

@@ -2,10 +2,10 @@
 
 use super::{
     area_grants,
-    common::{consistency, lock_name, with_long_poll},
     describe::{Describer, Kind, Operation},
     lines,
     parameter::{form, integer, text},
+    vocabulary::{consistency, lock_name, with_long_poll},
 };
 use crate::elections::{LEADER, PROCLAIM, STAND};
 use fairhold_types::{Code, election, hold, limits::ELECTION_VALUE_BYTES_MAX, pattern};

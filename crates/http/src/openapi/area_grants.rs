@@ -1,10 +1,10 @@
 //! Grants, described: take, look, renew, give back.
 
 use super::{
-    common::{consistency, lock_name},
     describe::{Describer, Kind, Operation},
     examples::{GRANT_ID, SESSION_ID},
     parameter::{self, flag, form, integer, one_of, signed, span, words},
+    vocabulary::{consistency, lock_name},
 };
 use crate::{
     batch,

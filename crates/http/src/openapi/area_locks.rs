@@ -1,10 +1,10 @@
 //! Locks, described: the calls that look at them, and the administrator's.
 
 use super::{
-    common::{consistency, lock_name, with_long_poll},
     describe::{Describer, Kind, Operation},
     examples,
     parameter::{form, integer, one_of, span, text, words},
+    vocabulary::{consistency, lock_name, with_long_poll},
 };
 use crate::{
     history::HISTORY,

@@ -2,10 +2,10 @@
 
 use super::{
     area_txn::NAME_PREFIX,
-    common::{consistency, levels, with_long_poll},
     describe::{Call, Describer, Kind, Operation},
     examples,
     parameter::{Parameter, flag, form, integer, only_true, span, text},
+    vocabulary::{consistency, levels, with_long_poll},
 };
 use crate::nodes::{DELETE, GET, POST, PUT};
 use fairhold_types::{

@@ -1,10 +1,10 @@
 //! Sessions, described: open, keep alive, look, end.
 
 use super::{
-    common::consistency,
     describe::{Describer, Kind, Operation},
     examples::SESSION_ID as ID,
     parameter::{self, form, integer, list, span, words},
+    vocabulary::consistency,
 };
 use crate::{
     paging,

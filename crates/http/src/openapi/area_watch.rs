@@ -1,10 +1,10 @@
 //! Watches, described.
 
 use super::{
-    common::{consistency, lock_name, own_path},
     describe::{Describer, Kind, Operation},
     lines,
     parameter::{flag, integer, of},
+    vocabulary::{consistency, lock_name, own_path},
 };
 use crate::watch::WATCH;
 use fairhold_types::{Code, watch::Line};

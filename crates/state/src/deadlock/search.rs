@@ -1,10 +1,11 @@
 //! The search: all that stands in the way of a request is collected once, and then every actor is let run that can.
 
-use super::{Actor, Request, Wish};
+use super::request::{Request, Wish};
 use crate::{
     State,
+    actor::Actor,
     command::Want,
-    index::Place,
+    place::Place,
     record::{Contender, LockSettings},
 };
 use fairhold_types::{GrantNumber, LockName, Mode, SessionNumber, limits::DEADLOCK_VISITS_MAX};

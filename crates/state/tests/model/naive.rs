@@ -11,7 +11,10 @@ use fairhold_state::command::{
     Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
     Transact, Want, WriteKey,
 };
-use fairhold_state::{history::Moment, record::Revocation, statistics::Statistics};
+use fairhold_state::{
+    record::{Moment, Revocation},
+    statistics::Statistics,
+};
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, HoldingEnd, LockName, Mode, NodeId, Path, Revision, SessionId,
     SessionNumber, limits, time::WallMillis,

@@ -1,6 +1,9 @@
 //! What lies between the nodes: where they look for one another, and how long they take to answer.
 
-use super::{Finding, Seen, ok, warn};
+use crate::{
+    doctor::finding::{Finding, ok, warn},
+    look::Seen,
+};
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeMap, time::Duration};
 

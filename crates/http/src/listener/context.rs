@@ -4,9 +4,9 @@ use crate::{cluster_header::ClusterHeader, metrics::HttpMetrics, origin::Hosts, 
 use axum::Router;
 use std::{sync::Arc, time::Duration};
 
-/// Bounds of a server's patience.
+/// How long a server waits for its clients.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// How long a request's head may take to arrive, from its first byte.
     pub(super) head: Duration,
     /// How long after connecting the first byte of the first request may come.
@@ -22,7 +22,7 @@ pub(super) struct Patience {
     pub(super) drain: Duration,
 }
 
-pub(super) const PATIENCE: Patience = Patience {
+pub(super) const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(5),
     first: Duration::from_secs(15),
     idle: Duration::from_secs(120),
@@ -33,9 +33,9 @@ pub(super) const PATIENCE: Patience = Patience {
 
 /// What all connections have in common.
 #[derive(Clone)]
-pub(super) struct Common {
+pub(super) struct ConnectionContext {
     pub(super) router: Router,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     pub(super) metrics: HttpMetrics,
     pub(super) cluster: ClusterHeader,
     /// The names by which clients reach this server.

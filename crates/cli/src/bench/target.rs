@@ -1,0 +1,75 @@
+//! What all workloads need: the cluster, a name that no other run has, and a drive that shows how far it is.
+
+use super::{
+    measure::{self, Outcome, Plan, Work},
+    progress,
+    wire::{Hosts, Wire},
+};
+use crate::remote::{self, Api, ConnectArgs, Failure, Request};
+use fairhold_client::Client;
+use std::time::Duration;
+
+/// What all workloads stand on: the cluster, and a name that no other run has.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) connect: ConnectArgs,
+    pub(super) hosts: Hosts,
+    /// `bench/` and an id.
+    pub(super) name: String,
+}
+
+impl Target {
+    /// Looks whether there is a cluster at all.
+    pub(super) async fn new(connect: &ConnectArgs) -> Result<Target, Failure> {
+        Api::new(connect)?.call(&Request::get("/v1/locks?limit=1")).await?;
+        let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
+        let name = format!("bench/{}", ulid::Ulid::generate().to_string().to_lowercase());
+        Ok(Target { connect: connect.clone(), hosts, name })
+    }
+
+    /// Leads every client to one node.
+    pub(super) fn lead_to(&mut self, url: &str) -> Result<(), Failure> {
+        self.connect.endpoint = vec![url.to_owned()];
+        self.hosts = Hosts::new(&self.connect.endpoint, self.connect.auth_token()?.as_deref())?;
+        Ok(())
+    }
+
+    /// A connection for one client; the nodes get them in turn.
+    pub(super) fn wire(&self, client: usize) -> Wire {
+        self.wire_within(client, self.connect.timeout)
+    }
+
+    /// The same, of a client that gives up an answer after a time of its own.
+    pub(super) fn wire_within(&self, client: usize, within: Duration) -> Wire {
+        Wire::new(self.hosts.beginning_with(client), within)
+    }
+
+    /// The Rust client of all clients.
+    pub(super) fn rust(&self) -> Result<Client, Failure> {
+        remote::client(&self.connect, None)
+    }
+
+    /// Drives the clients, and shows on a terminal how far it is.
+    pub(super) async fn drive<W: Work>(&self, plan: Plan, works: Vec<W>) -> Outcome {
+        drive(plan, works, progress::is_wanted(&self.connect)).await
+    }
+}
+
+pub(super) async fn drive<W: Work>(plan: Plan, works: Vec<W>, is_shown: bool) -> Outcome {
+    let outcome = measure::drive(plan, works, cpu, async |progress, begin| {
+        if is_shown {
+            progress::show(&plan, &progress, begin).await;
+        }
+    });
+    let outcome = outcome.await;
+    if is_shown {
+        progress::erase();
+    }
+    outcome
+}
+
+/// Processor time that this process has used.
+fn cpu() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(used).unwrap_or_default()
+}

@@ -1,0 +1,37 @@
+//! The options of `doctor`.
+
+/// What `doctor` was told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.
+
+Example:
+  fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171")]
+pub(crate) struct DoctorArgs {
+    /// A node's URL for clients; one is enough to find the others, but with all of them doctor can tell you more
+    #[arg(
+        short,
+        long,
+        value_name = "URL",
+        env = "FAIRHOLD_ENDPOINT",
+        value_delimiter = ',',
+        default_value = "http://127.0.0.1:7171"
+    )]
+    pub(crate) endpoint: Vec<String>,
+
+    /// How long a node may take to answer
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
+    pub(crate) timeout: std::time::Duration,
+
+    /// The output format
+    #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]
+    pub(crate) output: DoctorOutput,
+}
+
+/// How `doctor` writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DoctorOutput {
+    /// Lines for people
+    Table,
+    /// One JSON object
+    Json,
+}

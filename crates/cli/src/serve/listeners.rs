@@ -1,0 +1,85 @@
+//! The ports for clients and operators: binds them, and stops their servers.
+
+use super::error::ServeError;
+use crate::{config::ServeConfig, member::client_address};
+use fairhold_http::{Hosts, Limits, Listener};
+use fairhold_types::limits::STATUS_CONNECTIONS_MAX;
+use std::{io, time::Duration};
+use tokio::{
+    net::lookup_host,
+    sync::oneshot,
+    task::{JoinError, JoinHandle},
+    time::timeout,
+};
+
+/// A server that runs until it is told to stop.
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    pub(super) stop: oneshot::Sender<()>,
+    pub(super) task: JoinHandle<()>,
+}
+
+impl Server {
+    pub(super) fn ended(&self, result: Result<(), JoinError>) -> ServeError {
+        match result {
+            Ok(()) => ServeError::Ended(format!("the {} listener", self.name)),
+            Err(error) => ended(error),
+        }
+    }
+
+    pub(super) async fn stop(self, limit: Duration) {
+        let Server { name, stop, mut task } = self;
+        if stop.send(()).is_err() {
+            tracing::debug!("the {name} listener had ended already");
+        }
+        match timeout(limit, &mut task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the {name} listener failed"),
+            Err(_) => {
+                tracing::warn!("the {name} listener still had connections after {} s: they are cut", limit.as_secs());
+                task.abort();
+            }
+        }
+    }
+}
+
+/// The names by which clients reach this cluster.
+pub(super) fn hosts(config: &ServeConfig) -> Hosts {
+    Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
+}
+
+/// The port for clients.
+pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeError> {
+    bind(listen, "clients", "--listen").await
+}
+
+/// The status port for operators, if configured.
+pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
+    let Some(address) = &config.listen_status else { return Ok(None) };
+    let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
+    let limits = Limits { connections, per_address, ..config.limits };
+    Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
+}
+
+/// The first of the name's addresses at which the process can listen.
+async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
+    let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in lookup_host(listen).await.map_err(failed)? {
+        match Listener::bind(address) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+/// The signal came, or its sender is gone.
+pub(super) async fn told(stopped: oneshot::Receiver<()>) {
+    drop(stopped.await);
+}
+
+/// A task of the server failed.
+pub(super) fn ended(error: JoinError) -> ServeError {
+    ServeError::Ended(error.to_string())
+}

@@ -1,0 +1,96 @@
+//! Counts into the statistics of a lock, and of all locks (`statistics`).
+
+use crate::{State, change::Change, history::Holding, record::Contender, statistics::Statistics};
+use fairhold_types::{EndReason, GrantNumber, LockName};
+use std::{collections::BTreeMap, sync::Arc};
+
+impl Change<'_> {
+    /// Counts one that was granted now.
+    pub(crate) fn count_granted(&mut self, contender: &Contender) {
+        let waited = self.at.0.saturating_sub(contender.queued_at.0);
+        let at_once = contender.number.0 == self.revision.0;
+        self.count(contender, |statistics| statistics.granted(waited, at_once));
+    }
+
+    /// Counts one that ends now, whether it held or not.
+    pub(crate) fn count_ended(&mut self, contender: &Contender, holding: Option<&Holding>, how: EndReason) {
+        let held = holding.map(|holding| self.at.0.saturating_sub(holding.from.at.0));
+        self.count(contender, |statistics| statistics.ended(held, how));
+    }
+
+    /// Counts one that holds in another mode from now on; it has one lock.
+    pub(crate) fn count_changed_mode(&mut self, holding: &Holding) {
+        let held = self.at.0.saturating_sub(holding.from.at.0);
+        let contender = self.contender(holding.number).clone();
+        self.count(&contender, |statistics| {
+            statistics.held.add(held);
+            statistics.changed_mode += 1;
+        });
+    }
+
+    fn count(&mut self, contender: &Contender, mut what: impl FnMut(&mut Statistics)) {
+        if !contender.companion {
+            what(Arc::make_mut(&mut self.state.totals));
+        }
+        match self.state.statistics.get_mut(&contender.lock) {
+            Some(statistics) => what(Arc::make_mut(statistics)),
+            None => {
+                let mut statistics = Statistics::default();
+                what(&mut statistics);
+                self.state.statistics.insert(contender.lock.clone(), Arc::new(statistics));
+            }
+        }
+    }
+}
+
+impl State {
+    /// What is counted of a lock, as long as its node or its history is there.
+    #[must_use]
+    pub fn statistics(&self, lock: &LockName) -> Option<&Statistics> {
+        self.statistics.get(lock).map(|statistics| &**statistics)
+    }
+
+    /// What is counted of all locks since the cluster began; those that are gone are in it.
+    #[must_use]
+    pub fn totals(&self) -> &Statistics {
+        &self.totals
+    }
+
+    /// Drops the numbers of locks that have neither a node nor a history.
+    pub(crate) fn drop_statistics(&mut self, locks: impl IntoIterator<Item = LockName>) {
+        for lock in locks {
+            if self.history.count(&lock) == 0 && self.settings(&lock).is_none() {
+                self.statistics.remove(&lock);
+            }
+        }
+    }
+
+    pub(crate) fn check_statistics(&self) -> Result<(), String> {
+        let (mut holding, mut all): (BTreeMap<&LockName, u64>, u64) = (BTreeMap::new(), 0);
+        for (lock, queue) in &self.index.queues {
+            let held: Vec<_> = queue.holders.iter().filter(|number| !self.index.cooling.contains(*number)).collect();
+            holding.insert(lock, held.len() as u64);
+            let first = |number: &&&GrantNumber| self.contender(***number).is_some_and(|contender| contender.lock == *lock);
+            all += held.iter().filter(first).count() as u64;
+        }
+        for (lock, statistics) in self.statistics.iter() {
+            if self.settings(lock).is_none() && self.history.count(lock) == 0 {
+                return Err(format!("numbers are kept of {lock}, which is gone"));
+            }
+            let held = holding.remove(lock).unwrap_or(0);
+            if statistics.holding() != Some(held) {
+                return Err(format!("the numbers of {lock} have {:?} holders, there are {held}", statistics.holding()));
+            }
+            if statistics.held.total() < self.history.count(lock) as u64 {
+                return Err(format!("the history of {lock} has more than were counted"));
+            }
+        }
+        if let Some((lock, _)) = holding.into_iter().find(|(_, held)| *held > 0) {
+            return Err(format!("{lock} is held and was never counted"));
+        }
+        if self.totals.holding() != Some(all) {
+            return Err(format!("the totals have {:?} grants held, there are {all}", self.totals.holding()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! A request that may have to wait.
+
+use crate::{actor::Actor, command::Want, place::Place};
+use fairhold_types::{GrantNumber, LockName, SessionNumber};
+
+/// A request that may have to wait.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) actor: Actor,
+    pub(crate) session: SessionNumber,
+    pub(crate) owner: &'a str,
+    pub(crate) number: GrantNumber,
+    pub(crate) wish: Wish<'a>,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) enum Wish<'a> {
+    /// A place in each queue; `granted`: all of them are free, and those behind it are who has to wait for it.
+    Join { wants: Vec<(&'a Want, Place)>, permits: u32, granted: bool },
+    /// To be the only one of those who share a lock.
+    Upgrade(&'a LockName),
+}

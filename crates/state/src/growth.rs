@@ -1,0 +1,214 @@
+//! What a command may add to the state: each command that lets it grow must fit into the budget (`budget`).
+
+use crate::{
+    State,
+    budget::{GROWTH_AT_ONCE, Room},
+    change::{Change, Effect},
+    command::{Command, Operation, Outcome, Rejection, Transact},
+    record::Revocation,
+    weight::of_word,
+};
+use fairhold_types::NodeId;
+
+/// The state before a command that there may be no room for.
+pub(crate) struct Judgement {
+    before: State,
+    room: Room,
+}
+
+impl State {
+    /// How many bytes it counts (`weight`).
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.lasting_bytes() + self.memory.bytes()
+    }
+
+    /// The same without what is remembered for a minute.
+    fn lasting_bytes(&self) -> u64 {
+        self.tree.bytes() + self.sessions.bytes() + self.history.bytes() + self.statistics.bytes() + self.pending.bytes()
+    }
+
+    /// How many bytes it may count; none before a node has said what it can hold.
+    #[must_use]
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.budget.bytes_max
+    }
+
+    /// What a node has said that it can hold.
+    #[must_use]
+    pub fn capacity_of(&self, node: NodeId) -> Option<u64> {
+        self.budget.capacities.get(&node).copied()
+    }
+
+    /// What it counts is what a walk over all of it counts.
+    pub(crate) fn check_bytes(&self) -> Result<(), String> {
+        for (what, counted, found) in [
+            ("nodes", self.tree.bytes(), self.tree.recounted()),
+            ("sessions", self.sessions.bytes(), self.sessions.recounted()),
+            ("remembered ids", self.memory.bytes(), self.memory.recounted()),
+            ("times of holding", self.history.bytes(), self.history.recounted()),
+            ("locks' numbers", self.statistics.bytes(), self.statistics.recounted()),
+            ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
+        ] {
+            if counted != found {
+                return Err(format!("the {what} count {counted} bytes, and are {found}"));
+            }
+        }
+        if self.budget.bytes_max != self.budget.capacities.values().min().copied() {
+            return Err("the budget is not the least that a node can hold".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
+    /// Far from the budget that is nothing but a sum. In a box, so that a command that needs none moves one word.
+    pub(crate) fn judgement(&self, command: &Command) -> Option<Box<Judgement>> {
+        let bytes_max = self.budget.bytes_max?;
+        let room = command.room();
+        let near = self.bytes().saturating_add(command.growth_at_most()) > room.created_max(bytes_max);
+        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
+    }
+
+    /// Whether a command that may also only be remembered ends somebody's grant, or removes nodes: a small node counts less than
+    /// the key of its removal.
+    fn is_freed_by(&self, command: &Command) -> bool {
+        if let Command::Transact(transact) = command {
+            let removes = |operations: &[Operation]| {
+                !operations.is_empty() && operations.iter().all(|operation| matches!(operation, Operation::Delete { .. }))
+            };
+            removes(&transact.then) && transact.otherwise.as_deref().is_none_or(removes)
+        } else if let Command::Release { grant, .. } = command {
+            self.index.grants.contains_key(grant)
+        } else if let Command::Break(order) = command {
+            self.index.queues.get(&order.lock).is_some_and(|queue| !queue.holders.is_empty())
+        } else {
+            false
+        }
+    }
+
+    /// Refuses a word for this many holders if the budget has no room for all of them. Later commands tell most of the holders.
+    pub(crate) fn require_room_for_words(&self, holders: usize, word: &Revocation) -> Result<(), Rejection> {
+        let (used, Some(max)) = (self.bytes(), self.budget.bytes_max) else { return Ok(()) };
+        let words = of_word(word).saturating_mul(holders as u64);
+        if used.saturating_add(words) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
+    }
+
+    /// Reverts a command that exceeds the budget.
+    pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
+        let Judgement { before, room } = judgement;
+        let Some(max) = self.budget.bytes_max else { return Ok(()) };
+        // A time of holding that comes into the history stops nobody: that has a bound of its own.
+        let (now, then) = (self.history.bytes(), before.history.bytes());
+        let bytes = self.bytes();
+        let grew = bytes - now > before.bytes() - then;
+        let lasts = self.lasting_bytes() - now > before.lasting_bytes() - then;
+        let created = matches!(room, Room::Created | Room::Written) && lasts;
+        let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
+        if !full {
+            return Ok(());
+        }
+        let used = before.bytes();
+        *self = before;
+        Err(Rejection::StateFull { used, max })
+    }
+}
+
+impl Change<'_> {
+    /// Notes what a node can hold.
+    pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
+        if self.state.capacity_of(node) == Some(bytes) {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        self.state.budget.note(node, bytes);
+        Effect::Changed(Outcome::Done)
+    }
+}
+
+impl Command {
+    /// How far it may fill the state.
+    pub(crate) fn room(&self) -> Room {
+        match self {
+            Command::Transact(_) => Room::Written,
+            Command::OpenSession(_) | Command::Acquire(_) | Command::SetLock(_) => Room::Created,
+            Command::SetGrantTimeout { .. }
+            | Command::Release { .. }
+            | Command::Break(_)
+            | Command::Downgrade { key: Some(_), .. }
+            | Command::Upgrade { .. }
+            | Command::Proclaim(_)
+            | Command::Revoke(_)
+            | Command::NoteKey { .. } => Room::Remembered,
+            Command::FormCluster { .. }
+            | Command::CloseSession { .. }
+            | Command::ExpireSession { .. }
+            // It lets others in, and leaves a time of holding: these have a bound of their own.
+            | Command::Downgrade { key: None, .. }
+            | Command::Withdraw { .. }
+            | Command::Abandon { .. }
+            | Command::EndCooling { .. }
+            | Command::Forget { .. }
+            | Command::ForgetLocks { .. }
+            | Command::EndSession { .. }
+            | Command::Sweep { .. }
+            | Command::ForgetHistory { .. }
+            | Command::EndUpgrade { .. }
+            | Command::EndHolds { .. }
+            | Command::Continue { .. }
+            | Command::NoteCapacity { .. } => Room::Always,
+        }
+    }
+
+    /// Whether it may create or enlarge something that stays.
+    #[must_use]
+    pub fn creates(&self) -> bool {
+        if let Command::Transact(transact) = self {
+            let frees = |operation: &Operation| matches!(operation, Operation::Delete { .. } | Operation::Check { .. });
+            return !transact.then.iter().chain(transact.otherwise.iter().flatten()).all(frees);
+        }
+        matches!(self.room(), Room::Created | Room::Written)
+    }
+
+    /// More bytes than it can add.
+    pub(crate) fn growth_at_most(&self) -> u64 {
+        if let Command::Transact(transact) = self {
+            of_transaction(transact)
+        } else if let Command::Acquire(acquire) = self {
+            GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
+        } else if let Command::Revoke(_) = self {
+            // Each holder may be told a word.
+            u64::MAX
+        } else {
+            GROWTH_AT_ONCE
+        }
+    }
+}
+
+fn of_transaction(transact: &Transact) -> u64 {
+    let operations = transact.then.iter().chain(transact.otherwise.iter().flatten());
+    operations.fold(GROWTH_AT_ONCE, |sum, operation| sum + GROWTH_AT_ONCE + operation.weight() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Lifetime, Operation};
+    use fairhold_types::{Path, time::WallMillis};
+
+    #[test]
+    fn each_operation_of_a_transaction_may_make_a_node() {
+        let put = |name: &str| Operation::Put {
+            path: Path::root().child(name),
+            value: Vec::new().into(),
+            parents: false,
+            lifetime: Lifetime::Persistent,
+        };
+        let growth = |then: Vec<Operation>, otherwise: Option<Vec<Operation>>| {
+            let at = WallMillis(0);
+            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_at_most()
+        };
+        let one = growth(vec![put("a")], None);
+        assert!(one >= 2 * GROWTH_AT_ONCE, "{one}");
+        let paths = "/a".len() as u64;
+        assert_eq!(growth(vec![put("a"), put("b")], Some(vec![put("c")])), one + 2 * (GROWTH_AT_ONCE + paths));
+    }
+}

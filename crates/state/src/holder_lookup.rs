@@ -1,0 +1,51 @@
+//! Keeps the index of the holders of a lock (`holder_index`) true.
+
+use crate::{
+    State,
+    holder_index::{HOLDERS_SCANNED_MAX, HolderIndex},
+    record::Contender,
+};
+use fairhold_types::LockName;
+use std::sync::Arc;
+
+impl State {
+    /// Follows a lock's holders: one was added, and there are so many now.
+    pub(crate) fn index_holder(&mut self, holder: &Contender, holders: usize) {
+        if holders > HOLDERS_SCANNED_MAX {
+            match self.index.queues.get_mut(&holder.lock).and_then(|queue| queue.by_holder.as_mut()) {
+                Some(index) => Arc::make_mut(index).add(holder),
+                None => self.index_holders(&holder.lock.clone()),
+            }
+        }
+    }
+
+    /// Follows a lock's holders: one was removed from the tree.
+    pub(crate) fn unindex_holder(&mut self, holder: &Contender) {
+        let Some(queue) = self.index.queues.get_mut(&holder.lock) else { return };
+        if queue.holders.len() <= HOLDERS_SCANNED_MAX {
+            queue.by_holder = None;
+        } else if let Some(index) = queue.by_holder.as_mut().filter(|_| !holder.cooling) {
+            Arc::make_mut(index).remove(holder);
+        }
+    }
+
+    /// Follows a lock's holders: one cools from now on.
+    pub(crate) fn unindex_cooling(&mut self, holder: &Contender) {
+        let queue = self.index.queues.get_mut(&holder.lock);
+        if let Some(index) = queue.and_then(|queue| queue.by_holder.as_mut()) {
+            Arc::make_mut(index).remove(holder);
+        }
+    }
+
+    /// Makes the index of a lock's holders anew, where there are enough of them.
+    pub(crate) fn index_holders(&mut self, lock: &LockName) {
+        let Some(queue) = self.index.queues.get(lock) else { return };
+        let many = queue.holders.len() > HOLDERS_SCANNED_MAX;
+        let mut index = HolderIndex::default();
+        let holders = queue.holders.iter().filter(|_| many).filter_map(|number| self.contender_in(lock, *number));
+        holders.for_each(|holder| index.add(holder));
+        if let Some(queue) = self.index.queues.get_mut(lock) {
+            queue.by_holder = many.then(|| Arc::new(index));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The order among waiters.
+
+use crate::record::Contender;
+use fairhold_types::GrantNumber;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+
+/// Where a contender stands among those who wait: higher priority first, then first come, first served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Place(Reverse<i32>, GrantNumber);
+
+impl Place {
+    pub(crate) fn of(contender: &Contender) -> Place {
+        Place(Reverse(contender.standing), contender.number)
+    }
+
+    pub(crate) fn new(standing: i32, number: GrantNumber) -> Place {
+        Place(Reverse(standing), number)
+    }
+
+    /// Before all others.
+    pub(crate) fn first() -> Place {
+        Place::new(i32::MAX, GrantNumber(0))
+    }
+
+    /// The priority by which it is a place.
+    pub(crate) fn standing(self) -> i32 {
+        self.0.0
+    }
+
+    pub(crate) fn number(self) -> GrantNumber {
+        self.1
+    }
+}

@@ -1,0 +1,106 @@
+//! Writes the history: what a hold was, when it ended, and how (`history`).
+
+use crate::{
+    State,
+    change::{Change, Effect},
+    command::Outcome,
+    history::{Ending, HistoryKey, Holding, Past, who_ended_weight},
+    record::{Contender, Moment},
+};
+use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Revision, limits::ESTIMATE_HOLDS};
+use std::sync::Arc;
+
+impl Change<'_> {
+    /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
+    pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
+        let holding = holding_of(contender);
+        self.count_ended(contender, holding.as_ref(), how);
+        if let Some(holding) = holding {
+            self.write_down(holding, how.into());
+        }
+    }
+
+    /// Writes down that one who holds a lock does so in another mode from now on.
+    pub(crate) fn note_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
+        if let Some(holding) = holding_of(self.contender(number)) {
+            self.count_changed_mode(&holding);
+            self.write_down(holding, how);
+        }
+    }
+
+    fn write_down(&mut self, holding: Holding, how: HoldingEnd) {
+        let (to, lock) = (self.moment(), holding.lock.clone());
+        let ending = Ending { to, how, by: String::new(), reason: String::new() };
+        self.state.history.insert(Arc::new(Past { holding, ending }));
+        let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
+        self.state.drop_statistics(dropped);
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        Moment { revision: self.revision, at: self.at }
+    }
+
+    /// Adds to what was just written down who ended it, and why.
+    pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
+        let key = HistoryKey { ended: self.revision, number };
+        self.state.history.table.change(
+            &(lock.clone(), key),
+            |past| who_ended_weight(past),
+            |past| {
+                let ending = &mut Arc::make_mut(past).ending;
+                (ending.by, ending.reason) = (by.to_owned(), reason.to_owned());
+            },
+        );
+    }
+
+    pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
+        let forgotten = self.state.history.forget(through);
+        self.note_steps(forgotten.len() as u64);
+        if forgotten.is_empty() {
+            return Effect::Unchanged(Outcome::Nothing);
+        }
+        self.state.drop_statistics(forgotten);
+        Effect::Changed(Outcome::Done)
+    }
+}
+
+impl State {
+    /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
+    #[must_use]
+    pub fn oldest_history(&self) -> Option<Revision> {
+        self.history.by_age.get_min().map(|(key, _)| key.ended)
+    }
+
+    /// How long those who held a lock last did so: the middle one of the newest `ESTIMATE_HOLDS`, in milliseconds by the times
+    /// that rode in the commands. For display: no rule reads it.
+    #[must_use]
+    pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
+        let newest = self.history.of_lock(lock).rev().take(ESTIMATE_HOLDS);
+        let mut holds: Vec<u64> = newest.map(|(_, past)| past.ending.to.at.0.saturating_sub(past.holding.from.at.0)).collect();
+        holds.sort_unstable();
+        holds.get(holds.len() / 2).copied()
+    }
+}
+
+/// Since when a contender holds in the mode that it has, once it was granted.
+pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
+    let revision = contender.granted_at?;
+    let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
+    Some(contender.mode_since.unwrap_or(granted))
+}
+
+/// A contender's time of holding in the mode that it has, once it was granted.
+pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
+    let (revision, from) = (contender.granted_at?, holding_since(contender)?);
+    Some(Holding {
+        lock: contender.lock.clone(),
+        number: contender.number,
+        session: contender.session,
+        owner: contender.owner.text.clone(),
+        mode: contender.mode,
+        permits: contender.permits,
+        token: FencingToken(revision.0),
+        queued_at: contender.queued_at,
+        from,
+    })
+}

@@ -1,0 +1,60 @@
+//! The whole replicated state, as a value.
+
+use crate::{
+    budget::Budget, history::History, index::Index, memory::Memory, pending::PendingWork, record::Session,
+    statistics::Statistics, tree::Tree, weighed::Weighed,
+};
+use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
+use std::sync::Arc;
+
+/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
+/// goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    pub(crate) revision: Revision,
+    pub(crate) cluster: Option<ClusterId>,
+    pub(crate) sessions: Weighed<SessionNumber, Arc<Session>>,
+    pub(crate) tree: Tree,
+    pub(crate) memory: Memory,
+    pub(crate) history: History,
+    pub(crate) statistics: Weighed<LockName, Arc<Statistics>>,
+    pub(crate) totals: Arc<Statistics>,
+    pub(crate) pending: PendingWork,
+    pub(crate) budget: Budget,
+    /// How many steps a command does before it leaves the rest to later ones.
+    pub(crate) piece_steps: u64,
+    pub(crate) index: Index,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State::new()
+    }
+}
+
+impl State {
+    /// The state before the first change: the nodes `/` and `/locks`, at revision 0.
+    #[must_use]
+    pub fn new() -> State {
+        State {
+            revision: Revision(0),
+            cluster: None,
+            sessions: Weighed::default(),
+            tree: Tree::new(),
+            memory: Memory::default(),
+            history: History::default(),
+            statistics: Weighed::default(),
+            totals: Arc::default(),
+            pending: PendingWork::default(),
+            budget: Budget::default(),
+            piece_steps: limits::PIECE_STEPS,
+            index: Index::default(),
+        }
+    }
+
+    /// The same with smaller pieces of work, so that tests see many of them.
+    #[must_use]
+    pub fn with_piece_steps(steps: u64) -> State {
+        State { piece_steps: steps, ..State::new() }
+    }
+}
