@@ -4,68 +4,23 @@
 //! one to use. `spawn_blocking` is no async code.
 
 mod nodes;
+mod request;
+mod runtime;
 
 pub use nodes::Nodes;
+pub use request::Request;
 
+use self::runtime::OwnRuntime;
 use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Upgrade, Watch};
 use fairhold_types::FencingToken;
 use futures_util::FutureExt as _;
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
-use tokio::{
-    runtime::{Handle, Runtime},
-    task::coop::consume_budget,
-};
-
-/// More steps than the runtime gives a task before another has its turn. A thread that is not one of a task has no end of them.
-const STEPS_OF_A_TASK: usize = 1_024;
-/// How long the end of a client may take, so that what was dropped last is still given back.
-const SETTLE_WITHIN: Duration = Duration::from_secs(5);
-
-/// Whether this thread is in the middle of a task, which must not be blocked.
-fn is_in_a_task() -> bool {
-    let has_no_more_steps = |_| consume_budget().now_or_never().is_none();
-    Handle::try_current().is_ok() && (0..STEPS_OF_A_TASK).any(has_no_more_steps)
-}
+use std::{fmt, ops::Deref, sync::Arc};
 
 /// A client of one cluster. Cheap to clone. Not to be used within async code: it blocks its thread.
 #[derive(Debug, Clone)]
 pub struct Client {
     client: crate::Client,
-    runtime: Arc<Own>,
-}
-
-/// The runtime, ended with its last user.
-#[derive(Debug)]
-struct Own {
-    runtime: Option<Runtime>,
-    client: crate::Client,
-}
-
-impl Own {
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
-        let runtime = self.runtime.as_ref().ok_or_else(|| Error::Invalid("the client has ended".to_owned()))?;
-        if is_in_a_task() {
-            let why =
-                "fairhold_client::blocking blocks its thread, and this one runs async code: use fairhold_client::Client there";
-            return Err(Error::Invalid(why.to_owned()));
-        }
-        Ok(runtime.block_on(future))
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            let client = self.client.clone();
-            let last = std::thread::spawn(move || {
-                // What is not given back by then ends with its ttl.
-                drop(runtime.block_on(async { tokio::time::timeout(SETTLE_WITHIN, client.settled()).await }));
-                runtime.shutdown_background();
-            });
-            // A thread of its own, because the last user may be in async code; it does not panic.
-            drop(last.join());
-        }
-    }
+    runtime: Arc<OwnRuntime>,
 }
 
 impl Client {
@@ -93,7 +48,7 @@ impl Client {
             let _within = runtime.enter();
             builder.build()?
         };
-        Ok(Client { client: client.clone(), runtime: Arc::new(Own { runtime: Some(runtime), client }) })
+        Ok(Client { client: client.clone(), runtime: Arc::new(OwnRuntime { runtime: Some(runtime), client }) })
     }
 
     fn taking(&self, acquire: Acquire) -> Taking {
@@ -120,13 +75,13 @@ impl Client {
         self.taking(self.client.semaphore(name, limit))
     }
 
-    fn asking<B>(&self, builder: B) -> Asking<B> {
-        Asking { builder, runtime: Arc::clone(&self.runtime) }
+    fn request<B>(&self, builder: B) -> Request<B> {
+        Request { builder, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Client::session`]; opened by [`open`](Asking::open).
-    pub fn session(&self) -> Asking<OpenSession> {
-        self.asking(self.client.session())
+    /// As [`crate::Client::session`]; opened by [`open`](Request::open).
+    pub fn session(&self) -> Request<OpenSession> {
+        self.request(self.client.session())
     }
 
     /// As [`crate::Client::nodes`].
@@ -135,14 +90,14 @@ impl Client {
         Nodes::new(self.client.nodes(), &self.runtime)
     }
 
-    /// As [`crate::Client::transaction`]; made by [`send`](Asking::send).
-    pub fn transaction(&self) -> Asking<Transaction> {
-        self.asking(self.client.transaction())
+    /// As [`crate::Client::transaction`]; made by [`send`](Request::send).
+    pub fn transaction(&self) -> Request<Transaction> {
+        self.request(self.client.transaction())
     }
 
-    /// As [`crate::Client::watch`]; begun by [`begin`](Asking::begin).
-    pub fn watch(&self) -> Asking<Watch> {
-        self.asking(self.client.watch())
+    /// As [`crate::Client::watch`]; begun by [`begin`](Request::begin).
+    pub fn watch(&self) -> Request<Watch> {
+        self.request(self.client.watch())
     }
 
     /// Anything else that the client can do: `client.with(async |client| client.locks().get("deploy").await)?`.
@@ -167,7 +122,7 @@ impl Client {
 #[must_use = "a lock is taken by `take` or `try_now`"]
 pub struct Taking {
     acquire: Acquire,
-    runtime: Arc<Own>,
+    runtime: Arc<OwnRuntime>,
 }
 
 impl Taking {
@@ -215,7 +170,7 @@ impl Taking {
 pub struct Guard {
     /// Nothing only while it is being given back.
     guard: Option<crate::Guard>,
-    runtime: Arc<Own>,
+    runtime: Arc<OwnRuntime>,
 }
 
 impl fmt::Debug for Guard {
@@ -249,14 +204,14 @@ impl Guard {
         self.runtime.block_on(self.lost())
     }
 
-    /// A fenced write, as [`crate::Held::put`]; made by [`send`](Asking::send).
-    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
-        Asking { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
+    /// A fenced write, as [`crate::Held::put`]; made by [`send`](Request::send).
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Put> {
+        Request { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Guard::upgrade`]; made by [`send`](Asking::send): `guard.upgrade().with(|up| up.wait(minute)).send()`.
-    pub fn upgrade(&self) -> Asking<Upgrade> {
-        Asking { builder: crate::Guard::upgrade(self), runtime: Arc::clone(&self.runtime) }
+    /// As [`crate::Guard::upgrade`]; made by [`send`](Request::send): `guard.upgrade().with(|up| up.wait(minute)).send()`.
+    pub fn upgrade(&self) -> Request<Upgrade> {
+        Request { builder: crate::Guard::upgrade(self), runtime: Arc::clone(&self.runtime) }
     }
 
     /// As [`crate::Guard::downgrade`].
@@ -279,33 +234,7 @@ impl Guard {
     }
 }
 
-/// Something to be asked of the cluster; say more of it by [`with`](Asking::with).
-#[derive(Debug)]
-#[must_use = "nothing is sent before it is told to"]
-pub struct Asking<B> {
-    builder: B,
-    runtime: Arc<Own>,
-}
-
-impl<B> Asking<B> {
-    /// Says more of it: `nodes.put("/jobs/7", "done").with(|put| put.version(3)).send()`.
-    pub fn with(self, say: impl FnOnce(B) -> B) -> Asking<B> {
-        Asking { builder: say(self.builder), ..self }
-    }
-
-    /// Sends it, and waits for the answer.
-    ///
-    /// # Errors
-    /// As awaiting it in async code.
-    pub fn send<T>(self) -> Result<T, Error>
-    where
-        B: IntoFuture<Output = Result<T, Error>>,
-    {
-        self.runtime.block_on(self.builder.into_future())?
-    }
-}
-
-impl Asking<OpenSession> {
+impl Request<OpenSession> {
     /// Opens the session.
     ///
     /// # Errors
@@ -316,7 +245,7 @@ impl Asking<OpenSession> {
     }
 }
 
-impl Asking<Watch> {
+impl Request<Watch> {
     /// Begins to watch.
     ///
     /// # Errors
@@ -331,7 +260,7 @@ impl Asking<Watch> {
 #[derive(Debug)]
 pub struct Watching {
     watching: crate::Watching,
-    runtime: Arc<Own>,
+    runtime: Arc<OwnRuntime>,
 }
 
 impl Iterator for Watching {
@@ -346,7 +275,7 @@ impl Iterator for Watching {
 #[derive(Debug, Clone)]
 pub struct Session {
     session: crate::Session,
-    runtime: Arc<Own>,
+    runtime: Arc<OwnRuntime>,
 }
 
 impl Deref for Session {

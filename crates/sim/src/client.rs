@@ -1,7 +1,7 @@
 //! What every client does: ask any node by HTTP, ask again with the same key until the outcome is known, and tell the oracle.
 
 use crate::{
-    oracle::Fact,
+    facts::Fact,
     stream::Stream,
     tally::Probe,
     trace,

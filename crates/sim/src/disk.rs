@@ -4,16 +4,17 @@ mod kept;
 mod snapshots;
 
 use crate::{
-    host::{Host, HostRuntime},
+    conditions::Flushes,
+    host::Host,
     tally::{Probe, Tally},
     trace,
 };
-use fairhold_raft::{snapshot::SnapshotImage, types::Types};
+use fairhold_raft::snapshot::SnapshotImage;
 use fairhold_types::{
     Incarnation, failpoint,
     planted::{self, Bug},
 };
-use kept::{Kept, Write};
+use kept::{C, Kept, Write};
 use openraft::{
     LogState, OptionalSend,
     alias::{EntryOf, LogIdOf, VoteOf},
@@ -31,8 +32,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Notify, oneshot};
-
-type C = Types<HostRuntime>;
 
 /// One flush in so many takes ten times as long.
 const SLOW_FLUSH_ONE_IN: u32 = 50;
@@ -87,15 +86,6 @@ struct Platter {
 /// The callers that wait for pending writes.
 fn unheard(pending: &mut (Vec<Write>, Waiter)) -> (Vec<Write>, Waiter) {
     (Vec::new(), std::mem::replace(&mut pending.1, Waiter::Nobody))
-}
-
-/// How long a flush takes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Flushes {
-    /// Each takes so long at least.
-    pub(crate) at_least: Duration,
-    /// And up to so many microseconds more.
-    pub(crate) micros: u64,
 }
 
 /// A disk, which outlives its machine's lives. Clones are the same disk.

@@ -11,6 +11,7 @@ mod endings;
 mod fences;
 mod freshness;
 mod holders;
+mod invariant;
 mod leases;
 mod liveness;
 mod machine;
@@ -22,32 +23,9 @@ mod registers;
 mod tokens;
 mod watches;
 
-use crate::oracle::{Applied, Fact, Physics};
-use fairhold_state::State;
+pub(crate) use invariant::Invariant;
 
-/// Something that must always hold. An error says what was seen instead.
-pub(crate) trait Invariant: Send {
-    /// Its short name.
-    fn name(&self) -> &'static str;
-
-    /// A node applied a change.
-    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
-        let _: &Applied<'_> = applied;
-        Ok(())
-    }
-
-    /// A client was told something.
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        let _: &Fact = fact;
-        Ok(())
-    }
-
-    /// All clients have ended, all faults are healed.
-    fn finished(&mut self, state: &State) -> Result<(), String> {
-        let _: &State = state;
-        Ok(())
-    }
-}
+use crate::facts::Physics;
 
 /// All of them.
 pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {

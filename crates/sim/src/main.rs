@@ -9,10 +9,15 @@
 //! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
 //! - `calm`: since when nothing has been wrong.
 
+#[cfg(feature = "failpoints")]
+mod armed_point;
 mod calm;
 mod client;
 mod clients;
+mod conditions;
 mod disk;
+mod facts;
+mod fault;
 mod host;
 #[cfg(feature = "planted")]
 mod hunt;
@@ -20,6 +25,8 @@ mod invariants;
 mod net;
 mod oracle;
 mod plan;
+#[cfg(feature = "failpoints")]
+mod point_judge;
 #[cfg(feature = "failpoints")]
 mod points;
 mod shrink;
@@ -31,6 +38,7 @@ mod tales;
 mod tally;
 mod tidings;
 mod trace;
+mod trade;
 mod world;
 
 use clap::Parser;

@@ -5,6 +5,7 @@
 //! and let in one by one.
 
 use crate::{
+    conditions::Weather,
     host::Host,
     tally::{Probe, Tally},
     trace,
@@ -36,17 +37,6 @@ const STRAGGLER_ONE_IN: u32 = 100;
 const REJECTED_ONE_IN: u32 = 2;
 
 type Answer = Result<Bytes, PeerError>;
-
-/// How the net behaves while nothing is cut.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Weather {
-    /// A message takes up to so many microseconds.
-    pub(crate) delay_micros: u64,
-    /// One message in so many breaks its connection; 0: none does.
-    pub(crate) break_one_in: u32,
-    /// One heartbeat or vote in so many arrives twice; 0: none does.
-    pub(crate) twice_one_in: u32,
-}
 
 struct Plugged {
     /// Where it is reached.

@@ -55,7 +55,7 @@ pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
         runtime.block_on(async {
             let world = World::new(plan, told);
             #[cfg(feature = "failpoints")]
-            crate::points::judge(&world, plan);
+            crate::point_judge::judge(&world, plan);
             drop(SimRuntime::spawn(world.clone().count_elections()));
             play(&world, plan).await;
             (world.oracle.violations(), trace::since_start())

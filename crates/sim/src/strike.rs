@@ -1,14 +1,17 @@
 //! A fault, from its beginning to its end.
 
+mod becomes;
 mod cut_log;
 mod late_answers;
 mod older_disk;
 
+use self::becomes::{ELECTED_WITHIN, becomes};
 use crate::{
     disk::Disk,
+    facts::Fact,
+    fault::{Fault, Kind, Whom},
     net::CLIENTS,
-    oracle::Fact,
-    plan::{Fault, Kind, Whom},
+    strike::becomes::LOOK_OFTEN,
     trace,
     world::World,
 };
@@ -20,9 +23,6 @@ use std::time::Duration;
 
 /// For how long a write that is not flushed is looked for, and how often.
 const DIRTY_WITHIN: Duration = Duration::from_secs(3);
-const LOOK_OFTEN: Duration = Duration::from_micros(150);
-/// How long an election is waited for, and after it the first cut of a log.
-const ELECTED_WITHIN: Duration = Duration::from_secs(3);
 /// For how long a leader is watched after it was paused, and how often.
 const AWAKE_FOR: Duration = Duration::from_secs(6);
 const AWAKE_LOOK: Duration = Duration::from_millis(20);
@@ -188,16 +188,6 @@ async fn written(disk: Option<Disk>) -> bool {
         looked += LOOK_OFTEN;
     }
     disk.is_some_and(|disk| disk.is_dirty())
-}
-
-/// Waits until something is so, for a while at most; whether it is.
-async fn becomes(limit: Duration, so: impl Fn() -> bool) -> bool {
-    let mut looked = Duration::ZERO;
-    while !so() && looked < limit {
-        SimRuntime::sleep(LOOK_OFTEN).await;
-        looked += LOOK_OFTEN;
-    }
-    so()
 }
 
 /// Pauses machines, and watches those that led and go on to lead: their clocks must not have counted the time.

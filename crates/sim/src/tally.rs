@@ -1,6 +1,6 @@
 //! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
 
-use crate::plan::Kind;
+use crate::fault::Kind;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,

@@ -6,14 +6,16 @@ pub(crate) use calls::{AnsweredWithin, Reply, from_client};
 
 use crate::{
     calm::Calm,
-    clients::Trade,
-    disk::{Disk, Flushes},
+    conditions::Flushes,
+    disk::Disk,
+    facts::{Fact, Physics},
     host::{Host, HostRuntime, TRUE_RATE},
     net::Net,
-    oracle::{Fact, Oracle, Physics},
+    oracle::Oracle,
     plan::Plan,
     tally::{Probe, Tally},
     trace,
+    trade::Trade,
 };
 use axum::Router;
 use fairhold_http::{Admin, Exposition, ServerInfo, router};

@@ -1,6 +1,6 @@
 //! The tree of nodes, without async code.
 
-use super::{Asking, Own};
+use super::{request::Request, runtime::OwnRuntime};
 use crate::{Create, Delete, Error, Put, Value};
 use fairhold_types::dto;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Nodes {
     nodes: crate::Nodes,
-    runtime: Arc<Own>,
+    runtime: Arc<OwnRuntime>,
 }
 
 impl Nodes {
-    pub(super) fn new(nodes: crate::Nodes, runtime: &Arc<Own>) -> Nodes {
+    pub(super) fn new(nodes: crate::Nodes, runtime: &Arc<OwnRuntime>) -> Nodes {
         Nodes { nodes, runtime: Arc::clone(runtime) }
     }
 
@@ -49,27 +49,27 @@ impl Nodes {
         self.runtime.block_on(self.nodes.descendants(path))?
     }
 
-    fn asking<B>(&self, builder: B) -> Asking<B> {
-        Asking { builder, runtime: Arc::clone(&self.runtime) }
+    fn request<B>(&self, builder: B) -> Request<B> {
+        Request { builder, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Nodes::put`]; made by [`send`](Asking::send).
-    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Put> {
-        self.asking(self.nodes.put(path, value))
+    /// As [`crate::Nodes::put`]; made by [`send`](Request::send).
+    pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Put> {
+        self.request(self.nodes.put(path, value))
     }
 
-    /// As [`crate::Nodes::create`]; made by [`send`](Asking::send).
-    pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
-        self.asking(self.nodes.create(path, value))
+    /// As [`crate::Nodes::create`]; made by [`send`](Request::send).
+    pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Create> {
+        self.request(self.nodes.create(path, value))
     }
 
-    /// As [`crate::Nodes::create_sequential`]; made by [`send`](Asking::send).
-    pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Asking<Create> {
-        self.asking(self.nodes.create_sequential(parent, name, value))
+    /// As [`crate::Nodes::create_sequential`]; made by [`send`](Request::send).
+    pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Request<Create> {
+        self.request(self.nodes.create_sequential(parent, name, value))
     }
 
-    /// As [`crate::Nodes::delete`]; made by [`send`](Asking::send).
-    pub fn delete(&self, path: &str) -> Asking<Delete> {
-        self.asking(self.nodes.delete(path))
+    /// As [`crate::Nodes::delete`]; made by [`send`](Request::send).
+    pub fn delete(&self, path: &str) -> Request<Delete> {
+        self.request(self.nodes.delete(path))
     }
 }

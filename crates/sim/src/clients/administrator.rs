@@ -3,7 +3,7 @@
 use super::grip::TRIES;
 use crate::{
     client::{Ask, Client},
-    oracle::{Change, Fact},
+    facts::{Change, Fact},
     tally::Probe,
 };
 use fairhold_types::SessionNumber;

@@ -3,7 +3,7 @@
 use super::grip::{TRIES, Wish, give_back};
 use crate::{
     client::{Ask, Client},
-    oracle::Fact,
+    facts::Fact,
     tally::Probe,
 };
 use fairhold_types::{Mode, SessionNumber};

@@ -4,7 +4,7 @@
 use super::grip::{Grip, TRIES, Wish, give_back};
 use crate::{
     client::{Ask, Client, Told},
-    oracle::Fact,
+    facts::Fact,
     tally::Probe,
 };
 use fairhold_types::{Mode, Revision};

@@ -3,7 +3,7 @@
 use super::grip::{Grip, TRIES, Wish, give_back};
 use crate::{
     client::{Ask, Client},
-    oracle::{Change, Fact},
+    facts::{Change, Fact},
     tally::Probe,
     trace,
 };

@@ -3,7 +3,7 @@
 use super::grip::{REMEMBERED_MIN, TRIES};
 use crate::{
     client::{Ask, Client},
-    oracle::Fact,
+    facts::Fact,
     tally::Probe,
     trace,
 };

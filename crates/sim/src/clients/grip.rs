@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Ask, Client, Told},
-    oracle::{Change, Fact},
+    facts::{Change, Fact},
     tally::Probe,
     trace,
 };

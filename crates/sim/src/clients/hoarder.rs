@@ -4,7 +4,7 @@
 use super::grip::TRIES;
 use crate::{
     client::{Ask, Client},
-    oracle::Fact,
+    facts::Fact,
     tally::Probe,
 };
 use fairhold_types::SessionNumber;

@@ -1,10 +1,8 @@
 //! A client that takes locks without a session: it asks, waits, renews, writes with its fence, pauses, gives back.
 
-use super::{
-    Trade,
-    grip::{LIMIT, Wish, give_back},
-};
+use super::grip::{LIMIT, Wish, give_back};
 use crate::client::Client;
+use crate::trade::Trade;
 use fairhold_types::Mode;
 use rand::RngExt;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::grip;
 use crate::{
     client::{Ask, Client, Told},
-    oracle::Fact,
+    facts::Fact,
     trace,
 };
 use fairhold_types::{FencingToken, LockName, Mode, SessionNumber};

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Ask, Client},
-    oracle::Fact,
+    facts::Fact,
     stream::Stream,
     tally::Probe,
     tidings::{Line, Watched},

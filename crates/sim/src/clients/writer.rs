@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Ask, Client},
-    oracle::Fact,
+    facts::Fact,
     tally::Probe,
 };
 use fairhold_types::Revision;

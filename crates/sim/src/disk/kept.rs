@@ -1,9 +1,13 @@
 //! What a log consists of, and the writes that change it.
 
-use super::C;
+use crate::host::HostRuntime;
+use fairhold_raft::types::Types;
 use fairhold_types::planted::{self, Bug};
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use std::collections::BTreeMap;
+
+/// The types of the log.
+pub(super) type C = Types<HostRuntime>;
 
 /// What a log consists of.
 #[derive(Default, Clone)]

@@ -1,7 +1,7 @@
 //! Every node emits the same events at the same revision, and has the same state after it.
 
-use super::Invariant;
-use crate::oracle::Applied;
+use super::invariant::Invariant;
+use crate::facts::Applied;
 use fairhold_types::NodeId;
 use std::collections::BTreeMap;
 

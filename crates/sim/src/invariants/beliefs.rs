@@ -2,10 +2,10 @@
 //! other; and no more permits of a semaphore are believed to be held than it has. It holds only where clocks run at their true
 //! rate; where they do not, the fence protects.
 
-use super::{Invariant, bounds::ended_by_a_bound};
+use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{
+    facts::{Applied, Fact, Physics},
     host::TRUE_RATE,
-    oracle::{Applied, Fact, Physics},
 };
 use fairhold_state::command::Event;
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Mode};

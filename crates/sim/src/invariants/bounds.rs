@@ -1,7 +1,7 @@
 //! A grant that ends although its session lives was held for as long as it may be held, and no shorter.
 
-use super::Invariant;
-use crate::oracle::{Applied, Physics};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Physics};
 use fairhold_state::{State, command::Event};
 use fairhold_types::{EndReason, GrantNumber, SessionNumber};
 use std::{

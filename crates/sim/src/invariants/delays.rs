@@ -1,7 +1,7 @@
 //! A lock delay lasts its full time, also if the leader changes.
 
-use super::Invariant;
-use crate::oracle::{Applied, Physics};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Physics};
 use fairhold_state::command::Event;
 use fairhold_types::GrantNumber;
 use std::{collections::BTreeMap, time::Duration};

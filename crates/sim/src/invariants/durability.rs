@@ -1,7 +1,7 @@
 //! Nothing acknowledged is lost: what a client was told at a revision is what that revision is, on every node, for ever.
 
-use super::Invariant;
-use crate::oracle::{Applied, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Fact};
 use fairhold_state::{State, command::Event};
 use std::collections::BTreeMap;
 

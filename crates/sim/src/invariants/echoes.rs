@@ -1,7 +1,7 @@
 //! A request takes effect once, however late it arrives again: what it did, and its client has undone since, stays undone.
 
-use super::Invariant;
-use crate::oracle::{Applied, Change, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Change, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{LockName, Revision};
 use std::{

@@ -1,7 +1,7 @@
 //! Each version of a leader's value is announced once. A question about the leader is answered with an announced value.
 
-use super::Invariant;
-use crate::oracle::{Applied, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, LockName};
 use std::collections::BTreeMap;

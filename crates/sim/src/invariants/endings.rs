@@ -1,6 +1,6 @@
 //! Every grant ends, and every session: when nobody renews any more, nothing is left.
 
-use super::Invariant;
+use super::invariant::Invariant;
 use fairhold_state::State;
 
 pub(crate) struct Endings;

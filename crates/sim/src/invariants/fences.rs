@@ -1,8 +1,8 @@
 //! A fence passes only while a grant with its token is held; and after a write with a token of an exclusive holder was accepted,
 //! no write with an older such token of that lock is.
 
-use super::Invariant;
-use crate::oracle::{Applied, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 use std::collections::BTreeMap;

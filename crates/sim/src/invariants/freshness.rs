@@ -1,8 +1,8 @@
 //! No linearizable answer is older than what any client had been told before it was asked for: an answer without proof of
 //! leadership would be.
 
-use super::Invariant;
-use crate::oracle::Fact;
+use super::invariant::Invariant;
+use crate::facts::Fact;
 
 pub(crate) struct Freshness;
 

@@ -1,8 +1,8 @@
 //! A lock has one exclusive holder, or only shared holders, or permits within its limit. A change of mode or of the limit keeps
 //! this true.
 
-use super::Invariant;
-use crate::{oracle::Applied, tidings::lock_of};
+use super::invariant::Invariant;
+use crate::{facts::Applied, tidings::lock_of};
 use fairhold_state::command::Event;
 use fairhold_types::{LockName, Mode};
 use std::collections::BTreeSet;

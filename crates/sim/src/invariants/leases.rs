@@ -3,10 +3,10 @@
 //! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass. And the time in which the
 //! leader was paused, and so deaf to renewals, does not count, where it goes on to lead.
 
-use super::{Invariant, bounds::ended_by_a_bound};
+use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{
+    facts::{Applied, Fact, Physics},
     host::TRUE_RATE,
-    oracle::{Applied, Fact, Physics},
 };
 use fairhold_state::State;
 use fairhold_state::command::Event;

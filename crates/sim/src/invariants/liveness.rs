@@ -1,7 +1,7 @@
 //! Without faults, each call is answered soon, no new term begins, and the next holder of a lock learns of it soon.
 
-use super::Invariant;
-use crate::oracle::{Applied, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, time::Duration};

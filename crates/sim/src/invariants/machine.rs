@@ -1,8 +1,8 @@
 //! The state is sound after every change: every index equals what the tree says, and an ephemeral node exists only while its
 //! session does.
 
-use super::Invariant;
-use crate::oracle::Applied;
+use super::invariant::Invariant;
+use crate::facts::Applied;
 
 pub(crate) struct Machine;
 

@@ -1,7 +1,7 @@
 //! No waiter is granted before a waiter that is ahead of it in the queue.
 
-use super::Invariant;
-use crate::oracle::Applied;
+use super::invariant::Invariant;
+use crate::facts::Applied;
 use fairhold_state::command::Event;
 use fairhold_types::{GrantNumber, LockName};
 use std::{cmp::Reverse, collections::BTreeSet};

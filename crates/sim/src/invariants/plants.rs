@@ -1,9 +1,9 @@
 //! Each invariant hears a history that is right, as the simulator tells it, and then a violation of it.
 
-use super::{Invariant, all};
+use super::{all, invariant::Invariant};
 use crate::{
+    facts::{Applied, Fact, Physics},
     host::TRUE_RATE,
-    oracle::{Applied, Fact, Physics},
     tidings::Watched,
 };
 use fairhold_state::{

@@ -1,7 +1,7 @@
 //! A hold that may last no longer and a lock delay that is over end soon, once all is well. A new leader counts their time anew.
 
-use super::Invariant;
-use crate::oracle::{Applied, Fact};
+use super::invariant::Invariant;
+use crate::facts::{Applied, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::GrantNumber;
 use std::{collections::BTreeMap, time::Duration};

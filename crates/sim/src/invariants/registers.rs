@@ -1,10 +1,10 @@
 //! A version of a node has one value for every reader at every node; a value that was written once stands at one version, also
 //! where its request was repeated; and a read has the value of the revision that it names.
 
-use super::Invariant;
+use super::invariant::Invariant;
 use crate::{
+    facts::{Applied, Fact, Physics},
     host::TRUE_RATE,
-    oracle::{Applied, Fact, Physics},
 };
 use fairhold_state::command::Event;
 use fairhold_types::Revision;

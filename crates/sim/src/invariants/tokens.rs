@@ -1,7 +1,7 @@
 //! The tokens of a lock grow in the order of holding, strictly wherever an exclusive holder is one of the two.
 
-use super::Invariant;
-use crate::oracle::Applied;
+use super::invariant::Invariant;
+use crate::facts::Applied;
 use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, LockName};
 use std::collections::BTreeMap;

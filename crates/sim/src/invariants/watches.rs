@@ -1,9 +1,9 @@
 //! A watcher gets every event once and in order, up to where it was told that all was; and first, where it asked so,
 //! exactly what was there.
 
-use super::Invariant;
+use super::invariant::Invariant;
 use crate::{
-    oracle::{Applied, Fact},
+    facts::{Applied, Fact},
     tidings::{Line, Subject, Watched},
 };
 use fairhold_state::command::Event;

@@ -1,7 +1,10 @@
 //! What some stories have in addition: each is drawn from the seed by itself, so that the rest of a story stays as it was.
 
-use super::{ClientPlan, Fault, Kind, Whom, some_of};
-use crate::{clients::Trade, host::TRUE_RATE, net::Weather};
+use crate::{conditions::Weather, host::TRUE_RATE, trade::Trade};
+use crate::{
+    fault::{Fault, Kind, Whom},
+    trade::{ClientPlan, some_of},
+};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 //! loses its power while its log is cut for them, or right after.
 
 use super::{
-    ELECTED_WITHIN, becomes,
+    becomes::{ELECTED_WITHIN, becomes},
     late_answers::{next_leader, seed, write},
 };
 use crate::{
     client::Client,
-    plan::{Fault, Kind},
+    fault::{Fault, Kind},
     world::World,
 };
 use fairhold_types::NodeId;

@@ -3,11 +3,11 @@
 //! A leader sends an entry, all others accept it, and all their answers are under way when it is cut off. Each answer is true,
 //! and is proof that it led when that entry was sent. It must not be taken for proof of anything later.
 
-use super::becomes;
+use super::becomes::becomes;
 use crate::{
     client::{Ask, Client, Told},
-    oracle::Fact,
-    plan::{Fault, Kind},
+    facts::Fact,
+    fault::{Fault, Kind},
     tally::Probe,
     world::World,
 };

@@ -1,8 +1,8 @@
 //! A follower whose disk is as it was some seconds ago: it must notice, and take no part.
 
-use super::becomes;
+use super::becomes::becomes;
 use crate::{
-    plan::{Fault, Kind},
+    fault::{Fault, Kind},
     world::World,
 };
 use fairhold_raft::{Leadership, MemberStatus};

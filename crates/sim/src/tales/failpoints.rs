@@ -2,9 +2,9 @@
 
 use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
 use crate::{
-    oracle::{Change, Fact},
+    armed_point::{Act, ArmedPoint},
+    facts::{Change, Fact},
     plan::Plan,
-    points::{Act, ArmedPoint},
     world::World,
 };
 use axum::body::Body;

@@ -29,7 +29,7 @@ pub(super) fn on_three_nodes<F: Future<Output = ()>>(plan: &Plan, tale: impl FnO
             SimRuntime::sleep(Duration::from_millis(10)).await;
         }
         #[cfg(feature = "failpoints")]
-        crate::points::judge(&world, plan);
+        crate::point_judge::judge(&world, plan);
         tale(world.clone()).await;
         #[cfg(feature = "failpoints")]
         fairhold_types::failpoint::set_judge(None);

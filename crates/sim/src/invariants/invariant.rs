@@ -1,0 +1,28 @@
+//! What every invariant is.
+
+use crate::facts::{Applied, Fact};
+use fairhold_state::State;
+
+/// Something that must always hold. An error says what was seen instead.
+pub(crate) trait Invariant: Send {
+    /// Its short name.
+    fn name(&self) -> &'static str;
+
+    /// A node applied a change.
+    fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
+        let _: &Applied<'_> = applied;
+        Ok(())
+    }
+
+    /// A client was told something.
+    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+        let _: &Fact = fact;
+        Ok(())
+    }
+
+    /// All clients have ended, all faults are healed.
+    fn finished(&mut self, state: &State) -> Result<(), String> {
+        let _: &State = state;
+        Ok(())
+    }
+}
