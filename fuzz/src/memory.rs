@@ -17,13 +17,8 @@ use openraft::{
     storage::{IOFlushed, RaftLogReader, RaftLogStorage},
 };
 use openraft_rt_tokio::TokioRuntime;
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    io,
-    ops::RangeBounds,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, fmt::Debug, io, ops::RangeBounds, sync::Arc};
 
 type C = Types<TokioRuntime>;
 
@@ -142,5 +137,5 @@ impl RaftLogStorage<C> for MemoryLog {
 
 /// Whoever panicked with the lock has reported its own failure already.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

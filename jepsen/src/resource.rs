@@ -1,12 +1,10 @@
 //! A resource outside of the cluster, as a database would be one: it refuses a token that is older than one it has seen. Beside
 //! it the same without a comparison: what is lost there shows that there was something to be refused.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// What all writers share.
@@ -26,7 +24,7 @@ struct Place {
 impl Resource {
     fn places(&self) -> MutexGuard<'_, HashMap<String, Place>> {
         // What it guards is whole after every statement that can panic.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 
     /// The values there; the token is known from now on.

@@ -5,13 +5,13 @@ use crate::{
     plan::Plan,
     plant::VARIABLE,
 };
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     io::{BufRead as _, BufReader},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     process::{Child, Command, Stdio},
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -79,7 +79,7 @@ pub(crate) fn all(
         while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed)) {
             let verdict = one(&timed, *number)?;
             tell(*number, &verdict);
-            verdicts.lock().unwrap_or_else(PoisonError::into_inner).push((*number, verdict));
+            verdicts.lock().push((*number, verdict));
         }
         Ok(())
     };
@@ -88,7 +88,7 @@ pub(crate) fn all(
         let joined = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err("a worker panicked".to_owned())));
         joined.collect::<Result<Vec<()>, String>>()
     })?;
-    let mut verdicts = verdicts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut verdicts = verdicts.into_inner();
     verdicts.sort_by_key(|(number, _)| *number);
     Ok(verdicts)
 }

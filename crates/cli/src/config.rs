@@ -18,6 +18,7 @@ use std::{
     net::IpAddr,
     path::{Path, PathBuf},
 };
+use strsim::levenshtein;
 
 /// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
@@ -343,27 +344,12 @@ fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
 fn advise(key: &str) -> String {
     let written = key.to_lowercase().replace('_', "-");
     let begun = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
-    let near = || FILE_KEYS.iter().map(|known| (edits(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
+    let near =
+        || FILE_KEYS.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
     match begun.or_else(|| near().map(|(_, known)| known)) {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!("the names are {}", FILE_KEYS.join(", ")),
     }
-}
-
-/// How many letters must be added, removed or changed to get from one text to the other.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, letter) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, other) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

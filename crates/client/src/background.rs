@@ -6,11 +6,9 @@ use crate::{
     error::Error,
 };
 use fairhold_types::{GrantId, SessionId};
+use parking_lot::Mutex;
 use reqwest::Method;
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
     sync::Semaphore,
@@ -47,7 +45,7 @@ impl Background {
 
     /// Runs something that nobody waits for.
     pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.tasks.lock();
         match tasks.last() {
             Some(newest) if !newest.is_closed() => newest.spawn_on(task, &self.runtime),
             Some(_) | None => {
@@ -97,7 +95,7 @@ impl Background {
     /// Waits until all that runs now is done; what begins later is not waited for.
     pub(crate) async fn settled(&self) {
         let running = {
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tasks = self.tasks.lock();
             tasks.retain(|tracker| !tracker.is_empty());
             if let Some(newest) = tasks.last() {
                 newest.close();

@@ -12,13 +12,11 @@ use crate::{
 };
 use fairhold_types::limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX};
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use reqwest::{Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, mpsc, oneshot},
@@ -87,7 +85,7 @@ impl Batches {
     }
 
     fn queue(&self, endpoint: &Endpoint) -> mpsc::Sender<Waiting> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         if let Some((_, queue)) = queues.iter().find(|(known, _)| known == endpoint) {
             return queue.clone();
         }

@@ -13,7 +13,6 @@ pub use request::Request;
 use self::runtime::OwnRuntime;
 use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Upgrade, Watch};
 use fairhold_types::FencingToken;
-use futures_util::FutureExt as _;
 use std::{fmt, ops::Deref, sync::Arc};
 
 /// A client of one cluster. Cheap to clone. Not to be used within async code: it blocks its thread.

@@ -1,10 +1,11 @@
 //! The addresses of the cluster: those that the program gave, those that the cluster named, and who seems to lead.
 
 use crate::{backoff::jitter, clock::Moment, error::Error};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -98,7 +99,7 @@ impl Endpoints {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Every address once, the most promising first.

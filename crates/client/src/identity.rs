@@ -6,9 +6,10 @@
 
 use crate::{clock::Moment, endpoints::Endpoint};
 use fairhold_types::ClusterId;
+use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -101,21 +102,21 @@ impl Identity {
     }
 
     fn heard(&self) {
-        *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner) = Heard { at: Moment::now(), failure: None };
+        *self.0.heard.lock() = Heard { at: Moment::now(), failure: None };
     }
 
     /// A request got no answer.
     pub(crate) fn failed(&self, why: &str) {
-        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner).failure = Some(why.to_owned());
+        self.0.heard.lock().failure = Some(why.to_owned());
     }
 
     pub(crate) fn contact(&self) -> Contact {
-        let heard = self.0.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = self.0.heard.lock();
         Contact { silent_for: heard.at.until(Moment::now()), failure: heard.failure.clone() }
     }
 
     fn tell_once(&self, endpoint: &Endpoint, why: &str) {
-        let mut strangers = self.0.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut strangers = self.0.strangers.lock();
         if strangers.len() < STRANGERS_MAX && !strangers.contains(endpoint) {
             tracing::warn!("{why}; the client ignores its answers");
             strangers.push(endpoint.clone());
@@ -152,7 +153,7 @@ mod tests {
         assert!(why.contains(&ClusterId(8).to_hex()) && why.contains(&ClusterId(7).to_hex()), "{why}");
         identity.check(&node, &of(7)).unwrap();
         assert_eq!(identity.cluster(), Some(ClusterId(7)));
-        assert_eq!(identity.0.strangers.lock().unwrap().len(), 1, "one address is spoken of once");
+        assert_eq!(identity.0.strangers.lock().len(), 1, "one address is spoken of once");
     }
 
     #[test]

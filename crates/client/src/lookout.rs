@@ -19,10 +19,11 @@ use fairhold_types::{
     Code, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, dto,
     watch::{SessionEnd, What},
 };
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::Method;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -148,7 +149,7 @@ impl Lookout {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::{headers, problem::Problem};
 use fairhold_types::Code;
 use http::{HeaderMap, header};
-use std::sync::{Arc, PoisonError, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
 const SCHEME: &str = "Bearer";
@@ -35,7 +36,7 @@ impl Admin {
     /// From now on they need this one. Calls that were open stay so.
     pub fn replace_token(&self, token: String) {
         if let Some(current) = &self.0 {
-            *current.write().unwrap_or_else(PoisonError::into_inner) = token;
+            *current.write() = token;
         }
     }
 
@@ -54,7 +55,7 @@ impl Admin {
         if !scheme.eq_ignore_ascii_case(SCHEME) {
             return Err(missing());
         }
-        let token = token.read().unwrap_or_else(PoisonError::into_inner);
+        let token = token.read();
         if shown.trim().as_bytes().ct_eq(token.as_bytes()).into() {
             Ok(())
         } else {

@@ -11,6 +11,7 @@ use fairhold_types::{
 use percent_encoding::percent_decode;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::{borrow::Cow, fmt, ops::RangeInclusive, time::Duration};
+use strsim::levenshtein;
 
 /// The first whole number that JSON readers in other languages may not hold exactly.
 const INTEGER_END: u64 = 1 << 53;
@@ -288,7 +289,7 @@ fn unknown(name: &str, known: &[&str]) -> String {
         }
         return format!("there is no parameter \"{}…\" here", &name[..end]);
     }
-    let close = known.iter().map(|other| (distance(name, other), other)).min();
+    let close = known.iter().map(|other| (levenshtein(name, other), other)).min();
     match close {
         Some((distance, other)) if distance <= SUGGESTION_DISTANCE_MAX && distance < other.len() => {
             format!("there is no parameter \"{name}\" here; did you mean \"{other}\"?")
@@ -296,22 +297,6 @@ fn unknown(name: &str, known: &[&str]) -> String {
         Some(_) => format!("there is no parameter \"{name}\" here; the parameters are: {}", known.join(", ")),
         None => format!("there is no parameter \"{name}\" here; this call has no parameters"),
     }
-}
-
-/// How many characters must be put in, taken out or changed to make one name out of the other (Levenshtein).
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (index, a) in from.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, b) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[column + 1];
-            row[column + 1] = changed.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 /// Decodes a name or value of a query: `+` is a space, `%` and two digits are a byte.

@@ -4,11 +4,12 @@
 //! nobody shuts out all others by connecting first.
 
 use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU8, Ordering},
     },
 };
@@ -133,7 +134,7 @@ impl Places {
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         // What it guards is whole after every statement that can panic.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

@@ -1,11 +1,8 @@
 //! A scarce resource that all connections share: memory for bodies and for answers. No address can take all of it.
 
 use fairhold_types::address::share_key;
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 /// Something scarce, in units.
 #[derive(Debug)]
@@ -60,7 +57,7 @@ impl Shares {
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         // What it guards is whole after every statement that can panic.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

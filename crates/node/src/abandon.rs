@@ -61,13 +61,13 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Whether the grant ends with its caller: not where the caller asked to be answered later, or has a session to come back
     /// with. When a server stops by itself, nobody loses a place.
     pub(crate) fn leaves_with_caller(&self) -> bool {
-        self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_asked()
+        self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_requested()
     }
 
     /// The same as long as the caller was told nothing: an id that the server made is known to nobody then, and nobody can ever
     /// come back for the grant.
     fn ends_untold(&self) -> bool {
-        self.leaves_with_caller() || (!self.call.acquire.id_given && !self.node.0.stop.is_asked())
+        self.leaves_with_caller() || (!self.call.acquire.id_given && !self.node.0.stop.is_requested())
     }
 }
 
@@ -90,7 +90,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         tokio::select! {
             biased;
             // A server that stops by itself drops nobody from a queue.
-            () = self.0.stop.asked() => {}
+            () = self.0.stop.requested() => {}
             () = RT::sleep(returns_within) => self.abandon_at_once(grant, attempt).await,
         }
     }
@@ -108,7 +108,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     async fn end_for_nobody(&self, command: Command) {
         let answered = tokio::select! {
             biased;
-            () = self.0.stop.asked() => return,
+            () = self.0.stop.requested() => return,
             answered = self.propose_until_answered(command, RT::Instant::now() + GIVE_UP_TIMEOUT) => answered,
         };
         if let Err(error) = answered {

@@ -185,7 +185,7 @@ impl<RT: AsyncRuntime> Request<RT> {
             }
             tokio::select! {
                 biased;
-                () = self.node.0.stop.asked() => return Some(Err(CallError::Detached)),
+                () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
                 () = answer.closed() => return None,
                 () = place.woken() => {}
                 () = RT::sleep_until(until) => {

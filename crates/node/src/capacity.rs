@@ -22,7 +22,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
-                () = stop.asked() => {}
+                () = stop.requested() => {}
                 () = node.keep_saying(bytes) => {}
             }
         });

@@ -141,7 +141,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
             tokio::select! {
                 biased;
-                () = self.0.stop.asked() => return Err(CallError::Detached),
+                () = self.0.stop.requested() => return Err(CallError::Detached),
                 () = place.woken() => {}
                 () = RT::sleep_until(until) => {
                     return self.end_upgrade(grant, standing.attempt, after_waiting(deadline, since), proved()).await;
@@ -196,7 +196,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let answered = tokio::select! {
             biased;
             // A server that stops by itself gives nothing up: the caller asks again at another node.
-            () = self.0.stop.asked() => return,
+            () = self.0.stop.requested() => return,
             answered = gives_up => answered,
         };
         if let Err(error) = answered {

@@ -20,10 +20,8 @@ use fairhold_types::{
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 /// How often the clock looks.
@@ -120,7 +118,7 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
     }
 
     fn duty(&self) -> MutexGuard<'_, Duty<RT::Instant>> {
-        self.duty.lock().unwrap_or_else(PoisonError::into_inner)
+        self.duty.lock()
     }
 }
 

@@ -159,7 +159,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
             }
             tokio::select! {
                 biased;
-                () = node.0.stop.asked() => return Ok(self.tell_last(HoldEvent::GoAway)),
+                () = node.0.stop.requested() => return Ok(self.tell_last(HoldEvent::GoAway)),
                 () = self.events.closed() => return Ok(End::Gone { held: told == Told::Held }),
                 () = place.woken() => {}
                 () = RT::sleep_until(until), if told == Told::Queued => {

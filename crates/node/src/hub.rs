@@ -8,10 +8,8 @@ use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};
 use openraft_rt::AsyncRuntime;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
 
 /// The waiters of this node, and what the leader's clock must know.
@@ -98,7 +96,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
     }
 
     fn parked(&self) -> MutexGuard<'_, Parked> {
-        self.parked.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.parked.lock()
     }
 }
 

@@ -8,11 +8,8 @@ use fairhold_state::{
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber, dto::Standing, limits::INITIAL_WITHIN};
 use openraft_rt::AsyncRuntime;
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 /// Nodes, sessions or grants that are looked at for one page.
@@ -94,8 +91,8 @@ impl Initial {
             tokio::select! {
                 biased;
                 _ = &mut read => {}
-                () = stop.asked() => {}
-                () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().unwrap_or_else(PoisonError::into_inner).take()),
+                () = stop.requested() => {}
+                () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().take()),
             }
         });
         Initial { state, left: scopes.iter().flat_map(|scope| Part::of(scope, &scopes)).collect(), _reading: reading }
@@ -104,7 +101,7 @@ impl Initial {
     /// The next page, which may be empty; `None` at the end.
     pub(crate) fn page(&mut self) -> Result<Option<Vec<There>>, CallError> {
         let Some(part) = self.left.front_mut() else { return Ok(None) };
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         let state = state.as_ref().ok_or(CallError::WatcherTooSlow)?;
         let (page, more) = part.page(state);
         if !more {

@@ -152,7 +152,7 @@ impl Gatherer {
         loop {
             let received = tokio::select! {
                 biased;
-                () = stop.asked() => return,
+                () = stop.requested() => return,
                 received = self.queue.recv_many(&mut batch, BATCH_MAX) => received,
             };
             if received == 0 {

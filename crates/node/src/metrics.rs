@@ -10,10 +10,8 @@ use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, WAIT_SECOND
 use fairhold_state::command::{Event, Rejection};
 use fairhold_types::{EndReason, GrantNumber};
 use openraft_rt::Instant;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node counts.
 pub(crate) struct NodeMetrics<I> {
@@ -170,8 +168,8 @@ impl<I: Instant> NodeMetrics<I> {
         }
     }
 
-    fn phases(&self) -> std::sync::MutexGuard<'_, BTreeMap<GrantNumber, Phase<I>>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn phases(&self) -> parking_lot::MutexGuard<'_, BTreeMap<GrantNumber, Phase<I>>> {
+        self.since.lock()
     }
 
     /// Counts what a request for a grant came to; `None` where its caller had gone by then.

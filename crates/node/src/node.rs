@@ -1,5 +1,7 @@
 //! A node: the parts that run behind every API, started and stopped together.
 
+use tokio::task::yield_now;
+
 use crate::{
     api::{At, CallError, ClusterView, Freshness, ReadOptions},
     clock::wall_now,
@@ -12,19 +14,16 @@ use crate::{
     turns::Walks,
     write_key::write_key,
 };
-use fairhold_raft::{Audience, Replica, let_others_run};
+use fairhold_raft::{Audience, Replica};
 use fairhold_types::{
     ClusterId, GrantId, NodeId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
     time::WallMillis,
 };
 use openraft_rt::{AsyncRuntime, Instant};
+use parking_lot::Mutex;
 use rand::RngExt;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// How long the proof may take that a leader leads, when a node is asked whether it is ready.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
@@ -144,7 +143,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
-                () = crier_stop.asked() => {}
+                () = crier_stop.requested() => {}
                 () = watchers.cry() => {}
             }
         });
@@ -152,7 +151,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let ticking = tasks.counted(async move {
             tokio::select! {
                 biased;
-                () = clock_stop.asked() => {}
+                () = clock_stop.requested() => {}
                 () = expiry::run(clock, clock_replica) => {}
             }
         });
@@ -180,7 +179,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Ends all that waits here with `CallError::Detached`, and the node's own work. Nobody loses a place in a queue by it.
     pub async fn shutdown(&self) {
-        self.0.stop.ask();
+        self.0.stop.request();
         self.0.tasks.ended().await;
     }
 
@@ -207,7 +206,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// Sets what `/readyz` shows as needing attention, or nothing.
     pub fn warn(&self, about: Concern, warning: Option<String>) {
-        let mut warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warnings = self.0.warnings.lock();
         match warning {
             Some(warning) => drop(warnings.insert(about, warning)),
             None => drop(warnings.remove(&about)),
@@ -217,7 +216,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// What needs attention although the node serves.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
-        let warnings = self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let warnings = self.0.warnings.lock().clone();
         let full = self.0.replica.read(|state| fullness(state.bytes(), state.bytes_max()?));
         let all: Vec<String> = warnings.into_values().chain(full).collect();
         (!all.is_empty()).then(|| all.join(". "))
@@ -276,7 +275,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let walked = self.walk(ReadOptions { freshness: Freshness::Local, timeout: TIMEOUT_DEFAULT }).await?;
         let mut digest = walked.state.digest_in_parts();
         while !digest.add_part() {
-            let_others_run().await;
+            yield_now().await;
         }
         Ok(At { value: digest.finish(), revision: walked.state.revision() })
     }

@@ -2,10 +2,8 @@
 
 use crate::{api::Renewal, keepalive::Renewed, node::Node, standing::Standing};
 use openraft_rt::{AsyncRuntime, Instant};
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 /// Keeps the grant of an open request alive, as long as this is not dropped.
@@ -46,13 +44,13 @@ impl<I: Instant> OpenRequest<I> {
                 tokio::select! {
                     biased;
                     _ = &mut closed => return,
-                    () = node.0.stop.asked() => return,
+                    () = node.0.stop.requested() => return,
                     renewed = renewed => pause = match renewed.map(|renewed| renewed.value) {
                         Ok(Renewed::Alive { timeout_ms }) => {
                             // An older session may have a timeout of its own.
                             let timeout = Duration::from_millis(timeout_ms);
                             let proved = Proved { sent: Some(sent), doubtful_from: sent + timeout };
-                            *shared.lock().unwrap_or_else(PoisonError::into_inner) = proved;
+                            *shared.lock() = proved;
                             timeout / 3
                         }
                         // What became of the grant is seen in the state.
@@ -68,11 +66,11 @@ impl<I: Instant> OpenRequest<I> {
 
     /// When the last keepalive that was proved was sent.
     pub(crate) fn proved(&self) -> Option<I> {
-        self.proved.lock().unwrap_or_else(PoisonError::into_inner).sent
+        self.proved.lock().sent
     }
 
     /// When it becomes doubtful whether the grant lives, if nothing is proved by then.
     pub(crate) fn doubtful_from(&self) -> I {
-        self.proved.lock().unwrap_or_else(PoisonError::into_inner).doubtful_from
+        self.proved.lock().doubtful_from
     }
 }

@@ -87,7 +87,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             };
             tokio::select! {
                 biased;
-                () = self.0.stop.asked() => return Err(CallError::ShuttingDown),
+                () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
                 () = place.woken() => {}
                 () = RT::sleep_until(until) => {}
             }

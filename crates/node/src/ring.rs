@@ -7,10 +7,8 @@ use fairhold_types::{
     Revision,
     planted::{self, Bug},
 };
-use std::{
-    collections::VecDeque,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{collections::VecDeque, sync::Arc};
 
 /// Positions count the revisions with events that this node has seen since it started; one is left out where a snapshot took
 /// the place of what would have been seen.
@@ -117,11 +115,11 @@ impl Ring {
 
     // Nothing in here panics halfway, so a poisoned lock has whole contents.
     fn read(&self) -> RwLockReadGuard<'_, Kept> {
-        self.kept.read().unwrap_or_else(PoisonError::into_inner)
+        self.kept.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Kept> {
-        self.kept.write().unwrap_or_else(PoisonError::into_inner)
+        self.kept.write()
     }
 }
 

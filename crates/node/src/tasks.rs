@@ -6,34 +6,13 @@ use std::{
     future::{Future, poll_fn},
     marker::PhantomData,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     task::{Context, Poll, ready},
 };
-use tokio::sync::Notify;
+use tokio_util::task::{TaskTracker, task_tracker::TrackedFuture};
 
 /// Counts the tasks that run, and tells when the last has ended.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tasks(Arc<Running>);
-
-#[derive(Debug, Default)]
-struct Running {
-    count: AtomicUsize,
-    ended: Notify,
-}
-
-/// One running task; dropped with its future, also when that panics.
-struct Task(Arc<Running>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.ended.notify_waiters();
-        }
-    }
-}
+pub(crate) struct Tasks(TaskTracker);
 
 /// Work that its caller drives while it is there. Dropped before its end it becomes a task: that costs a task and its wake-ups
 /// only where a caller does go away.
@@ -83,7 +62,7 @@ impl<RT: AsyncRuntime> Drop for Work<RT> {
 impl Tasks {
     /// Starts a task that ends by itself.
     pub(crate) fn spawn<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) {
-        // The handle only carries the end, which `Task` reports.
+        // The handle only carries the end, which the tracker knows.
         drop(RT::spawn(self.counted(future)));
     }
 
@@ -93,27 +72,14 @@ impl Tasks {
     }
 
     /// Work that counts from now on, to be run as a task by the caller.
-    pub(crate) fn counted<F: Future<Output = ()> + Send + 'static>(
-        &self,
-        future: F,
-    ) -> impl Future<Output = ()> + Send + 'static + use<F> {
-        self.0.count.fetch_add(1, Ordering::AcqRel);
-        let task = Task(Arc::clone(&self.0));
-        async move {
-            future.await;
-            drop(task);
-        }
+    pub(crate) fn counted<F: Future<Output = ()> + Send + 'static>(&self, future: F) -> TrackedFuture<F> {
+        self.0.track_future(future)
     }
 
     /// Waits until no task runs.
     pub(crate) async fn ended(&self) {
-        loop {
-            let ended = self.0.ended.notified();
-            if self.0.count.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            ended.await;
-        }
+        self.0.close();
+        self.0.wait().await;
     }
 }
 

@@ -1,10 +1,12 @@
 //! Long walks over a copy of the state, in turns: between two of them, others on this thread get theirs. Only so many are under
 //! way at a time: each keeps an old state alive, and the more walk, the longer each takes.
 
-use fairhold_raft::let_others_run;
 use fairhold_state::State;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::yield_now,
+};
 
 /// Entries that are looked at in one turn, each of which costs a look-up or a few: some hundred microseconds together, as a
 /// request passes through some ten turns until it is answered.
@@ -42,7 +44,7 @@ pub(crate) struct Walked {
 /// Has `look` look at so many entries at a time until it says that it is done.
 pub(crate) async fn look_in_turns(mut look: impl FnMut(usize) -> bool) {
     while !look(LOOKED_AT_A_TURN) {
-        let_others_run().await;
+        yield_now().await;
     }
 }
 
@@ -55,7 +57,7 @@ pub(crate) async fn find_in_turns<T>(mut entries: impl Iterator<Item = T>, fits:
                 found => return found,
             }
         }
-        let_others_run().await;
+        yield_now().await;
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) async fn count_in_turns(mut entries: impl Iterator) -> u64 {
         if turn < COUNTED_A_TURN {
             return counted;
         }
-        let_others_run().await;
+        yield_now().await;
     }
 }
 

@@ -2,6 +2,8 @@
 //! The task that writes a watch to its connection fetches the next events, so a slow reader is not written to and costs nothing:
 //! it comes back to a position in the ring, or to find that the position is gone.
 
+use tokio::task::yield_now;
+
 use crate::{
     api::{CallError, Freshness, ReadOptions},
     initial::Initial,
@@ -9,7 +11,7 @@ use crate::{
     scope::Scope,
     watchers::Watcher,
 };
-use fairhold_raft::{error::NotProposed, let_others_run};
+use fairhold_raft::error::NotProposed;
 use fairhold_types::{Revision, failpoint, limits::BOOKMARK_EVERY};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
@@ -139,7 +141,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             match watcher.look() {
                 Ok(None) => {}
                 Ok(Some(told)) if told.is_empty() => {
-                    let_others_run().await;
+                    yield_now().await;
                     continue;
                 }
                 Ok(Some(_)) | Err(_) => return Ok(News::Newer),
@@ -154,7 +156,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             }
             tokio::select! {
                 biased;
-                () = self.0.stop.asked() => return Err(CallError::ShuttingDown),
+                () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
                 () = watcher.woken() => {}
                 () = RT::sleep_until(until) => {}
             }
@@ -216,7 +218,7 @@ impl<RT: AsyncRuntime> Watch<RT> {
                 if !page.is_empty() {
                     return Ok(Tidings::There(self.told, page));
                 }
-                let_others_run().await;
+                yield_now().await;
             }
             self.initial = None;
         }
@@ -231,7 +233,7 @@ impl<RT: AsyncRuntime> Watch<RT> {
             match self.watcher.look()? {
                 None => {}
                 Some(told) if told.is_empty() => {
-                    let_others_run().await;
+                    yield_now().await;
                     continue;
                 }
                 Some(told) => return Ok(Tidings::Changes(told)),
@@ -244,7 +246,7 @@ impl<RT: AsyncRuntime> Watch<RT> {
             let stop = self.node.0.stop.clone();
             tokio::select! {
                 biased;
-                () = stop.asked() => {}
+                () = stop.requested() => {}
                 () = self.watcher.woken() => {}
                 // Where one is due already, it waits for changes that are about to wake this watch.
                 () = RT::sleep_until(self.bookmark_at.unwrap_or(now)), if !due => {}

@@ -10,17 +10,17 @@ use crate::{
     scope::Scope,
 };
 use fairhold_metrics::Counter;
-use fairhold_raft::let_others_run;
 use fairhold_types::{
     Revision, failpoint,
     limits::{CHANGES_AT_ONCE, WATCHERS_MAX},
     planted::{self, Bug},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::yield_now};
 
 /// Revisions that are gone through at once; others get their turn in between.
 const AT_ONCE: usize = 256;
@@ -102,7 +102,7 @@ impl Watchers {
                 let (more, wake) = self.round();
                 for chunk in wake.chunks(AT_ONCE) {
                     chunk.iter().for_each(|wake| wake.notify_one());
-                    let_others_run().await;
+                    yield_now().await;
                 }
                 if !more {
                     break;
@@ -156,7 +156,7 @@ impl Watchers {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 }
 

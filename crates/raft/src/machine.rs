@@ -1,12 +1,13 @@
 //! openraft's state machine over `fairhold_state::State`: applies entries, tells the audience, makes and takes snapshots.
 
+use tokio::task::yield_now;
+
 use crate::{
     aliases::{LogId, Members},
     defect::{Defects, Place, caught},
     keeper::{Builder, Keeper, SnapshotData, state_of},
     shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
-    turns::let_others_run,
     types::{Answers, Batch, Types},
 };
 use fairhold_state::{
@@ -127,7 +128,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                     }
                 }
             }
-            let_others_run().await;
+            yield_now().await;
         }
         tried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
         Ok(Answers(answers))

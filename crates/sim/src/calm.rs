@@ -2,10 +2,8 @@
 
 use crate::{host::TRUE_RATE, plan::Plan, trace};
 use fairhold_types::limits::PIECE_STEPS;
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{sync::Arc, time::Duration};
 
 /// How long a cluster may be busy with the last fault after its end.
 const AFTERMATH: Duration = Duration::from_secs(5);
@@ -77,6 +75,6 @@ impl Calm {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }

@@ -22,15 +22,9 @@ use openraft::{
 };
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use std::{
-    collections::VecDeque,
-    fmt::Debug,
-    io,
-    ops::RangeBounds,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, fmt::Debug, io, ops::RangeBounds, sync::Arc, time::Duration};
 use tokio::sync::{Notify, oneshot};
 
 /// One flush in so many takes ten times as long.
@@ -208,11 +202,11 @@ impl Disk {
     }
 
     fn locked(&self) -> MutexGuard<'_, Platter> {
-        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+        self.platter.lock()
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.chance.lock())
     }
 
     fn flush_time(&self) -> Duration {

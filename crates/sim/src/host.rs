@@ -6,6 +6,7 @@
 use openraft_rt::{AsyncRuntime, Instant as _, OptionalSend};
 use openraft_rt_sim::{Elapsed, SimInstant, SimJoinError, SimJoinHandle, SimRuntime, SimSleep, SimWatch};
 use openraft_rt_tokio::{TokioMpsc, TokioMutex, TokioOneshot};
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     cell::RefCell,
@@ -14,7 +15,7 @@ use std::{
     ops::{Add, AddAssign, Sub, SubAssign},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -134,7 +135,7 @@ impl Host {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn now(&self) -> HostInstant {

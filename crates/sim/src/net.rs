@@ -16,10 +16,11 @@ use fairhold_types::NodeId;
 use futures_util::future::{BoxFuture, FutureExt};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::{SimInstant, SimRuntime};
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -226,7 +227,7 @@ impl Net {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

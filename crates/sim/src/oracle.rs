@@ -9,10 +9,11 @@ use crate::{
 use fairhold_raft::Audience;
 use fairhold_state::{State, command::Event, snapshot::ITEM_WEIGHT};
 use fairhold_types::{EndReason, NodeId, Revision};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -125,7 +126,7 @@ impl Oracle {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.0.lock())
     }
 }
 

@@ -4,9 +4,9 @@ use crate::{client::Client, clients, host::HostRuntime, plan::Plan, strike::stri
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
+use parking_lot::Mutex;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -37,11 +37,11 @@ static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Panics of tasks are violations, and are kept off standard error.
 pub(crate) fn gather_panics() {
-    std::panic::set_hook(Box::new(|info| PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string())));
+    std::panic::set_hook(Box::new(|info| PANICS.lock().push(info.to_string())));
 }
 
 fn take_panics() -> Vec<String> {
-    std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *PANICS.lock())
 }
 
 /// Runs a plan. `loud` tells every event on standard error.

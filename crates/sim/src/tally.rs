@@ -1,10 +1,11 @@
 //! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
 
 use crate::fault::Kind;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 /// Faults that no plan names: they come with the weather, and with the clients.
@@ -243,7 +244,7 @@ impl Tally {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

@@ -24,10 +24,11 @@ use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfi
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -363,6 +364,6 @@ impl World {
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }

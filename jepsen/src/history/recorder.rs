@@ -1,12 +1,10 @@
 //! Writes the history down while it happens.
 
 use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, Rest, pair};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeSet, HashSet},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Instant,
 };
 
@@ -49,7 +47,7 @@ impl Recorder {
 
     fn history(&self) -> MutexGuard<'_, History> {
         // What it guards is whole after every statement that can panic.
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock()
     }
 
     /// Something is asked: written down before the first byte is sent.

@@ -1,6 +1,7 @@
 //! The switch: it takes packets from each place and delivers them to their destination, unless a fault prevents it.
 
 use super::{Link, Overlay, packet, place_of};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeMap,
@@ -8,7 +9,7 @@ use std::{
     io::{self, Read, Write},
     ops::Deref,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -59,13 +60,13 @@ struct Faults {
 impl Shared {
     fn faults(&self) -> MutexGuard<'_, Faults> {
         // What it guards is whole after every statement that can panic.
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        self.faults.lock()
     }
 }
 
 impl Shared {
     fn way(&self) -> MutexGuard<'_, Way> {
-        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.way.lock()
     }
 
     fn later(&self, due: Instant, to: usize, packet: &[u8]) {
@@ -205,12 +206,12 @@ fn bring(tuns: &[File], shared: &Shared) {
     while !shared.over.load(Ordering::Relaxed) {
         let now = Instant::now();
         let Some(((due, _), _)) = way.packets.first_key_value() else {
-            way = shared.news.wait(way).unwrap_or_else(PoisonError::into_inner);
+            shared.news.wait(&mut way);
             continue;
         };
         if *due > now {
             let wait = *due - now;
-            way = shared.news.wait_timeout(way, wait).unwrap_or_else(PoisonError::into_inner).0;
+            shared.news.wait_for(&mut way, wait);
         } else if let Some((_, (to, packet))) = way.packets.pop_first() {
             drop(way);
             deliver(&tuns[to], &packet);

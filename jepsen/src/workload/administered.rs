@@ -7,12 +7,9 @@ use super::{
     locks::{WAIT, pause},
 };
 use crate::client::{Client, Held, Opened, TTL, Wish};
+use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, rngs::SmallRng, seq::IteratorRandom};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The largest limit.
 const LIMIT_MAX: u32 = 4;
@@ -24,7 +21,7 @@ pub(super) struct Sessions(Mutex<BTreeMap<u64, String>>);
 impl Sessions {
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
         // What it guards is whole after every statement that can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes one of them out.

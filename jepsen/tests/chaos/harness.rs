@@ -1,5 +1,6 @@
 //! Runs the harness as a process, with an end in any case, and makes sure that nothing of it is left on this machine.
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     collections::BTreeSet,
@@ -7,7 +8,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError, mpsc},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -48,7 +49,7 @@ pub(crate) struct Ended {
 
 /// Starts the harness, with the program of the nodes that lies beside it; none where this machine cannot run it, which is said.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Option<Harness> {
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = TURN.lock();
     if !rustix::process::geteuid().is_root() {
         tell(&format!("not covered here: {name}: a run of real processes with faults needs root"));
         return None;

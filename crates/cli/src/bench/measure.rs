@@ -2,10 +2,11 @@
 //! is asked, so that the loads on other systems, in `bench/`, are driven by this very file.
 
 use hdrhistogram::Histogram;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -166,7 +167,7 @@ impl Progress {
         let last = self.last.fetch_max(after, Relaxed);
         let length = after.saturating_sub(last);
         if length > self.bar.load(Relaxed) {
-            let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut gaps = self.gaps.lock();
             let (from, length) = (Duration::from_nanos(last), Duration::from_nanos(length));
             let place = gaps.partition_point(|gap| gap.length >= length);
             gaps.insert(place, Gap { from, length });
@@ -178,7 +179,7 @@ impl Progress {
     }
 
     fn gaps(&self) -> Vec<Gap> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.gaps.lock().clone()
     }
 }
 

@@ -14,9 +14,10 @@ use crate::remote::{
 };
 use fairhold_client::{Tidings, Watching};
 use fairhold_types::watch::What;
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
@@ -102,7 +103,7 @@ impl Writer<'_> {
         while self.next < end {
             tokio::time::sleep_until(self.next.into()).await;
             let number = {
-                let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sent = self.sent.lock();
                 // From when it should have been sent, so that a writer that is held up hides nothing.
                 sent.push(self.next);
                 sent.len() - 1
@@ -143,7 +144,7 @@ async fn watcher(mut watching: Watching, below: String, sent: Sent, begin: Insta
             return Ok(times);
         }
         let number: usize = name.parse().map_err(|_| format!("an event of {path}, which nobody wrote"))?;
-        let at = sent.lock().unwrap_or_else(PoisonError::into_inner).get(number).copied();
+        let at = sent.lock().get(number).copied();
         let at = at.ok_or_else(|| format!("an event of {path} before it was written"))?;
         if at >= begin {
             times.record(now.saturating_duration_since(at));

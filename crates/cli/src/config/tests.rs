@@ -179,11 +179,3 @@ fn a_state_has_a_least_size() {
     assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("the minimum is 1048576"));
     assert_eq!(with_file("state-bytes-max = 2000000\n", flags()).unwrap().state_bytes_max, 2_000_000);
 }
-
-#[test]
-fn edits_count_letters() {
-    for (from, to, count) in [("", "", 0), ("a", "", 1), ("", "ab", 2), ("log", "log", 0), ("lgo", "log", 2), ("dato", "data", 1)]
-    {
-        assert_eq!(edits(from, to), count, "{from} to {to}");
-    }
-}

@@ -1,9 +1,9 @@
 //! What the demo's clients saw: when they were granted, and how long a lock was free although somebody wanted it.
 
 use super::look::Look;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -86,17 +86,17 @@ impl Board {
 
     /// What is known of a lock.
     pub(super) fn record(&self, lock: &str) -> Record {
-        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = self.locks.lock();
         locks.get(lock).cloned().unwrap_or_default()
     }
 
     /// How many grants there were in all.
     pub(super) fn grants(&self) -> u64 {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner).values().map(|record| record.grants).sum()
+        self.locks.lock().values().map(|record| record.grants).sum()
     }
 
     fn with(&self, lock: &str, change: impl FnOnce(&mut Record)) {
-        if let Some(record) = self.locks.lock().unwrap_or_else(PoisonError::into_inner).get_mut(lock) {
+        if let Some(record) = self.locks.lock().get_mut(lock) {
             change(record);
         }
     }

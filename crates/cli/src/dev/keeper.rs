@@ -2,6 +2,7 @@
 
 use super::error::{DevError, ended_how};
 use fairhold_types::NodeId;
+use parking_lot::Mutex;
 use std::{
     env,
     ffi::OsString,
@@ -9,7 +10,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -194,7 +195,7 @@ fn write_log(to: &LogWriter, id: NodeId, line: &[u8]) {
     let prefixed = format!("[{id}] {}\n", text.trim_end_matches('\n'));
     let written = match to {
         LogWriter::Stderr => io::stderr().write_all(prefixed.as_bytes()),
-        LogWriter::File(file) => file.lock().unwrap_or_else(PoisonError::into_inner).write_all(prefixed.as_bytes()),
+        LogWriter::File(file) => file.lock().write_all(prefixed.as_bytes()),
     };
     // Nowhere is left to complain to, and the node must not block on a full pipe: reading goes on.
     drop(written);

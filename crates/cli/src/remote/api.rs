@@ -8,13 +8,14 @@ use super::{
 };
 use crate::output;
 use fairhold_types::{duration, problem::Effect};
+use parking_lot::Mutex;
 use reqwest::{
     Client, RequestBuilder, StatusCode,
     header::{self, HeaderMap, HeaderValue},
 };
 use std::{
     error::Error,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -110,7 +111,7 @@ impl Api {
             if let Ok(answered) = timeout(SILENT_MAX, asking.as_mut()).await {
                 return answered;
             }
-            let last = last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let last = last.lock().clone();
             // A node that holds its answer back, because the caller asked it to wait, is not silent.
             if !last.is_empty() || request.wait.is_none() {
                 output::note(&self.still_trying(&last));
@@ -140,7 +141,7 @@ impl Api {
                     let nodes = "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT";
                     return Err(Failure::Unavailable(format!("no answer within {within}: {last} ({nodes}){advice}")));
                 }
-                told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                told.lock().clear();
                 let why = match self.try_at(url, request, left).await {
                     Tried::Answered(status, body) => return request.answered(status, body, may_be_done),
                     Tried::Nothing(why) => why,
@@ -154,7 +155,7 @@ impl Api {
                     }
                 };
                 last = format!("{url}: {why}");
-                told.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&last);
+                told.lock().clone_from(&last);
                 left = until.saturating_duration_since(Instant::now());
             }
             if strangers == self.endpoints.len() {

@@ -2,8 +2,7 @@
 
 use super::runtime::OwnRuntime;
 use crate::Error;
-use futures_util::FutureExt as _;
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 /// Something to be asked of the cluster; say more of it by [`with`](Request::with).
 #[derive(Debug)]
