@@ -5,6 +5,7 @@ use crate::remote::api::cause;
 use fairhold_types::{
     NodeId,
     dto::{Cluster, Readiness},
+    duration,
     time::WallMillis,
 };
 use futures_util::future::join_all;
@@ -240,7 +241,7 @@ async fn ask(client: &Client, url: &str, depth: Depth) -> Result<Answer, String>
     // The connection stands by now, so that the times around this one are those of one round trip and the proof of readiness.
     let (before, begun) = (now(), Instant::now());
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
-    let after = WallMillis(before.0.saturating_add(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)));
+    let after = WallMillis(before.0.saturating_add(duration::millis(begun.elapsed())));
     let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
     Ok(Answer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
 }
@@ -264,7 +265,7 @@ async fn knock(address: String, limit: Duration) -> (String, Result<(), String>)
 
 fn now() -> WallMillis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    WallMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    WallMillis(duration::millis(since))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ const DAY: u64 = 86_400_000;
 /// Reads a revision, `2026-11-21T14:03:27Z`, `2026-11-21 14:03`, `14:03` (the last time that it was so late), `10m ago`.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    at(text, WallMillis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))).ok_or_else(|| {
+    at(text, WallMillis(duration::millis(now))).ok_or_else(|| {
         "expected a revision, or a time in UTC like 14:03, 2026-11-21 14:03:27, 2026-11-21T14:03:27Z or '10m ago'".to_owned()
     })
 }

@@ -13,6 +13,7 @@ use crate::{
 use fairhold_types::{
     LockName, Mode, ParsePathError,
     dto::Meta,
+    duration,
     limits::{
         LOCK_DELAY_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX,
         SESSION_TIMEOUT_MIN,
@@ -300,7 +301,7 @@ impl Acquire {
 
 /// In whole milliseconds: the server must not have less than we count with.
 fn as_it_travels(time: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    Duration::from_millis(duration::millis(time))
 }
 
 /// The same owner as one who is alone: whoever names none may be two tasks of a session, one of which goes on while the

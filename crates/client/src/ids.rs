@@ -1,6 +1,6 @@
 //! Makes ids before the first byte is sent, so that a request whose answer got lost can be asked again, or taken back.
 
-use fairhold_types::GrantId;
+use fairhold_types::{GrantId, duration};
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{SystemTime, UNIX_EPOCH},
@@ -19,7 +19,7 @@ pub(crate) struct Ids {
 impl Ids {
     pub(crate) fn make(&self) -> GrantId {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.make_at(u64::try_from(clock.as_millis()).unwrap_or(u64::MAX))
+        self.make_at(duration::millis(clock))
     }
 
     fn make_at(&self, clock_millis: u64) -> GrantId {

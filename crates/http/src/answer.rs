@@ -56,7 +56,7 @@ pub(crate) fn header_value(text: String) -> Result<HeaderValue, Problem> {
 
 /// The wall-clock time at the end of a span that begins now.
 pub(crate) fn after(now: WallMillis, span: Duration) -> String {
-    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let millis = duration::millis(span);
     WallMillis(now.0.saturating_add(millis)).to_rfc3339()
 }
 

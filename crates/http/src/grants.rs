@@ -21,7 +21,7 @@ use fairhold_node::{
 };
 use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Rejection, Want};
 use fairhold_types::{
-    GrantId, LockName, Mode, SessionId, dto,
+    GrantId, LockName, Mode, SessionId, dto, duration,
     limits::{
         LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
         SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
@@ -30,7 +30,7 @@ use fairhold_types::{
 };
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 pub(crate) const ACQUIRE: Known = Known {
     now: &[
@@ -229,9 +229,9 @@ fn common_call(
             priority: params.signed("priority")?.unwrap_or(0),
             owner,
             meta: params.meta("meta")?,
-            lock_delay_ms: millis(lock_delay),
+            lock_delay_ms: duration::millis(lock_delay),
             reentrant: false,
-            max_hold_ms: params.duration("max_hold", MAX_HOLD_MIN..=MAX_HOLD_MAX)?.map(millis),
+            max_hold_ms: params.duration("max_hold", MAX_HOLD_MIN..=MAX_HOLD_MAX)?.map(duration::millis),
             value: None,
             at: WallMillis(0),
         },
@@ -257,13 +257,8 @@ fn claimant(params: &mut Params<'_>) -> Result<Claimant, Problem> {
             Err(Problem::bad_request("pass either \"ttl\" or \"session\", not both: the session has its own ttl"))
         }
         (Some(session), None) => Ok(Claimant::Session(session)),
-        (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: millis(ttl.unwrap_or(SESSION_TIMEOUT_DEFAULT)) }),
+        (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: duration::millis(ttl.unwrap_or(SESSION_TIMEOUT_DEFAULT)) }),
     }
-}
-
-/// The milliseconds of a duration that a limit keeps far below the end of 64 bits.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// `GET /v1/grants/{id}`

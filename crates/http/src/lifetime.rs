@@ -41,7 +41,7 @@ fn of(session: Option<SessionId>, ttl: Option<Duration>, container: bool) -> Res
     match (session, ttl, container) {
         (None, None, false) => Ok(Lifetime::Persistent),
         (Some(session), None, false) => Ok(Lifetime::Ephemeral { session }),
-        (None, Some(ttl), false) => Ok(Lifetime::Ttl { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX) }),
+        (None, Some(ttl), false) => Ok(Lifetime::Ttl { ttl_ms: duration::millis(ttl) }),
         (None, None, true) => Ok(Lifetime::Container),
         (_, _, _) => Err(Problem::bad_request(
             "pass at most one of session, ttl and container: a node lives as long as a session, until it has been idle for its \

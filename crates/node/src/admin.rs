@@ -8,7 +8,7 @@ use crate::{
     write_key::{fingerprint, write_key},
 };
 use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
-use fairhold_types::{Revision, SessionNumber};
+use fairhold_types::{Revision, SessionNumber, duration};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub async fn set_lock(&self, call: SetLockCall) -> Result<At<LockInfo>, CallError> {
         let deadline = RT::Instant::now() + call.timeout;
         let SetLockCall { key, lock, limit, max_waiters, max_hold, by, timeout } = call;
-        let max_hold_ms = max_hold.map(|most| u64::try_from(most.as_millis()).unwrap_or(u64::MAX));
+        let max_hold_ms = max_hold.map(duration::millis);
         let key = write_key(key, &("allow", &lock, limit, max_waiters, max_hold_ms))?;
         let order = SetLock { key, lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
         let answer = self.propose(Command::SetLock(order), timeout).await?;

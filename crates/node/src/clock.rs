@@ -1,6 +1,6 @@
 //! The one place that reads the wall clock: for times that people read. No rule depends on it.
 
-use fairhold_types::time::WallMillis;
+use fairhold_types::{duration, time::WallMillis};
 use std::sync::OnceLock;
 
 /// Shows the time, in milliseconds since the Unix epoch.
@@ -25,5 +25,5 @@ pub(crate) fn wall_now() -> WallMillis {
 #[expect(clippy::disallowed_methods, reason = "times for people come from the wall clock, and only from here")]
 fn this_machine() -> WallMillis {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    WallMillis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    WallMillis(duration::millis(since_epoch))
 }

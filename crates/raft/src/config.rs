@@ -1,6 +1,6 @@
 //! What a replica is told at its start, and what openraft is told from it.
 
-use fairhold_types::{Incarnation, NodeId, limits::PROPOSALS_BYTES_MAX};
+use fairhold_types::{Incarnation, NodeId, duration, limits::PROPOSALS_BYTES_MAX};
 use openraft::{Config, ConfigError, SnapshotPolicy};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -96,7 +96,7 @@ impl ReplicaConfig {
             purge_batch_size: PURGE_BATCH.min(self.snapshot_every),
             // Above the snapshot interval: else a follower could be behind a snapshot again as soon as it has got it.
             replication_lag_threshold: self.snapshot_every * 2,
-            install_snapshot_timeout: u64::try_from(SNAPSHOT_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
+            install_snapshot_timeout: duration::millis(SNAPSHOT_TIMEOUT),
             backoff: BACKOFF.to_owned(),
             // A node that was cut off must not depose a healthy leader when it comes back.
             enable_pre_vote: Some(true),

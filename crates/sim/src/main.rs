@@ -42,7 +42,7 @@ mod trade;
 mod world;
 
 use clap::Parser;
-use fairhold_types::time::WallMillis;
+use fairhold_types::{duration, time::WallMillis};
 use plan::Plan;
 use std::{
     io::{self, Write},
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
 }
 
 fn world_time() -> WallMillis {
-    let millis = u64::try_from(trace::since_start().as_millis()).unwrap_or(u64::MAX);
+    let millis = duration::millis(trace::since_start());
     WallMillis(client::WORLD_BEGAN_MS.saturating_add(millis))
 }
 

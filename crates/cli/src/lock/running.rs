@@ -4,7 +4,7 @@ use crate::exit;
 
 use super::{
     args::{LockArgs, OnLost},
-    channel::{Channel, Order, Report, millis, send_input, since_boot},
+    channel::{Channel, Order, Report, send_input, since_boot},
     descendants::{Descendants, Left, describe, has_children},
     group,
     supervisor::exit_number,
@@ -123,9 +123,9 @@ impl<'a> Running<'a> {
         let (ours, theirs) = UnixStream::pair()?;
         let (kill_after, grace) = (args.kill_after.unwrap_or(KILL_AFTER), grace_before_loss(args));
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &millis(grace).to_string()]);
-        command.args(["--kill-after-ms", &millis(kill_after).to_string()]);
-        command.args(["--kill-before-ms", &millis(kill_before(args.ttl)).to_string(), "--"]).args(&args.command);
+        command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &duration::millis(grace).to_string()]);
+        command.args(["--kill-after-ms", &duration::millis(kill_after).to_string()]);
+        command.args(["--kill-before-ms", &duration::millis(kill_before(args.ttl)).to_string(), "--"]).args(&args.command);
         command.env("FAIRHOLD_LOCK", held.lock().as_str()).env("FAIRHOLD_GRANT", held.id().to_string());
         let token = held.token().map_or_else(|_| String::new(), |token| token.0.to_string());
         command.env("FAIRHOLD_TOKEN", token).process_group(0).stdin(Stdio::from(OwnedFd::from(theirs)));
@@ -224,7 +224,7 @@ impl<'a> Running<'a> {
         // It reads the clock first, so the result is too early rather than too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
-            self.channel.say(Order::BelieveUntil(millis(now + left))).await;
+            self.channel.say(Order::BelieveUntil(duration::millis(now + left))).await;
         }
     }
 
@@ -267,7 +267,7 @@ impl<'a> Running<'a> {
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
-        self.channel.say(Order::Stop(millis(grace))).await;
+        self.channel.say(Order::Stop(duration::millis(grace))).await;
         self.kill_at = Some(Instant::now() + grace + SUPERVISOR_LATE);
         say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }

@@ -5,6 +5,7 @@
 //! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
 //! ignores the signals that a terminal or the command may send to the group.
 
+
 use crate::exit;
 
 use super::{
